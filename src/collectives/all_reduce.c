@@ -101,34 +101,6 @@ struct tree {
     uint16_t channel;
 };
 
-/* One lane for all the children: their data goes into the same sum. */
-static void tree_reduce(const struct tree *t)
-{
-    if (t->tree.children == 0)
-        return;
-    uint16_t lane = disti_build_lane(t->b, t->channel);
-    for (uint32_t c = t->first; c < t->end; c += 2)
-        for (int i = 0; i < t->tree.children; i++)
-            disti_build_recv_reduce(t->b, .lane = lane, .peer = t->tree.child[i],
-                                    .dst = disti_out(c), .src = disti_build_value(t->b, c),
-                                    .data = c,
-                                    .finish = t->tree.parent < 0 && i == t->tree.children - 1);
-}
-
-static void tree_parent(const struct tree *t)
-{
-    if (t->tree.parent < 0)
-        return;
-    uint16_t up = disti_build_lane(t->b, t->channel);
-    uint16_t down = disti_build_lane(t->b, t->channel);
-    for (uint32_t c = t->first; c < t->end; c += 2) {
-        disti_build_send(t->b, .lane = up, .after = disti_build_written(t->b, c),
-                         .peer = t->tree.parent, .src = disti_build_value(t->b, c), .data = c);
-        disti_build_recv(t->b, .lane = down, .peer = t->tree.parent, .dst = disti_out(c),
-                         .data = c);
-    }
-}
-
 void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t chunks = 2 * shape->segments;
@@ -137,8 +109,27 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
         struct tree t = {
             .b = b, .first = (uint32_t)which, .end = chunks, .channel = (uint16_t)which};
         disti_tree_double(shape->topology, which, shape->rank, &t.tree);
-        tree_reduce(&t);
-        tree_parent(&t);
+        /* One lane for all the children: their data goes into the same sum. */
+        if (t.tree.children > 0) {
+            uint16_t lane = disti_build_lane(t.b, t.channel);
+            for (uint32_t c = t.first; c < t.end; c += 2)
+                for (int i = 0; i < t.tree.children; i++)
+                    disti_build_recv_reduce(
+                        t.b, .lane = lane, .peer = t.tree.child[i], .dst = disti_out(c),
+                        .src = disti_build_value(t.b, c), .data = c,
+                        .finish = t.tree.parent < 0 && i == t.tree.children - 1);
+        }
+        if (t.tree.parent >= 0) {
+            uint16_t up = disti_build_lane(t.b, t.channel);
+            uint16_t down = disti_build_lane(t.b, t.channel);
+            for (uint32_t c = t.first; c < t.end; c += 2) {
+                disti_build_send(t.b, .lane = up, .after = disti_build_written(t.b, c),
+                                 .peer = t.tree.parent, .src = disti_build_value(t.b, c),
+                                 .data = c);
+                disti_build_recv(t.b, .lane = down, .peer = t.tree.parent, .dst = disti_out(c),
+                                 .data = c);
+            }
+        }
         for (int i = 0; i < t.tree.children; i++)
             disti_stream_send(b, which, t.tree.child[i], t.first, 2, t.end);
     }
@@ -201,17 +192,6 @@ static void fold_surplus(struct disti_builder *b, int peer, uint32_t chunks)
     disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
 }
 
-/* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
- * sending; now that it has ended, OUT is free. */
-static void doubling_copy_out(struct doubling *d)
-{
-    if (d->value.space == DISTI_OUT)
-        return;
-    d->has = disti_build_copy(d->b, .lane = d->recv, .after = d->sent, .dst = disti_out(0),
-                              .src = d->value);
-    d->value = disti_out(0);
-}
-
 void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_fold fold = disti_fold(shape->ranks, shape->topology->position[shape->rank]);
@@ -239,7 +219,13 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
         doubling_take(&d, peer, true);
         d.sent = sent;
     }
-    doubling_copy_out(&d);
+    /* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
+     * sending; now that it has ended, OUT is free. */
+    if (d.value.space != DISTI_OUT) {
+        d.has = disti_build_copy(d.b, .lane = d.recv, .after = d.sent, .dst = disti_out(0),
+                                 .src = d.value);
+        d.value = disti_out(0);
+    }
     if (folds)
         disti_build_send(b, .lane = d.send, .after = d.has, .peer = order[fold.partner],
                          .src = disti_out(0));

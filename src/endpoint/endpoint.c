@@ -689,27 +689,6 @@ static void attachment_ended(struct engine_attachment *attachment, struct engine
         disti_fail_unlogged(attachment->why);
 }
 
-/* The attachment's requests that have ended become the engine's again. Returns how many. */
-static int attachment_collect(struct engine_attachment *attachment)
-{
-    struct disti_endpoint *endpoint = attachment->endpoint;
-    int ended = 0;
-
-    if (endpoint->shared && attachment->seen == endpoint->happened)
-        return 0;
-    attachment->seen = endpoint->happened;
-    for (struct engine_request *request = LIST_FIRST(&attachment->out), *next; request;
-         request = next) {
-        next = LIST_NEXT(request, entry);
-        if (request->request.status == DIST_IN_PROGRESS)
-            continue;
-        LIST_REMOVE(request, entry);
-        attachment_ended(attachment, request);
-        ended++;
-    }
-    return ended;
-}
-
 static bool attachment_has_failed(const struct engine_attachment *attachment)
 {
     const struct engine_request *request;
@@ -827,7 +806,21 @@ int disti_attachment_progress(struct engine_attachment *attachment)
     if (!endpoint_try_lock(attachment->endpoint))
         return 0;
     moved = endpoint_move(attachment->endpoint, attachment);
-    ended = attachment_collect(attachment);
+    /* The attachment's requests that have ended become the engine's again. */
+    struct disti_endpoint *endpoint = attachment->endpoint;
+    ended = 0;
+    if (!endpoint->shared || attachment->seen != endpoint->happened) {
+        attachment->seen = endpoint->happened;
+        for (struct engine_request *request = LIST_FIRST(&attachment->out), *next; request;
+             request = next) {
+            next = LIST_NEXT(request, entry);
+            if (request->request.status == DIST_IN_PROGRESS)
+                continue;
+            LIST_REMOVE(request, entry);
+            attachment_ended(attachment, request);
+            ended++;
+        }
+    }
     endpoint_unlock(attachment->endpoint);
     /* What moves for others is no reason to go on looking. */
     return moved <= 0 || LIST_FIRST(&attachment->out) || !attachment->endpoint->shared
@@ -955,21 +948,6 @@ struct notices_sending {
     bool pending;
 };
 
-/* Without memory that peer has its own deadline. */
-static void notices_send(struct disti_endpoint *endpoint, int peer,
-                         const struct notices_sending *sending)
-{
-    const size_t bytes = strnlen(sending->text, NOTICES_TEXT_MAX);
-    struct endpoint_notice *notice = notices_new(peer, sending->fingerprint, bytes);
-
-    if (!notice)
-        return;
-    memcpy(notice->text, sending->text, bytes);
-    notice->request.data = notice->text;
-    SLIST_INSERT_HEAD(&endpoint->notices, notice, entry);
-    endpoint->transport->send(endpoint->state, &notice->request);
-}
-
 static void notices_begin(struct disti_endpoint *endpoint, void *arg)
 {
     const struct notices_sending *sending = arg;
@@ -979,8 +957,17 @@ static void notices_begin(struct disti_endpoint *endpoint, void *arg)
         return;
     endpoint_free_notices(endpoint, false);
     for (int r = 0; r < endpoint->config.world_size; r++) {
-        if (sending->to[r] && endpoint->connected[r])
-            notices_send(endpoint, r, sending);
+        if (sending->to[r] && endpoint->connected[r]) {
+            /* Without memory that peer has its own deadline. */
+            const size_t bytes = strnlen(sending->text, NOTICES_TEXT_MAX);
+            struct endpoint_notice *notice = notices_new(r, sending->fingerprint, bytes);
+            if (notice) {
+                memcpy(notice->text, sending->text, bytes);
+                notice->request.data = notice->text;
+                SLIST_INSERT_HEAD(&endpoint->notices, notice, entry);
+                endpoint->transport->send(endpoint->state, &notice->request);
+            }
+        }
     }
     endpoint_happened(endpoint, NULL, failures);
 }

@@ -186,8 +186,8 @@ static bool node_takes(const struct dist_engine *engine, const struct dist_call 
 {
     const struct disti_choice *choice = &engine->choice;
 
-    return engine->node && disti_node_knows(call->collective) && !choice->forced[call->collective] &&
-           !choice->forced_segments;
+    return engine->node && disti_node_knows(call->collective) &&
+           !choice->forced[call->collective] && !choice->forced_segments;
 }
 
 /* Numbers the task's call, which has been noted. Every rank must do so in the order of
@@ -431,20 +431,6 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
     return status;
 }
 
-static dist_status task_post(const struct dist_engine *engine, struct engine_task *task,
-                             uint64_t sequence, struct dist_ticket *ticket)
-{
-    dist_status status = disti_task_go(task, TASK_POSTED);
-
-    if (status != DIST_OK)
-        return status;
-    task->next = NULL;
-    task->call.sequence = sequence;
-    task->number = disti_mismatch_number(engine, sequence);
-    task->ticket = ticket;
-    return DIST_OK;
-}
-
 static dist_status task_create(struct dist_engine *engine, const struct dist_call *call,
                                struct dist_ticket *ticket, struct engine_task **task_p)
 {
@@ -453,34 +439,18 @@ static dist_status task_create(struct dist_engine *engine, const struct dist_cal
 
     if (!task)
         status = task_take(engine, call, &task);
-    if (status == DIST_OK)
-        status = task_post(engine, task, call->sequence, ticket);
+    if (status == DIST_OK) {
+        status = disti_task_go(task, TASK_POSTED);
+        if (status == DIST_OK) {
+            task->next = NULL;
+            task->call.sequence = call->sequence;
+            task->number = disti_mismatch_number(engine, call->sequence);
+            task->ticket = ticket;
+        }
+    }
     if (status != DIST_OK)
         return status;
     *task_p = task;
-    return DIST_OK;
-}
-
-static dist_status task_start(struct engine_task *task)
-{
-    dist_status status = disti_task_go(task, TASK_RUNS);
-
-    if (status != DIST_OK)
-        return status;
-    for (uint32_t i = 0; i < task->plan->lane_count; i++) {
-        task->lanes[i].next = 0;
-        task->lanes[i].busy = false;
-        task->active[i] = i;
-    }
-    task->active_count = task->plan->lane_count;
-    if (task_scales(task)) {
-        size_t count = task_in_bytes(task) / task->element_bytes;
-        char *to = task->base[DISTI_IN];
-        if (task->call.dtype == DIST_BOOL)
-            disti_reduce(DIST_BOOL, DIST_BOR, to, task->call.in, task->call.in, count);
-        else
-            disti_scale(to, task->call.in, count, task->call.dtype, task->call.reduction->factor);
-    }
     return DIST_OK;
 }
 
@@ -838,8 +808,26 @@ static dist_status engine_step(struct dist_engine *engine, struct engine_task *t
 {
     dist_status status = DIST_OK;
 
-    if (task->state == TASK_POSTED && engine_may_start(engine, task))
-        status = task_start(task);
+    if (task->state == TASK_POSTED && engine_may_start(engine, task)) {
+        status = disti_task_go(task, TASK_RUNS);
+        if (status == DIST_OK) {
+            for (uint32_t i = 0; i < task->plan->lane_count; i++) {
+                task->lanes[i].next = 0;
+                task->lanes[i].busy = false;
+                task->active[i] = i;
+            }
+            task->active_count = task->plan->lane_count;
+            if (task_scales(task)) {
+                size_t count = task_in_bytes(task) / task->element_bytes;
+                char *to = task->base[DISTI_IN];
+                if (task->call.dtype == DIST_BOOL)
+                    disti_reduce(DIST_BOOL, DIST_BOR, to, task->call.in, task->call.in, count);
+                else
+                    disti_scale(to, task->call.in, count, task->call.dtype,
+                                task->call.reduction->factor);
+            }
+        }
+    }
     if (status != DIST_OK)
         return status;
     if (task->state != TASK_RUNS || (task->on_node && node_busy))

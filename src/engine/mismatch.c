@@ -322,19 +322,6 @@ static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelo
     return query && calls->found.peer < 0;
 }
 
-/* The boards of this machine, on which every rank writes its calls. */
-static void mismatch_look_at_node(struct dist_engine *engine)
-{
-    struct engine_task *task = disti_on_node_first(engine);
-    struct engine_calls *calls = &engine->calls;
-
-    if (!task || calls->found.peer >= 0 ||
-        disti_node_compare(engine->node, &task->node_op) != DIST_ERR_MISMATCH)
-        return;
-    mismatch_find(calls, task->node_op.peer, task->node_op.sequence, task->node_op.mine,
-                  &(struct dist_envelope){.fingerprint = task->node_op.theirs});
-}
-
 /* ---- asking ---- */
 
 /* Those that have left are freed, all of them at the end. */
@@ -421,8 +408,16 @@ bool disti_mismatch_look(struct dist_engine *engine, int most)
         if (link->peers)
             disti_attachment_unexpected(link, tag, MISMATCH_MASK, most, mismatch_see, engine);
     }
-    if (most == DISTI_MISMATCH_ALL)
-        mismatch_look_at_node(engine);
+    if (most == DISTI_MISMATCH_ALL) {
+        /* The boards of this machine, on which every rank writes its calls. */
+        struct engine_task *task = disti_on_node_first(engine);
+        struct engine_calls *calls = &engine->calls;
+
+        if (task && calls->found.peer < 0 &&
+            disti_node_compare(engine->node, &task->node_op) == DIST_ERR_MISMATCH)
+            mismatch_find(calls, task->node_op.peer, task->node_op.sequence, task->node_op.mine,
+                          &(struct dist_envelope){.fingerprint = task->node_op.theirs});
+    }
     if (engine->calls.suspect >= 0) {
         /* A rank's history is another: it is to compare the last calls with its own. */
         struct engine_calls *calls = &engine->calls;

@@ -231,20 +231,6 @@ static void p2p_start(struct dist_engine *engine, struct engine_p2p *p)
     }
 }
 
-static dist_status p2p_outcome(struct dist_engine *engine, struct engine_p2p *p, int *moved)
-{
-    dist_status status = message_advance(engine, p, moved);
-
-    if (status == DIST_IN_PROGRESS)
-        return DIST_OK;
-    ++*moved;
-    if (status == DIST_OK)
-        p2p_end(engine, p, p->peer);
-    else
-        disti_ticket_end(&p->ticket, status); /* it stays until close, as others' requests do */
-    return status;
-}
-
 /* As far as it goes. *moved counts what happened. */
 static dist_status p2p_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved)
 {
@@ -255,7 +241,17 @@ static dist_status p2p_advance(struct dist_engine *engine, struct engine_p2p *p,
     if (p->state == P2P_OPEN && p2p_from_any(p))
         p2p_look(engine, p);
     *moved += p->state != was;
-    return p->state == P2P_OUT ? p2p_outcome(engine, p, moved) : DIST_OK;
+    if (p->state != P2P_OUT)
+        return DIST_OK;
+    dist_status status = message_advance(engine, p, moved);
+    if (status == DIST_IN_PROGRESS)
+        return DIST_OK;
+    ++*moved;
+    if (status == DIST_OK)
+        p2p_end(engine, p, p->peer);
+    else
+        disti_ticket_end(&p->ticket, status); /* it stays until close, as others' requests do */
+    return status;
 }
 
 static dist_status p2p_advance_all(struct dist_engine *engine, int *moved)

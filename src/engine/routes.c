@@ -307,25 +307,6 @@ static dist_status list_add_other(const struct dist_host *host, const char *name
     return status;
 }
 
-static dist_status list_add_named(const struct dist_host *host, const char *names,
-                                  struct route_list *list)
-{
-    dist_status status = DIST_OK;
-    char item[LIST_NAME], own[256];
-    int named = 0;
-
-    for (; status == DIST_OK && disti_list_item(names, ',', named, item, sizeof(item)); named++) {
-        if (!list_has(list, item))
-            status = list_add_other(host, item, list);
-    }
-    if (status != DIST_OK || named)
-        return status;
-    list_own_names(list, own, sizeof(own));
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_TRANSPORT is '%s', which names no transport; choose from:%s", names,
-                      own);
-}
-
 /*
  * ERR_INVALID_ARGUMENT: DIST_TRANSPORT names one that neither the backend nor the host has, or
  * none. ERR_UNSUPPORTED: they are too many.
@@ -341,7 +322,20 @@ static dist_status route_list_make(const struct dist_backend_config *config,
     for (int t = 0; engine_config->transports[t] && status == DIST_OK; t++)
         status = list_add(list_p, engine_config->transports[t]);
     list_p->own = list_p->count;
-    return status == DIST_OK && names ? list_add_named(config->host, names, list_p) : status;
+    if (status != DIST_OK || !names)
+        return status;
+    char item[LIST_NAME], own[256];
+    int named = 0;
+    for (; status == DIST_OK && disti_list_item(names, ',', named, item, sizeof(item)); named++) {
+        if (!list_has(list_p, item))
+            status = list_add_other(config->host, item, list_p);
+    }
+    if (status != DIST_OK || named)
+        return status;
+    list_own_names(list_p, own, sizeof(own));
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "DIST_TRANSPORT is '%s', which names no transport; choose from:%s", names,
+                      own);
 }
 
 /* Which transport reaches which peer. */

@@ -698,27 +698,6 @@ static dist_status links_swap(struct engine_measurement *links, uint32_t times, 
     return status;
 }
 
-static dist_status links_obey(struct engine_measurement *links)
-{
-    const struct links_order *order = &links->order;
-    dist_status status = DIST_OK;
-    int ahead = order->kind == LINKS_BURSTS ? (int)order->times : 1;
-    double seconds;
-
-    if (order->kind == LINKS_SWAPS)
-        return links_swap(links, order->times, order->bytes, &seconds);
-    for (uint32_t i = 0; i < order->times && status == DIST_OK; i += (uint32_t)ahead) {
-        for (int r = 0; r < ahead; r++)
-            links_recv(links, r, links->in, order->bytes);
-        status = links_wait(links, ahead);
-        if (status == DIST_OK)
-            links_send(links, 0, links->out, order->bytes);
-        if (status == DIST_OK)
-            status = links_wait(links, 1);
-    }
-    return status;
-}
-
 static dist_status links_follow(struct engine_measurement *links)
 {
     dist_status status;
@@ -733,8 +712,24 @@ static dist_status links_follow(struct engine_measurement *links)
                                 "rank %d got an invalid order from rank %d while measuring costs: "
                                 "give all ranks the same version of libdist",
                                 links->engine->config->rank, links->peer);
-        if (status == DIST_OK)
-            status = links_obey(links);
+        if (status == DIST_OK) {
+            const struct links_order *order = &links->order;
+            int ahead = order->kind == LINKS_BURSTS ? (int)order->times : 1;
+            double seconds;
+            if (order->kind == LINKS_SWAPS) {
+                status = links_swap(links, order->times, order->bytes, &seconds);
+            } else {
+                for (uint32_t i = 0; i < order->times && status == DIST_OK; i += (uint32_t)ahead) {
+                    for (int r = 0; r < ahead; r++)
+                        links_recv(links, r, links->in, order->bytes);
+                    status = links_wait(links, ahead);
+                    if (status == DIST_OK)
+                        links_send(links, 0, links->out, order->bytes);
+                    if (status == DIST_OK)
+                        status = links_wait(links, 1);
+                }
+            }
+        }
     } while (status == DIST_OK && links->order.times);
     return status;
 }
@@ -881,49 +876,6 @@ static int links_partner(const struct disti_topology *topology, int distance)
     return -1;
 }
 
-/* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
-static dist_status tune_links(struct dist_engine *engine, enum tune_effort effort,
-                              struct disti_cost *cost)
-{
-    struct engine_measurement *links = malloc(sizeof(*links));
-    bool measured[DISTI_DISTANCES] = {false};
-    int rank = engine->config->rank;
-    dist_status status = DIST_OK;
-
-    if (!links)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for measuring costs");
-    memset(links, 0, sizeof(*links));
-    engine->measuring = links;
-    links->engine = engine;
-    links->until_ns = disti_deadline_ms(engine->config->timeout_ms);
-    for (int d = 0; d < DISTI_DISTANCES && status == DIST_OK; d++) {
-        int partner = links_partner(engine->topology, d);
-
-        if (partner < 0 || (rank != 0 && rank != partner))
-            continue;
-        measured[d] = true;
-        links->peer = rank == 0 ? partner : 0;
-        status = rank == 0 ? links_lead(links, effort, d, cost) : links_follow(links);
-    }
-    if (status == DIST_OK) {
-        /*
-         * Inside a machine one distance stands for another that could not be measured. And what is
-         * copied there goes no faster than a copy: messages to and fro were in caches, others are
-         * not.
-         */
-        if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
-            cost->links[DISTI_SAME_NODE] = cost->links[DISTI_SAME_NUMA];
-        if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
-            cost->links[DISTI_SAME_NUMA] = cost->links[DISTI_SAME_NODE];
-        for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
-            if (cost->links[d].bytes_per_second > cost->copy_bytes_per_second)
-                cost->links[d].bytes_per_second = cost->copy_bytes_per_second;
-        }
-        disti_tune_links_free(engine);
-    }
-    return status;
-}
-
 /* What each rank gives at the end; rank 0's tuning counts. Exchanged as bytes. */
 struct tune_result {
     struct disti_tuning tuning;
@@ -1000,7 +952,46 @@ static dist_status tune_measure(struct dist_engine *engine,
 
     if (config->rank == 0)
         tune_local(effort, &mine.tuning.cost);
-    status = tune_links(engine, effort, &mine.tuning.cost);
+    /* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
+    struct engine_measurement *links = malloc(sizeof(*links));
+    bool measured[DISTI_DISTANCES] = {false};
+    int rank = engine->config->rank;
+    status = DIST_OK;
+    if (!links) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for measuring costs");
+    } else {
+        memset(links, 0, sizeof(*links));
+        engine->measuring = links;
+        links->engine = engine;
+        links->until_ns = disti_deadline_ms(engine->config->timeout_ms);
+        for (int d = 0; d < DISTI_DISTANCES && status == DIST_OK; d++) {
+            int partner = links_partner(engine->topology, d);
+            if (partner < 0 || (rank != 0 && rank != partner))
+                continue;
+            measured[d] = true;
+            links->peer = rank == 0 ? partner : 0;
+            status =
+                rank == 0 ? links_lead(links, effort, d, &mine.tuning.cost) : links_follow(links);
+        }
+        if (status == DIST_OK) {
+            /*
+             * Inside a machine one distance stands for another that could not be measured. And what
+             * is copied there goes no faster than a copy: messages to and fro were in caches,
+             * others are not.
+             */
+            if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
+                mine.tuning.cost.links[DISTI_SAME_NODE] = mine.tuning.cost.links[DISTI_SAME_NUMA];
+            if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
+                mine.tuning.cost.links[DISTI_SAME_NUMA] = mine.tuning.cost.links[DISTI_SAME_NODE];
+            for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
+                if (mine.tuning.cost.links[d].bytes_per_second >
+                    mine.tuning.cost.copy_bytes_per_second)
+                    mine.tuning.cost.links[d].bytes_per_second =
+                        mine.tuning.cost.copy_bytes_per_second;
+            }
+            disti_tune_links_free(engine);
+        }
+    }
     if (status == DIST_OK && effort == TUNE_CARE)
         status = tune_together(engine, &mine.copied);
     if (status != DIST_OK)

@@ -391,26 +391,6 @@ static size_t window_out_bytes(const struct disti_node *node, const struct disti
     return op->call.count * op->element_bytes * (gathers ? (size_t)node->ranks : 1);
 }
 
-/*
- * Where peers write, this rank writes in the twin as well, and reads there: so what lies where
- * stays as the program has it. All of OUT is written, but for what is IN too.
- */
-static void window_show_ends(const struct disti_node *node, struct disti_node_op *op,
-                             struct node_peer *self)
-{
-    void *in = self->in
-                   ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op, node->rank))
-                   : NULL;
-    void *out = self->out ? disti_segment_twin(self->out, window_out_bytes(node, op)) : NULL;
-
-    if (!out || out == op->call.out)
-        return;
-    op->program_out = op->call.out;
-    self->out = op->call.out = out;
-    if (in)
-        self->in = op->call.in = in;
-}
-
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -432,7 +412,20 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
                                                          &locations->out, &locations->out_offered)))
         self->out = op->call.out;
     locations->out_named = locations->out.name.key;
-    window_show_ends(node, op, self);
+    /*
+     * Where peers write, this rank writes in the twin as well, and reads there: so what lies where
+     * stays as the program has it. All of OUT is written, but for what is IN too.
+     */
+    void *in = self->in
+                   ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op, node->rank))
+                   : NULL;
+    void *out = self->out ? disti_segment_twin(self->out, window_out_bytes(node, op)) : NULL;
+    if (out && out != op->call.out) {
+        op->program_out = op->call.out;
+        self->out = op->call.out = out;
+        if (in)
+            self->in = op->call.in = in;
+    }
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
@@ -736,16 +729,6 @@ static dist_status board_reserve(struct disti_node *node)
     return DIST_OK;
 }
 
-static int board_cpus(const struct dist_backend_config *config)
-{
-    cpu_set_t usable;
-
-    if (!config->crowded || sched_getaffinity(0, sizeof(usable), &usable) < 0 ||
-        CPU_COUNT(&usable) > config->world_size)
-        return config->world_size;
-    return CPU_COUNT(&usable);
-}
-
 bool disti_node_is_crowded(const struct disti_node *node)
 {
     return node->config->crowded;
@@ -769,7 +752,11 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     node->round_bytes = NODE_ROUND_BYTES;
     node_size_areas(node);
     node->last_slot = NODE_SLOTS_ALONE - 1;
-    node->cpus = board_cpus(config);
+    cpu_set_t usable;
+    node->cpus = config->world_size;
+    if (config->crowded && sched_getaffinity(0, sizeof(usable), &usable) == 0 &&
+        CPU_COUNT(&usable) < node->cpus)
+        node->cpus = CPU_COUNT(&usable);
     node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
     node->gone = -1;
     for (node->operands = 1; 2 * node->operands <= node->ranks;)

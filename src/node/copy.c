@@ -594,28 +594,6 @@ static bool node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     return at + take == to;
 }
 
-/* Fetches the round's slices that others have reduced. */
-static void node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t first, from, to;
-    size_t elements = disti_node_round(op, op->call.count, round, &first);
-    bool swapped = op->way == NODE_WAY_SWAPPED;
-
-    if (!pattern->slices || node->peers[node->rank].out ||
-        !node_is(pattern->takers, op, node->rank))
-        return;
-    for (int i = 1; i < node->ranks; i++) {
-        int s = (node->rank + i) % node->ranks;
-
-        disti_node_slice(node, op, elements, s, &from, &to);
-        disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
-                        disti_node_window(node, swapped ? node->rank : s, round) +
-                            from * op->element_bytes,
-                        (to - from) * op->element_bytes, op->gait);
-    }
-}
-
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
 {
     int64_t begun = node_gait_clock(op);
@@ -653,6 +631,22 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
 {
     int64_t begun = node_gait_clock(op);
 
-    node_drain(node, op, round);
+    /* Fetches the round's slices that others have reduced. */
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, from, to;
+    size_t elements = disti_node_round(op, op->call.count, round, &first);
+    bool swapped = op->way == NODE_WAY_SWAPPED;
+    if (pattern->slices && !node->peers[node->rank].out &&
+        node_is(pattern->takers, op, node->rank)) {
+        for (int i = 1; i < node->ranks; i++) {
+            int s = (node->rank + i) % node->ranks;
+
+            disti_node_slice(node, op, elements, s, &from, &to);
+            disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
+                            disti_node_window(node, swapped ? node->rank : s, round) +
+                                from * op->element_bytes,
+                            (to - from) * op->element_bytes, op->gait);
+        }
+    }
     op->worked_ns += node_gait_clock(op) - begun;
 }

@@ -371,19 +371,6 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
  * so that a window's reader pays for how it was written.
  */
 
-/* This rank's ring of areas is used from now on, and its pages are there. */
-static void use_ring(struct disti_node *node)
-{
-    if (!node_use_ring(node))
-        return;
-#ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    unsigned char *ring = node->self->areas;
-
-    (void)madvise(ring - (uintptr_t)ring % page, node->area_bytes, MADV_POPULATE_WRITE);
-#endif
-}
-
 #define GAIT_TURNS 3 /* of those that do not stream */
 /* Calls by areas in which both ways are tried. */
 #define GAIT_AREA_TRIALS 8
@@ -536,8 +523,16 @@ void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
     const struct node_trial *gait = &gaits_of(node, op)->area;
 
     op->tries_gait = trial_runs(gait, GAIT_AREA_BEFORE, GAIT_AREA_TRIALS);
-    if (gait->calls == GAIT_AREA_BEFORE)
-        use_ring(node);
+    if (gait->calls == GAIT_AREA_BEFORE) {
+        /* This rank's ring of areas is used from now on, and its pages are there. */
+        if (node_use_ring(node)) {
+#ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
+            const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+            unsigned char *ring = node->self->areas;
+            (void)madvise(ring - (uintptr_t)ring % page, node->area_bytes, MADV_POPULATE_WRITE);
+#endif
+        }
+    }
     op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
     op->worked_ns = -node_gait_clock(op);
 }
@@ -996,20 +991,6 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
     return ended;
 }
 
-/* One bite of a stage of a long call that all have reached. OK: the call has ended. */
-static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
-
-    if (status != DIST_OK)
-        return status;
-    if (op->stage == op->base + op->rounds)
-        return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
-    if (!op_bite(node, op))
-        return DIST_IN_PROGRESS;
-    return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
-}
-
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved)
 {
     dist_status status = op->state == NODE_OP_POSTED ? op_enter(node, op) : DIST_OK;
@@ -1029,7 +1010,17 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (op->paired && op->stage == 0 && op->state == NODE_OP_WAITING &&
         disti_node_pairs_are_short(node, op))
         return op_finish_short(node, op);
-    return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
+    if (op->way == NODE_WAY_BOARD)
+        return op_finish_short(node, op);
+    /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
+    status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
+    if (status != DIST_OK)
+        return status;
+    if (op->stage == op->base + op->rounds)
+        return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
+    if (!op_bite(node, op))
+        return DIST_IN_PROGRESS;
+    return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
 }
 
 /* ---- once more ---- */

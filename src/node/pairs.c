@@ -98,19 +98,6 @@ static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes
     return false;
 }
 
-/* Has this rank a block for itself that it has to copy? */
-static bool pairs_has_own(const struct disti_node *node, const struct disti_node_op *op)
-{
-    struct node_block in, out;
-
-    if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank))
-        return false;
-    in = pairs_in(op, node->rank);
-    out = pairs_out(op, node->rank);
-    return in.count && (const char *)op->call.in + in.first * op->element_bytes !=
-                           (char *)op->call.out + out.first * op->element_bytes;
-}
-
 dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(node->board, op);
@@ -133,7 +120,16 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
         size_t in_bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op);
         size_t out_bytes = pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
         at->in.name.key = at->out.name.key = 0;
-        at->has_own = pairs_has_own(node, op);
+        /* Has this rank a block for itself that it has to copy? */
+        struct node_block in, out;
+        if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank)) {
+            at->has_own = false;
+        } else {
+            in = pairs_in(op, node->rank);
+            out = pairs_out(op, node->rank);
+            at->has_own = in.count && (const char *)op->call.in + in.first * op->element_bytes !=
+                                          (char *)op->call.out + out.first * op->element_bytes;
+        }
         at->in_address = (uintptr_t)op->call.in;
         at->out_address = (uintptr_t)op->call.out;
         if (gives && pairs_find(node, op->call.in, in_bytes, &at->in))

@@ -162,20 +162,6 @@ static void table_remove(const void *memory)
     atomic_store_explicit(&table_count, length - 1, memory_order_relaxed);
 }
 
-static void *table_find_key(uint64_t key)
-{
-    void *memory = NULL;
-
-    pthread_mutex_lock(&table_lock);
-    for (size_t i = 0; !memory && i < atomic_load_explicit(&table_count, memory_order_relaxed);
-         i++) {
-        if (table[i].name.key == key && table[i].kind != SEGMENT_REGISTERED)
-            memory = table[i].memory;
-    }
-    pthread_mutex_unlock(&table_lock);
-    return memory;
-}
-
 /* Arenas: segments that are divided into blocks. */
 
 /* ---- arenas that come and go ---- */
@@ -556,54 +542,21 @@ static int32_t segment_begin(void)
     return table_pid;
 }
 
-/* Whole pages, at least one. */
-static dist_status segment_round(size_t bytes, size_t *bytes_p)
-{
-    size_t page = disti_segment_page();
-
-    if (!disti_add(bytes ? bytes : 1, page - 1, bytes_p))
-        return disti_fail(DIST_ERR_NO_MEMORY,
-                          "%zu bytes of shared memory are more than can exist: ask for less",
-                          bytes);
-    *bytes_p -= *bytes_p % page;
-    return DIST_OK;
-}
-
 /* ---- blocks of arenas ---- */
 
-static dist_status segment_alloc_private(size_t bytes, void **memory_p)
-{
-    struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    dist_status status;
-
-    if (memory == MAP_FAILED)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
-                          bytes >> 10);
-    disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
-               dist_last_error());
-    segment.memory = memory;
-    pthread_mutex_lock(&table_lock);
-    status = table_make_room();
-    if (status == DIST_OK)
-        table_add(&segment);
-    pthread_mutex_unlock(&table_lock);
-    if (status == DIST_OK)
-        *memory_p = memory;
-    else
-        munmap(memory, bytes);
-    return status;
-}
-
-/* A block of whole pages out of the pool. *shared_p: see arena_take. */
+/* A block of whole pages, at least one, out of the pool. *shared_p: see arena_take. */
 static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
                                 bool *shared_p)
 {
-    dist_status status;
+    size_t page = disti_segment_page(), rounded;
 
     segment_begin();
-    status = segment_round(*bytes, bytes);
-    return status == DIST_OK ? arena_take(pool, *bytes, block_p, shared_p) : status;
+    if (!disti_add(*bytes ? *bytes : 1, page - 1, &rounded))
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "%zu bytes of shared memory are more than can exist: ask for less",
+                          *bytes);
+    *bytes = rounded - rounded % page;
+    return arena_take(pool, *bytes, block_p, shared_p);
 }
 
 dist_status disti_segment_alloc(size_t bytes, void **memory_p)
@@ -612,8 +565,27 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p)
     bool shared;
     dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
 
-    if (status == DIST_OK && !shared)
-        return segment_alloc_private(bytes, memory_p);
+    if (status == DIST_OK && !shared) {
+        struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
+                              bytes >> 10);
+        disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
+                   dist_last_error());
+        segment.memory = memory;
+        pthread_mutex_lock(&table_lock);
+        status = table_make_room();
+        if (status == DIST_OK)
+            table_add(&segment);
+        pthread_mutex_unlock(&table_lock);
+        if (status == DIST_OK)
+            *memory_p = memory;
+        else
+            munmap(memory, bytes);
+        return status;
+    }
     if (status == DIST_OK)
         *memory_p = block.arena->memory + block.offset;
     return status;
@@ -712,14 +684,6 @@ static void peer_reuse(struct peer *peer)
     peer_idle_count--;
 }
 
-static void peer_drop(struct peer *peer)
-{
-    *peer_entry(peer->key) = peer->next;
-    peer_reuse(peer);
-    munmap(peer->memory, peer->bytes);
-    free(peer);
-}
-
 /* With the lock held. A forked child has no part in them: there they do not exist. Nor has a core
  * dump, which would make pages of all that the owner has not touched. */
 static dist_status peer_new(const struct disti_segment_name *name, struct peer **peer_p)
@@ -749,31 +713,6 @@ static dist_status peer_new(const struct disti_segment_name *name, struct peer *
     return DIST_OK;
 }
 
-static dist_status peer_find(const struct disti_segment_name *name, void **memory_p)
-{
-    struct peer *peer;
-    dist_status status = DIST_OK;
-
-    pthread_mutex_lock(&peer_lock);
-    peer = *peer_entry(name->key);
-    if (!peer) {
-        status = peer_new(name, &peer);
-    } else if (peer->bytes != name->bytes) {
-        status = disti_fail(DIST_ERR_SYSTEM,
-                            "process %d offered the same memory once with %zu bytes and once with "
-                            "%zu",
-                            name->pid, peer->bytes, (size_t)name->bytes);
-    } else if (peer->holders == 0) {
-        peer_reuse(peer);
-    }
-    if (status == DIST_OK) {
-        peer->holders++;
-        *memory_p = peer->memory;
-    }
-    pthread_mutex_unlock(&peer_lock);
-    return status;
-}
-
 /*
  * The owner's own is found at the owner's address: so ranks that are threads of one process share
  * one mapping, which is what ThreadSanitizer needs to see what they do to each other.
@@ -785,9 +724,37 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
 
     if (name->key == 0 || name->bytes == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no segment is named");
-    if (name->pid != pid)
-        return peer_find(name, memory_p);
-    memory = table_find_key(name->key);
+    if (name->pid != pid) {
+        struct peer *peer;
+        dist_status status = DIST_OK;
+        pthread_mutex_lock(&peer_lock);
+        peer = *peer_entry(name->key);
+        if (!peer) {
+            status = peer_new(name, &peer);
+        } else if (peer->bytes != name->bytes) {
+            status =
+                disti_fail(DIST_ERR_SYSTEM,
+                           "process %d offered the same memory once with %zu bytes and once with "
+                           "%zu",
+                           name->pid, peer->bytes, (size_t)name->bytes);
+        } else if (peer->holders == 0) {
+            peer_reuse(peer);
+        }
+        if (status == DIST_OK) {
+            peer->holders++;
+            *memory_p = peer->memory;
+        }
+        pthread_mutex_unlock(&peer_lock);
+        return status;
+    }
+    memory = NULL;
+    pthread_mutex_lock(&table_lock);
+    for (size_t i = 0; !memory && i < atomic_load_explicit(&table_count, memory_order_relaxed);
+         i++) {
+        if (table[i].name.key == name->key && table[i].kind != SEGMENT_REGISTERED)
+            memory = table[i].memory;
+    }
+    pthread_mutex_unlock(&table_lock);
     if (!memory)
         return disti_fail(DIST_ERR_SYSTEM,
                           "this process, which is number %d too, does not have the offered memory: "
@@ -831,8 +798,13 @@ void disti_segment_inherit(const struct disti_segment_location *location, size_t
 
 static void peer_trim(size_t keep)
 {
-    while (peer_idle_count > keep)
-        peer_drop(TAILQ_LAST(&peer_idle, peer_queue));
+    while (peer_idle_count > keep) {
+        struct peer *peer = TAILQ_LAST(&peer_idle, peer_queue);
+        *peer_entry(peer->key) = peer->next;
+        peer_reuse(peer);
+        munmap(peer->memory, peer->bytes);
+        free(peer);
+    }
 }
 
 void disti_segment_unmap(uint64_t key)
@@ -970,28 +942,6 @@ static const char *register_validate(const struct register_range *range)
     return NULL;
 }
 
-/*
- * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it. *swaps_p
- * becomes false where code may run, as in all of a heap under valgrind: shared memory is for data.
- */
-static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end, bool *swaps_p)
-{
-    struct register_range range;
-    const char *wrong = NULL;
-    char *line = NULL;
-    size_t room = 0;
-
-    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
-        if (!register_parse(line, &range) || range.end <= begin)
-            continue;
-        wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
-        *swaps_p = *swaps_p && range.rights[2] != 'x';
-        begin = range.end;
-    }
-    free(line);
-    return !wrong && begin < end ? "it is not mapped" : wrong;
-}
-
 /* *swaps_p: false if it must stay as it is, also where no descriptor was left to look at it by. */
 static dist_status register_check(const void *memory, size_t bytes, bool *swaps_p)
 {
@@ -1017,7 +967,24 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
         return DIST_OK;
     if (!maps)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read " DISTI_PROCESS_OWN "/maps");
-    wrong = register_walk(maps, begin, end, swaps_p);
+    /*
+     * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it.
+     * *swaps_p becomes false where code may run, as in all of a heap under valgrind: shared memory
+     * is for data.
+     */
+    struct register_range range;
+    wrong = NULL;
+    char *line = NULL;
+    size_t room = 0;
+    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
+        if (!register_parse(line, &range) || range.end <= begin)
+            continue;
+        wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
+        *swaps_p = *swaps_p && range.rights[2] != 'x';
+        begin = range.end;
+    }
+    free(line);
+    wrong = !wrong && begin < end ? "it is not mapped" : wrong;
     fclose(maps);
     return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
 }
@@ -1163,34 +1130,6 @@ dist_status disti_segment_register(void *memory, size_t bytes)
     return register_add(&segment, NULL);
 }
 
-static dist_status register_swap_back(struct segment *segment)
-{
-    struct segment_pages pages = segment_pages_of(segment);
-    size_t before = (uintptr_t)segment->memory % disti_segment_page();
-    void *copy =
-        mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    dist_status status;
-
-    if (copy == MAP_FAILED)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
-                          pages.bytes >> 10);
-    memcpy(copy, pages.memory, pages.bytes);
-    pthread_mutex_lock(&table_lock);
-    status = table_take(segment->memory, true, segment);
-    if (status == DIST_OK) {
-        pages = segment_pages_of(segment);
-        register_forget(pages.memory, pages.bytes);
-        status = register_move(copy, pages.memory, pages.bytes);
-        if (status != DIST_OK) /* the table has room to take it back */
-            table_add(segment);
-    }
-    pthread_mutex_unlock(&table_lock);
-    if (status == DIST_OK)
-        arena_give(
-            &(struct arena_block){.arena = segment->arena, .offset = segment->offset - before});
-    return status;
-}
-
 dist_status disti_segment_unregister(void *memory)
 {
     struct segment segment;
@@ -1203,5 +1142,28 @@ dist_status disti_segment_unregister(void *memory)
     if (status == DIST_OK && !segment.arena)
         table_remove(memory);
     pthread_mutex_unlock(&table_lock);
-    return status == DIST_OK && segment.arena ? register_swap_back(&segment) : status;
+    if (!(status == DIST_OK && segment.arena))
+        return status;
+    struct segment_pages pages = segment_pages_of(&segment);
+    size_t before = (uintptr_t)segment.memory % disti_segment_page();
+    void *copy =
+        mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
+                          pages.bytes >> 10);
+    memcpy(copy, pages.memory, pages.bytes);
+    pthread_mutex_lock(&table_lock);
+    status = table_take(segment.memory, true, &segment);
+    if (status == DIST_OK) {
+        pages = segment_pages_of(&segment);
+        register_forget(pages.memory, pages.bytes);
+        status = register_move(copy, pages.memory, pages.bytes);
+        if (status != DIST_OK) /* the table has room to take it back */
+            table_add(&segment);
+    }
+    pthread_mutex_unlock(&table_lock);
+    if (status == DIST_OK)
+        arena_give(
+            &(struct arena_block){.arena = segment.arena, .offset = segment.offset - before});
+    return status;
 }

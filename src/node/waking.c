@@ -178,25 +178,22 @@ static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello
     return far;
 }
 
-static void doorbell_give_far(struct node_far_doorbell *far)
-{
-    struct node_far_doorbell **at = &doorbell_far;
-
-    if (!far || --far->holders)
-        return;
-    while (*at != far)
-        at = &(*at)->next;
-    *at = far->next;
-    doorbell_far_count--;
-    disti_descriptor_close(far->fd);
-    free(far);
-}
-
 void disti_node_doorbell_close(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
-    for (int r = 0; node->peers && r < node->ranks; r++)
-        doorbell_give_far(node->peers[r].doorbell);
+    for (int r = 0; node->peers && r < node->ranks; r++) {
+        struct node_far_doorbell *far = node->peers[r].doorbell;
+        struct node_far_doorbell **at = &doorbell_far;
+
+        if (far && --far->holders == 0) {
+            while (*at != far)
+                at = &(*at)->next;
+            *at = far->next;
+            doorbell_far_count--;
+            disti_descriptor_close(far->fd);
+            free(far);
+        }
+    }
     if (node->has_doorbell && node->doorbell_number < doorbell_room &&
         doorbell_nodes[node->doorbell_number] == node) {
         doorbell_nodes[node->doorbell_number] = NULL;

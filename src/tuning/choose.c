@@ -554,24 +554,6 @@ size_t disti_size_class_most(int size_class)
     return size_class > 64 ? SIZE_MAX : (size_t)1 << (size_class - 1);
 }
 
-static dist_status chooser_learn(struct disti_chooser *chooser, dist_collective collective,
-                                 int size_class)
-{
-    size_t most = disti_size_class_most(size_class);
-    struct disti_chosen chosen;
-    dist_status status = disti_choose(chooser->choice, chooser->tuning, chooser->topology,
-                                      collective, most, &chosen);
-
-    if (status != DIST_OK)
-        return status;
-    chooser->known[collective][size_class].algorithm = chosen.best.algorithm;
-    chooser->known[collective][size_class].segments = chosen.best.segments;
-    disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
-               dist_collective_string(collective), most, chosen.best.algorithm->name,
-               chosen.best.segments, disti_reason_string(chosen.reason));
-    return DIST_OK;
-}
-
 dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective,
                                size_t bytes, const struct disti_algorithm **algorithm_p,
                                uint32_t *segments_p)
@@ -579,8 +561,19 @@ dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective co
     int size_class = disti_size_class(bytes);
     dist_status status = DIST_OK;
 
-    if (!chooser->known[collective][size_class].algorithm)
-        status = chooser_learn(chooser, collective, size_class);
+    if (!chooser->known[collective][size_class].algorithm) {
+        size_t most = disti_size_class_most(size_class);
+        struct disti_chosen chosen;
+        status = disti_choose(chooser->choice, chooser->tuning, chooser->topology, collective, most,
+                              &chosen);
+        if (status == DIST_OK) {
+            chooser->known[collective][size_class].algorithm = chosen.best.algorithm;
+            chooser->known[collective][size_class].segments = chosen.best.segments;
+            disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
+                       dist_collective_string(collective), most, chosen.best.algorithm->name,
+                       chosen.best.segments, disti_reason_string(chosen.reason));
+        }
+    }
     if (status != DIST_OK)
         return status;
     *algorithm_p = chooser->known[collective][size_class].algorithm;
