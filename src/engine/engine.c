@@ -190,17 +190,6 @@ static bool node_takes(const struct dist_engine *engine, const struct dist_call 
            !choice->forced[call->collective] && !choice->forced_segments;
 }
 
-/* Numbers the task's call, which has been noted. Every rank must do so in the order of
- * its calls. */
-static void node_post(struct dist_engine *engine, struct engine_task *task)
-{
-    struct dist_call call = task->call;
-
-    call.in = task->base[DISTI_IN];
-    call.out = task->base[DISTI_OUT];
-    disti_node_start(engine->node, &call, task->fingerprint, engine->calls.history, &task->node_op);
-}
-
 /* A call that may end at once: true, it has been noted and started in `op`; *status_p as advance
  * gives it. */
 static bool node_begin(struct dist_engine *engine, const struct dist_call *call,
@@ -392,16 +381,6 @@ static dist_status task_bind(struct dist_engine *engine, struct engine_task *tas
     return status;
 }
 
-static dist_status task_new(struct engine_task **task_p)
-{
-    struct engine_task *task = calloc(1, sizeof(*task));
-
-    if (!task)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start an operation");
-    *task_p = task;
-    return DIST_OK;
-}
-
 /* For another call. */
 static void task_keep(struct dist_engine *engine, struct engine_task *task)
 {
@@ -414,14 +393,14 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
                              struct engine_task **task_p)
 {
     struct engine_task *task = engine->idle;
-    dist_status status = DIST_OK;
+    dist_status status;
 
     if (task)
         engine->idle = task->next;
     else
-        status = task_new(&task);
-    if (status != DIST_OK)
-        return status;
+        task = calloc(1, sizeof(*task));
+    if (!task)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start an operation");
     task->on_node = node_takes(engine, call);
     status = task_bind(engine, task, call);
     if (status == DIST_OK)
@@ -439,33 +418,14 @@ static dist_status task_create(struct dist_engine *engine, const struct dist_cal
 
     if (!task)
         status = task_take(engine, call, &task);
-    if (status == DIST_OK) {
+    if (status == DIST_OK)
         status = disti_task_go(task, TASK_POSTED);
-        if (status == DIST_OK) {
-            task->next = NULL;
-            task->call.sequence = call->sequence;
-            task->number = disti_mismatch_number(engine, call->sequence);
-            task->ticket = ticket;
-        }
-    }
     if (status != DIST_OK)
         return status;
-    *task_p = task;
-    return DIST_OK;
-}
-
-/* It has ended and left the queue: kept for another call, or for its own. */
-static dist_status task_prepare(struct dist_engine *engine, const struct dist_call *call,
-                                struct engine_task **task_p)
-{
-    struct engine_task *task;
-    dist_status status = task_take(engine, call, &task);
-
-    if (status != DIST_OK)
-        return status;
-    task->prepared = true;
-    task->next_prepared = engine->prepared;
-    engine->prepared = task;
+    task->next = NULL;
+    task->call.sequence = call->sequence;
+    task->number = disti_mismatch_number(engine, call->sequence);
+    task->ticket = ticket;
     *task_p = task;
     return DIST_OK;
 }
@@ -479,21 +439,6 @@ static void task_free(struct engine_task *task)
     free(task);
 }
 
-/* Frees a prepared task that is not posted, else leaves it until the engine closes. */
-static void task_release(struct dist_engine *engine, struct engine_task *task)
-{
-    struct engine_task **at = &engine->prepared;
-
-    if (task->state != TASK_IDLE) /* its requests may be with a transport */
-        return;
-    while (*at && *at != task)
-        at = &(*at)->next_prepared;
-    if (!*at)
-        return;
-    *at = task->next_prepared;
-    task_free(task);
-}
-
 static void task_free_list(struct engine_task *task)
 {
     while (task) {
@@ -502,19 +447,6 @@ static void task_free_list(struct engine_task *task)
         if (!task->prepared)
             task_free(task);
         task = next;
-    }
-}
-
-/* Frees all tasks; nobody touches their requests any more. */
-static void task_clear(struct dist_engine *engine)
-{
-    task_free_list(engine->head);
-    task_free_list(engine->idle);
-    while (engine->prepared) {
-        struct engine_task *task = engine->prepared;
-
-        engine->prepared = task->next_prepared;
-        task_free(task);
     }
 }
 
@@ -775,7 +707,8 @@ out:
     return status;
 }
 
-/* Takes the task behind `before` (NULL: the first) out of the queue. */
+/* Takes the task behind `before` (NULL: the first) out of the queue: it has ended, and is kept for
+ * another call, or for its own. */
 static void engine_retire(struct dist_engine *engine, struct engine_task *before)
 {
     struct engine_task *task = before ? before->next : engine->head;
@@ -932,10 +865,16 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         return status;
     if (!begun)
         disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
-    if (begun)
+    if (begun) {
         task->node_op = op;
-    else if (task->on_node)
-        node_post(engine, task);
+    } else if (task->on_node) {
+        struct dist_call bound = task->call;
+
+        bound.in = task->base[DISTI_IN];
+        bound.out = task->base[DISTI_OUT];
+        disti_node_start(engine->node, &bound, task->fingerprint, engine->calls.history,
+                         &task->node_op);
+    }
     engine->calls.unpolled = true;
     task->order = engine->posted++;
     if (engine->tail)
@@ -953,20 +892,35 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
 dist_status disti_engine_prepare(struct dist_engine *engine, const struct dist_call *call,
                                  void **prepared_p)
 {
-    struct engine_task *task = NULL;
-    dist_status status = DIST_OK;
+    struct engine_task *task;
+    dist_status status;
 
-    if (!disti_collective_pair(call->collective))
-        status = task_prepare(engine, call, &task);
-    if (status == DIST_OK)
-        *prepared_p = task;
-    return status;
+    if (disti_collective_pair(call->collective)) {
+        *prepared_p = NULL;
+        return DIST_OK;
+    }
+    status = task_take(engine, call, &task);
+    if (status != DIST_OK)
+        return status;
+    task->prepared = true;
+    task->next_prepared = engine->prepared;
+    *prepared_p = engine->prepared = task;
+    return DIST_OK;
 }
 
+/* Frees a prepared task that is not posted, else leaves it until the engine closes. */
 void disti_engine_release(struct dist_engine *engine, void *prepared)
 {
-    if (prepared)
-        task_release(engine, prepared);
+    struct engine_task **at = &engine->prepared, *task = prepared;
+
+    if (!task || task->state != TASK_IDLE) /* its requests may be with a transport */
+        return;
+    while (*at && *at != task)
+        at = &(*at)->next_prepared;
+    if (!*at)
+        return;
+    *at = task->next_prepared;
+    task_free(task);
 }
 
 /* Polls that find nothing between two looks at what other ranks may have called instead. */
@@ -1118,7 +1072,14 @@ void disti_engine_close(struct dist_engine *engine)
     if (op)
         disti_node_abandon(engine->node, op);
     disti_node_close(engine->node);
-    task_clear(engine);
+    task_free_list(engine->head);
+    task_free_list(engine->idle);
+    while (engine->prepared) {
+        struct engine_task *prepared = engine->prepared;
+
+        engine->prepared = prepared->next_prepared;
+        task_free(prepared);
+    }
     disti_p2p_clear(engine);
     for (int i = 0; i < ENGINE_CACHE_BUCKETS; i++) {
         while (engine->cache[i]) {

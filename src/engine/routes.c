@@ -214,18 +214,16 @@ static size_t files_a_peer(const struct dist_transport *transport)
  * that is too small for all of them. Connections are made when they are needed, so it may do. */
 static void route_files(const struct dist_engine *engine)
 {
-    size_t open, wanted, most;
+    size_t open = 0, wanted, most;
 
     if (engine->config->group != 0) /* the groups of a world share its connections */
         return;
     /* Those that are open; 0: it is not known. */
     DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
-    size_t count = 0;
     while (folder && readdir(folder))
-        count++;
+        open++;
     if (folder)
         closedir(folder);
-    open = count;
     wanted = open + FILES_SPARE;
     for (int i = 0; i < engine->link_count; i++)
         wanted += (size_t)engine->links[i].peers * files_a_peer(engine->links[i].transport);
@@ -453,14 +451,10 @@ static dist_status route_open_all(struct dist_engine *engine,
 
     cards->list = &list;
     cards->head.names = list.names;
-    if (status == DIST_OK) {
-        status = DIST_OK;
-        for (int t = 0; t < list.count && status == DIST_OK; t++) {
-            if (route_allowed(list.transports[t]->name))
-                status =
-                    route_open_link(engine, list.transports[t], t < list.own ? list.context : NULL,
-                                    reasons, sizeof(reasons));
-        }
+    for (int t = 0; t < list.count && status == DIST_OK; t++) {
+        if (route_allowed(list.transports[t]->name))
+            status = route_open_link(engine, list.transports[t], t < list.own ? list.context : NULL,
+                                     reasons, sizeof(reasons));
     }
     if (status == DIST_OK)
         status = route_open_node(engine, cards, node_p);
@@ -486,9 +480,8 @@ static dist_status route_open_all(struct dist_engine *engine,
             /* Where there are many ranks: rank 0's offer to all, and cards no longer than they must
              * be. */
             status = route_agree(config, bytes, &cards->width);
-            status = status == DIST_OK
-                         ? config->broadcast(config->all_gather_arg, offer, sizeof(*offer))
-                         : status;
+            if (status == DIST_OK)
+                status = config->broadcast(config->all_gather_arg, offer, sizeof(*offer));
             if (status == DIST_OK)
                 status = route_gather(config, mine, cards);
         }

@@ -211,7 +211,7 @@ struct dist_engine {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_chooser chooser;
-    struct engine_measurement *measuring; /* links.c's */
+    struct engine_measurement *measuring; /* tune.c's */
     struct engine_attachment links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
@@ -242,7 +242,7 @@ dist_status disti_route_open(struct dist_engine *engine,
                              struct disti_tune_offer *offer, struct disti_node **node_p);
 void disti_route_close(struct dist_engine *engine);
 
-/* links.c: what is left of a measurement that failed; after disti_route_close. */
+/* tune.c: what is left of a measurement that failed; after disti_route_close. */
 void disti_tune_links_free(struct dist_engine *engine);
 
 /* engine.c: where in memory a call's blocks are. */

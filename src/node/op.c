@@ -971,7 +971,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
 
 /*
  * Some of a stage's work; true: that was the rest. A rank that has given up may use its memory for
- * something else: the board says that this one writes before it looks who is gone (window.c).
+ * something else: the board says that this one writes before it looks who is gone (board.c).
  */
 static bool op_bite(struct disti_node *node, struct disti_node_op *op)
 {

@@ -46,7 +46,7 @@ struct node_locations {
     struct disti_segment_location out;
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
-    uint64_t mover_ns[2];             /* trial.c: by windows, and by CMA */
+    uint64_t mover_ns[2];             /* op.c: by windows, and by CMA */
 };
 
 /*
@@ -432,7 +432,7 @@ static inline void node_prefetch_write(const void *memory, size_t bytes)
 #endif
 }
 
-/* ---- window.c: where data are in a long call ---- */
+/* ---- board.c: where data are in a long call ---- */
 
 /* Of a block of so many elements those that go in the round, and the first of them. */
 size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
@@ -459,7 +459,7 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 /* Writes where this rank's window is into its slot; makes it if there is none. */
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations);
 
-/* ---- window.c: who can map whose segments ---- */
+/* ---- board.c: who can map whose segments ---- */
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
@@ -481,7 +481,7 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
 void disti_node_store_fence(void);
 
-/* ---- window.c: copies that the kernel makes between the ranks' own memory ---- */
+/* ---- board.c: copies that the kernel makes between the ranks' own memory ---- */
 
 /* From the peer's memory, or into it. A failure is noted in this rank's slot. */
 void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int rank, void *to,
@@ -504,7 +504,7 @@ size_t disti_node_piece(const struct disti_node *node, const struct disti_node_o
 /* Cuts a call that goes through windows into rounds. */
 void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 
-/* ---- trial.c: which way ordinary memory is copied ---- */
+/* ---- op.c: which way ordinary memory is copied ---- */
 
 /* The op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
