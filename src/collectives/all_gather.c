@@ -24,21 +24,6 @@ static uint32_t ring_chunk(const struct ring *r, int position, uint32_t segment)
     return owner * r->shape->segments + segment;
 }
 
-/* The next rank gets a block that has come, the own one from IN; from the rank before comes one. */
-static void ring_hop(const struct ring *r, int hop, uint32_t segment)
-{
-    const struct disti_topology *topology = r->shape->topology;
-    int position = topology->position[r->shape->rank];
-    uint32_t out = ring_chunk(r, position - hop, segment);
-    uint32_t in = ring_chunk(r, position - hop - 1, segment);
-    disti_build_send(r->b, .lane = r->send,
-                     .after = hop ? disti_build_written(r->b, out) : DISTI_NOW,
-                     .peer = disti_ring_next(topology, r->shape->rank),
-                     .src = hop ? disti_out(out) : disti_in(segment), .data = out);
-    disti_build_recv(r->b, .lane = r->recv, .peer = disti_ring_previous(topology, r->shape->rank),
-                     .dst = disti_out(in), .data = in);
-}
-
 void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t own = (uint32_t)shape->rank * shape->segments;
@@ -49,8 +34,21 @@ void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder
     r.send = disti_build_lane(b, 0);
     r.recv = disti_build_lane(b, 0);
     for (int hop = 0; hop < shape->ranks - 1; hop++)
-        for (uint32_t s = 0; s < shape->segments; s++)
-            ring_hop(&r, hop, s);
+        for (uint32_t s = 0; s < shape->segments; s++) {
+            /* The next rank gets a block that has come, the own one from IN; from the rank before
+             * comes one. */
+            const struct disti_topology *topology = r.shape->topology;
+            int position = topology->position[r.shape->rank];
+            uint32_t out = ring_chunk(&r, position - hop, s);
+            uint32_t in = ring_chunk(&r, position - hop - 1, s);
+            disti_build_send(r.b, .lane = r.send,
+                             .after = hop ? disti_build_written(r.b, out) : DISTI_NOW,
+                             .peer = disti_ring_next(topology, r.shape->rank),
+                             .src = hop ? disti_out(out) : disti_in(s), .data = out);
+            disti_build_recv(r.b, .lane = r.recv,
+                             .peer = disti_ring_previous(topology, r.shape->rank),
+                             .dst = disti_out(in), .data = in);
+        }
 }
 
 /*
@@ -138,26 +136,6 @@ static int exchange_run(const struct exchange *e, int position, int count)
     return both ? count : 1;
 }
 
-static void exchange_send(const struct exchange *e, int peer, int position, int count)
-{
-    for (int i = 0, run; i < count; i += run) {
-        uint32_t block = exchange_block(e, position + i);
-        run = exchange_run(e, position + i, count - i);
-        disti_build_send(e->b, .lane = e->send, .after = e->has, .peer = peer,
-                         .src = disti_out(block), .data = block, .chunks = (uint32_t)run);
-    }
-}
-
-static void exchange_recv(struct exchange *e, int peer, int position, int count)
-{
-    for (int i = 0, run; i < count; i += run) {
-        uint32_t block = exchange_block(e, position + i);
-        run = exchange_run(e, position + i, count - i);
-        e->has = disti_build_recv(e->b, .lane = e->recv, .peer = peer, .dst = disti_out(block),
-                                  .data = block, .chunks = (uint32_t)run);
-    }
-}
-
 /* Is a position's neighbour in a round the one on its left? */
 static bool exchange_left(int position, int round)
 {
@@ -188,8 +166,20 @@ void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct
     for (int round = 0; round < shape->ranks / 2; round++) {
         int neighbour = exchange_left(p, round) ? p - 1 : p + 1;
         int peer = (int)exchange_block(&e, neighbour);
-        exchange_send(&e, peer, round ? exchange_pair(p, round - 1) : p, round ? 2 : 1);
-        exchange_recv(&e, peer, round ? exchange_pair(p, round) : neighbour, round ? 2 : 1);
+        int give = round ? exchange_pair(p, round - 1) : p, count = round ? 2 : 1;
+        int take = round ? exchange_pair(p, round) : neighbour;
+        for (int i = 0, run; i < count; i += run) {
+            uint32_t block = exchange_block(&e, give + i);
+            run = exchange_run(&e, give + i, count - i);
+            disti_build_send(e.b, .lane = e.send, .after = e.has, .peer = peer,
+                             .src = disti_out(block), .data = block, .chunks = (uint32_t)run);
+        }
+        for (int i = 0, run; i < count; i += run) {
+            uint32_t block = exchange_block(&e, take + i);
+            run = exchange_run(&e, take + i, count - i);
+            e.has = disti_build_recv(e.b, .lane = e.recv, .peer = peer, .dst = disti_out(block),
+                                     .data = block, .chunks = (uint32_t)run);
+        }
     }
 }
 

@@ -31,28 +31,6 @@ static uint32_t ring_chunk(const struct disti_ring *ring, int slice, uint32_t se
     return ring->first + (uint32_t)turned * ring->segments + segment;
 }
 
-/*
- * A segment of one hop: the next rank gets my value of the slice, as far as it has come. From the
- * rank before comes its value of the slice before that: its sum, to which mine is added, on the
- * first way round, and on the second the result.
- */
-static void ring_hop(const struct channel *c, int hop, uint32_t segment)
-{
-    int hops = c->ring->size - 1;
-    uint32_t out = ring_chunk(c->ring, c->ring->index - hop, segment);
-    uint32_t in = ring_chunk(c->ring, c->ring->index - hop - 1, segment);
-    disti_build_send(c->b, .lane = c->send, .after = disti_build_written(c->b, out),
-                     .peer = c->ring->next, .src = disti_build_value(c->b, out), .data = out);
-    if (hop < hops)
-        disti_build_recv_reduce(c->b, .lane = c->recv, .after = disti_build_written(c->b, in),
-                                .peer = c->ring->previous, .dst = disti_out(in),
-                                .src = disti_build_value(c->b, in), .data = in,
-                                .finish = hop == hops - 1);
-    else
-        disti_build_recv(c->b, .lane = c->recv, .peer = c->ring->previous, .dst = disti_out(in),
-                         .data = in);
-}
-
 static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ring)
 {
     for (uint16_t k = 0; ring->size > 1 && k < ring->channels && k < ring->segments; k++) {
@@ -60,8 +38,27 @@ static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ri
         uint16_t recv = disti_build_lane(b, ring->channel + k);
         const struct channel c = {b, ring, send, recv};
         for (int hop = 0; hop < 2 * (ring->size - 1); hop++) /* twice round the ring */
-            for (uint32_t s = k; s < ring->segments; s += ring->channels)
-                ring_hop(&c, hop, s);
+            for (uint32_t s = k; s < ring->segments; s += ring->channels) {
+                /*
+                 * A segment of one hop: the next rank gets my value of the slice, as far as it has
+                 * come. From the rank before comes its value of the slice before that: its sum, to
+                 * which mine is added, on the first way round, and on the second the result.
+                 */
+                int hops = c.ring->size - 1;
+                uint32_t out = ring_chunk(c.ring, c.ring->index - hop, s);
+                uint32_t in = ring_chunk(c.ring, c.ring->index - hop - 1, s);
+                disti_build_send(c.b, .lane = c.send, .after = disti_build_written(c.b, out),
+                                 .peer = c.ring->next, .src = disti_build_value(c.b, out),
+                                 .data = out);
+                if (hop < hops)
+                    disti_build_recv_reduce(
+                        c.b, .lane = c.recv, .after = disti_build_written(c.b, in),
+                        .peer = c.ring->previous, .dst = disti_out(in),
+                        .src = disti_build_value(c.b, in), .data = in, .finish = hop == hops - 1);
+                else
+                    disti_build_recv(c.b, .lane = c.recv, .peer = c.ring->previous,
+                                     .dst = disti_out(in), .data = in);
+            }
     }
 }
 
@@ -104,34 +101,6 @@ struct tree {
     uint16_t channel;
 };
 
-/* One lane for all the children: their data goes into the same sum. */
-static void tree_reduce(const struct tree *t)
-{
-    if (t->tree.children == 0)
-        return;
-    uint16_t lane = disti_build_lane(t->b, t->channel);
-    for (uint32_t c = t->first; c < t->end; c += 2)
-        for (int i = 0; i < t->tree.children; i++)
-            disti_build_recv_reduce(t->b, .lane = lane, .peer = t->tree.child[i],
-                                    .dst = disti_out(c), .src = disti_build_value(t->b, c),
-                                    .data = c,
-                                    .finish = t->tree.parent < 0 && i == t->tree.children - 1);
-}
-
-static void tree_parent(const struct tree *t)
-{
-    if (t->tree.parent < 0)
-        return;
-    uint16_t up = disti_build_lane(t->b, t->channel);
-    uint16_t down = disti_build_lane(t->b, t->channel);
-    for (uint32_t c = t->first; c < t->end; c += 2) {
-        disti_build_send(t->b, .lane = up, .after = disti_build_written(t->b, c),
-                         .peer = t->tree.parent, .src = disti_build_value(t->b, c), .data = c);
-        disti_build_recv(t->b, .lane = down, .peer = t->tree.parent, .dst = disti_out(c),
-                         .data = c);
-    }
-}
-
 void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t chunks = 2 * shape->segments;
@@ -140,8 +109,27 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
         struct tree t = {
             .b = b, .first = (uint32_t)which, .end = chunks, .channel = (uint16_t)which};
         disti_tree_double(shape->topology, which, shape->rank, &t.tree);
-        tree_reduce(&t);
-        tree_parent(&t);
+        /* One lane for all the children: their data goes into the same sum. */
+        if (t.tree.children > 0) {
+            uint16_t lane = disti_build_lane(t.b, t.channel);
+            for (uint32_t c = t.first; c < t.end; c += 2)
+                for (int i = 0; i < t.tree.children; i++)
+                    disti_build_recv_reduce(
+                        t.b, .lane = lane, .peer = t.tree.child[i], .dst = disti_out(c),
+                        .src = disti_build_value(t.b, c), .data = c,
+                        .finish = t.tree.parent < 0 && i == t.tree.children - 1);
+        }
+        if (t.tree.parent >= 0) {
+            uint16_t up = disti_build_lane(t.b, t.channel);
+            uint16_t down = disti_build_lane(t.b, t.channel);
+            for (uint32_t c = t.first; c < t.end; c += 2) {
+                disti_build_send(t.b, .lane = up, .after = disti_build_written(t.b, c),
+                                 .peer = t.tree.parent, .src = disti_build_value(t.b, c),
+                                 .data = c);
+                disti_build_recv(t.b, .lane = down, .peer = t.tree.parent, .dst = disti_out(c),
+                                 .data = c);
+            }
+        }
         for (int i = 0; i < t.tree.children; i++)
             disti_stream_send(b, which, t.tree.child[i], t.first, 2, t.end);
     }
@@ -196,31 +184,12 @@ static void doubling_take(struct doubling *d, int peer, bool sending)
     d->done++;
 }
 
-static void doubling_exchange(struct doubling *d, int peer)
-{
-    struct disti_step_ref sent =
-        disti_build_send(d->b, .lane = d->send, .after = d->has, .peer = peer, .src = d->value);
-    doubling_take(d, peer, true);
-    d->sent = sent;
-}
-
 /* A surplus rank only sends its vector, and receives the result. */
 static void fold_surplus(struct disti_builder *b, int peer, uint32_t chunks)
 {
     uint16_t lane = disti_build_lane(b, 0);
     disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = chunks);
     disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
-}
-
-/* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
- * sending; now that it has ended, OUT is free. */
-static void doubling_copy_out(struct doubling *d)
-{
-    if (d->value.space == DISTI_OUT)
-        return;
-    d->has = disti_build_copy(d->b, .lane = d->recv, .after = d->sent, .dst = disti_out(0),
-                              .src = d->value);
-    d->value = disti_out(0);
 }
 
 void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct disti_builder *b)
@@ -243,9 +212,20 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
                          .receptions = fold.rounds + folds};
     if (folds)
         doubling_take(&d, order[fold.partner], false);
-    for (int round = 0; round < fold.rounds; round++)
-        doubling_exchange(&d, order[disti_fold_position(&fold, fold.virtual_rank ^ (1 << round))]);
-    doubling_copy_out(&d);
+    for (int round = 0; round < fold.rounds; round++) {
+        int peer = order[disti_fold_position(&fold, fold.virtual_rank ^ (1 << round))];
+        struct disti_step_ref sent =
+            disti_build_send(d.b, .lane = d.send, .after = d.has, .peer = peer, .src = d.value);
+        doubling_take(&d, peer, true);
+        d.sent = sent;
+    }
+    /* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
+     * sending; now that it has ended, OUT is free. */
+    if (d.value.space != DISTI_OUT) {
+        d.has = disti_build_copy(d.b, .lane = d.recv, .after = d.sent, .dst = disti_out(0),
+                                 .src = d.value);
+        d.value = disti_out(0);
+    }
     if (folds)
         disti_build_send(b, .lane = d.send, .after = d.has, .peer = order[fold.partner],
                          .src = disti_out(0));
@@ -281,38 +261,6 @@ static int halving_peer(const struct halving *h, int round)
     return h->order[disti_fold_position(&h->fold, h->fold.virtual_rank ^ (1 << round))];
 }
 
-/* Gives one half of what is mine, reduces the other. */
-static void halving_round(struct halving *h, int round)
-{
-    uint32_t half = h->chunks / 2;
-    bool upper = h->fold.virtual_rank >> round & 1;
-    uint32_t keep = h->first + (upper ? half : 0), give = h->first + (upper ? 0 : half);
-    int peer = halving_peer(h, round);
-    struct disti_chunk_ref from = disti_build_value(h->b, give),
-                           mine = disti_build_value(h->b, keep);
-    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer, .src = from,
-                     .data = give, .chunks = half);
-    h->has = disti_build_recv_reduce(h->b, .lane = h->recv, .peer = peer, .dst = disti_out(keep),
-                                     .src = mine, .data = keep, .chunks = half,
-                                     .finish = round == h->fold.rounds - 1);
-    h->first = keep;
-    h->chunks = half;
-}
-
-/* Gives what is mine, gets the other half of what it was cut from. */
-static void doubling_round(struct halving *h, int round)
-{
-    bool upper = h->fold.virtual_rank >> round & 1;
-    uint32_t other = upper ? h->first - h->chunks : h->first + h->chunks;
-    int peer = halving_peer(h, round);
-    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer,
-                     .src = disti_out(h->first), .data = h->first, .chunks = h->chunks);
-    h->has = disti_build_recv(h->b, .lane = h->recv, .peer = peer, .dst = disti_out(other),
-                              .data = other, .chunks = h->chunks);
-    h->first = upper ? other : h->first;
-    h->chunks *= 2;
-}
-
 void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_fold fold = disti_fold(shape->ranks, shape->topology->position[shape->rank]);
@@ -333,10 +281,34 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
     if (fold.partner >= 0)
         h.has = disti_build_recv_reduce(b, .lane = h.recv, .peer = order[fold.partner],
                                         .dst = disti_out(0), .src = disti_in(0), .chunks = chunks);
-    for (int round = 0; round < fold.rounds; round++)
-        halving_round(&h, round);
-    for (int round = fold.rounds - 1; round >= 0; round--)
-        doubling_round(&h, round);
+    for (int round = 0; round < fold.rounds; round++) {
+        /* Gives one half of what is mine, reduces the other. */
+        uint32_t half = h.chunks / 2;
+        bool upper = h.fold.virtual_rank >> round & 1;
+        uint32_t keep = h.first + (upper ? half : 0), give = h.first + (upper ? 0 : half);
+        int peer = halving_peer(&h, round);
+        struct disti_chunk_ref from = disti_build_value(h.b, give),
+                               mine = disti_build_value(h.b, keep);
+        disti_build_send(h.b, .lane = h.send, .after = h.has, .peer = peer, .src = from,
+                         .data = give, .chunks = half);
+        h.has = disti_build_recv_reduce(h.b, .lane = h.recv, .peer = peer, .dst = disti_out(keep),
+                                        .src = mine, .data = keep, .chunks = half,
+                                        .finish = round == h.fold.rounds - 1);
+        h.first = keep;
+        h.chunks = half;
+    }
+    for (int round = fold.rounds - 1; round >= 0; round--) {
+        /* Gives what is mine, gets the other half of what it was cut from. */
+        bool upper = h.fold.virtual_rank >> round & 1;
+        uint32_t other = upper ? h.first - h.chunks : h.first + h.chunks;
+        int peer = halving_peer(&h, round);
+        disti_build_send(h.b, .lane = h.send, .after = h.has, .peer = peer,
+                         .src = disti_out(h.first), .data = h.first, .chunks = h.chunks);
+        h.has = disti_build_recv(h.b, .lane = h.recv, .peer = peer, .dst = disti_out(other),
+                                 .data = other, .chunks = h.chunks);
+        h.first = upper ? other : h.first;
+        h.chunks *= 2;
+    }
     if (fold.partner >= 0)
         disti_build_send(b, .lane = h.send, .after = h.has, .peer = order[fold.partner],
                          .src = disti_out(0), .chunks = chunks);

@@ -36,11 +36,6 @@ static uint32_t bruck_data(const struct bruck *k, uint32_t rank, uint32_t j, uin
     return from * k->ranks + (from + j) % k->ranks;
 }
 
-static struct disti_chunk_ref bruck_value(const struct bruck *k, uint32_t j)
-{
-    return k->slot[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->slot[j]);
-}
-
 /* The next lower j that has the bit; 0: none. */
 static uint32_t bruck_next(uint32_t j, uint32_t bit)
 {
@@ -61,7 +56,8 @@ static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uin
     uint32_t begin = 0, count = 0;
     struct disti_chunk_ref source = {0, DISTI_IN};
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit), count++) {
-        struct disti_chunk_ref value = bruck_value(k, j);
+        struct disti_chunk_ref value =
+            k->slot[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->slot[j]);
         if (count > begin && value.space == source.space &&
             value.chunk == source.chunk + count - begin)
             continue;
@@ -88,28 +84,6 @@ static void bruck_deliver(const struct bruck *k, uint32_t bit, uint32_t high, ui
     }
 }
 
-static void bruck_round(struct bruck *k, uint32_t bit)
-{
-    uint32_t to = (k->own + bit) % k->ranks, from = (k->own + k->ranks - bit) % k->ranks;
-    uint32_t count = 0, high = 2 * bit - 1 < k->ranks ? 2 * bit - 1 : k->ranks - 1;
-    for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit))
-        k->list[count++] = bruck_data(k, k->own, j, bit);
-    disti_build_scratch(k->b, k->slots + 2 * count);
-    struct disti_step_ref packed = bruck_pack(k, bit, k->slots);
-    disti_build_send(k->b, .lane = k->send, .after = packed, .peer = (int)to,
-                     .src = disti_scratch(k->slots), .list = k->list, .chunks = count);
-    k->slots += count;
-    uint32_t i = 0;
-    for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit)) {
-        k->slot[j] = k->slots + i;
-        k->list[i++] = bruck_data(k, from, j, bit);
-    }
-    disti_build_recv(k->b, .lane = k->recv, .peer = (int)from, .dst = disti_scratch(k->slots),
-                     .list = k->list, .chunks = count);
-    bruck_deliver(k, bit, high, k->slots + count - (high - bit + 1));
-    k->slots += count;
-}
-
 void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t ranks = (uint32_t)shape->ranks, own = (uint32_t)shape->rank;
@@ -127,8 +101,26 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
         k.slot[j] = BRUCK_IN;
     disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(own),
                      .data = own * ranks + own);
-    for (uint32_t bit = 1; bit < ranks; bit *= 2)
-        bruck_round(&k, bit);
+    for (uint32_t bit = 1; bit < ranks; bit *= 2) {
+        uint32_t to = (k.own + bit) % k.ranks, from = (k.own + k.ranks - bit) % k.ranks;
+        uint32_t count = 0, high = 2 * bit - 1 < k.ranks ? 2 * bit - 1 : k.ranks - 1;
+        for (uint32_t j = bruck_first(&k, bit); j > 0; j = bruck_next(j, bit))
+            k.list[count++] = bruck_data(&k, k.own, j, bit);
+        disti_build_scratch(k.b, k.slots + 2 * count);
+        struct disti_step_ref packed = bruck_pack(&k, bit, k.slots);
+        disti_build_send(k.b, .lane = k.send, .after = packed, .peer = (int)to,
+                         .src = disti_scratch(k.slots), .list = k.list, .chunks = count);
+        k.slots += count;
+        uint32_t i = 0;
+        for (uint32_t j = bruck_first(&k, bit); j > 0; j = bruck_next(j, bit)) {
+            k.slot[j] = k.slots + i;
+            k.list[i++] = bruck_data(&k, from, j, bit);
+        }
+        disti_build_recv(k.b, .lane = k.recv, .peer = (int)from, .dst = disti_scratch(k.slots),
+                         .list = k.list, .chunks = count);
+        bruck_deliver(&k, bit, high, k.slots + count - (high - bit + 1));
+        k.slots += count;
+    }
 }
 
 /*

@@ -131,27 +131,6 @@ static int spread_end(int position, int ranks)
     return position == 0 || end > ranks ? ranks : (int)end;
 }
 
-static void spread_scatter(const struct spread *s)
-{
-    int position = s->position, ranks = s->shape->ranks, end = spread_end(position, ranks);
-    uint32_t segments = s->shape->segments, first = (uint32_t)position * segments;
-    if (position > 0)
-        disti_build_recv(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER),
-                         .peer = spread_rank(s, position & (position - 1)), .dst = disti_out(first),
-                         .data = first, .chunks = (uint32_t)(end - position) * segments);
-    struct disti_step_ref has = disti_build_written(s->b, first);
-    int64_t bit = 1;
-    while (position + 2 * bit < end)
-        bit *= 2;
-    for (; bit > 0 && position + bit < end; bit /= 2) {
-        int child = (int)(position + bit);
-        uint32_t chunk = (uint32_t)child * segments;
-        disti_build_send(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER), .after = has,
-                         .peer = spread_rank(s, child), .src = disti_out(chunk), .data = chunk,
-                         .chunks = (uint32_t)(spread_end(child, ranks) - child) * segments);
-    }
-}
-
 /* Slice of hop h: what this position forwards to the next one, if that has not got it from the
  * tree. */
 static void spread_forward(const struct spread *s, int hop, uint16_t send, uint16_t recv)
@@ -175,7 +154,24 @@ void disti_broadcast_scatter_all_gather(const struct disti_shape *shape, struct 
 {
     struct spread s = {shape, b, disti_chain_position(shape->topology, shape->root, shape->rank)};
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    spread_scatter(&s);
+    int position = s.position, ranks = s.shape->ranks, end = spread_end(position, ranks);
+    uint32_t segments = s.shape->segments, first = (uint32_t)position * segments;
+    if (position > 0)
+        disti_build_recv(s.b, .lane = disti_build_lane(s.b, CHANNEL_SCATTER),
+                         .peer = spread_rank(&s, position & (position - 1)),
+                         .dst = disti_out(first), .data = first,
+                         .chunks = (uint32_t)(end - position) * segments);
+    struct disti_step_ref has = disti_build_written(s.b, first);
+    int64_t bit = 1;
+    while (position + 2 * bit < end)
+        bit *= 2;
+    for (; bit > 0 && position + bit < end; bit /= 2) {
+        int child = (int)(position + bit);
+        uint32_t chunk = (uint32_t)child * segments;
+        disti_build_send(s.b, .lane = disti_build_lane(s.b, CHANNEL_SCATTER), .after = has,
+                         .peer = spread_rank(&s, child), .src = disti_out(chunk), .data = chunk,
+                         .chunks = (uint32_t)(spread_end(child, ranks) - child) * segments);
+    }
     uint16_t send = disti_build_lane(b, CHANNEL_GATHER), recv = disti_build_lane(b, CHANNEL_GATHER);
     for (int hop = 0; hop < shape->ranks - 1; hop++)
         spread_forward(&s, hop, send, recv);

@@ -24,54 +24,6 @@ static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t
                          .data = list[i]);
 }
 
-static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
-                       const struct disti_tree_neighbours *tree, uint32_t *list)
-{
-    uint32_t own = (uint32_t)shape->rank, slot = 0;
-    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
-                     .data = own);
-    for (int i = tree->children - 1; i >= 0; i--) {
-        int child = tree->child[i];
-        uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
-        uint16_t lane = disti_build_lane(b, 0);
-        if (disti_subtree_run(list, count)) {
-            disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_out(list[0]),
-                             .data = list[0], .chunks = count);
-            continue;
-        }
-        disti_build_scratch(b, slot + count);
-        disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot), .list = list,
-                         .chunks = count);
-        gather_unpack(b, lane, list, slot, count);
-        slot += count;
-    }
-}
-
-/* One lane, since all must have come before anything is sent up. */
-static void gather_send_to_parent(const struct disti_shape *shape, struct disti_builder *b,
-                                  const struct disti_tree_neighbours *tree, uint32_t *list)
-{
-    uint32_t own = (uint32_t)shape->rank;
-    uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
-    uint16_t lane = disti_build_lane(b, 0);
-    if (count == 1) {
-        disti_build_send(b, .lane = lane, .peer = tree->parent, .src = disti_in(0), .data = own);
-        return;
-    }
-    disti_build_scratch(b, count);
-    disti_build_copy(b, .lane = lane, .dst = disti_scratch(0), .src = disti_in(0), .data = own);
-    uint32_t *below = disti_build_array(b, count);
-    for (uint32_t slot = 1, i = (uint32_t)tree->children; below && i > 0; i--) {
-        int child = tree->child[i - 1];
-        uint32_t many = disti_subtree(shape->topology, shape->root, child, below);
-        disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot), .list = below,
-                         .chunks = many);
-        slot += many;
-    }
-    disti_build_send(b, .lane = lane, .peer = tree->parent, .src = disti_scratch(0), .list = list,
-                     .chunks = count);
-}
-
 void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_tree_neighbours tree;
@@ -80,10 +32,47 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
     uint32_t *list = disti_build_array(b, (size_t)shape->ranks);
     if (!list)
         return;
-    if (tree.parent < 0)
-        gather_end(shape, b, &tree, list);
-    else
-        gather_send_to_parent(shape, b, &tree, list);
+    if (tree.parent < 0) {
+        uint32_t own = (uint32_t)shape->rank, slot = 0;
+        disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own),
+                         .src = disti_in(0), .data = own);
+        for (int i = tree.children - 1; i >= 0; i--) {
+            int child = tree.child[i];
+            uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
+            uint16_t lane = disti_build_lane(b, 0);
+            if (disti_subtree_run(list, count)) {
+                disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_out(list[0]),
+                                 .data = list[0], .chunks = count);
+                continue;
+            }
+            disti_build_scratch(b, slot + count);
+            disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot),
+                             .list = list, .chunks = count);
+            gather_unpack(b, lane, list, slot, count);
+            slot += count;
+        }
+    } else {
+        /* One lane, since all must have come before anything is sent up. */
+        uint32_t own = (uint32_t)shape->rank;
+        uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
+        uint16_t lane = disti_build_lane(b, 0);
+        if (count == 1) {
+            disti_build_send(b, .lane = lane, .peer = tree.parent, .src = disti_in(0), .data = own);
+            return;
+        }
+        disti_build_scratch(b, count);
+        disti_build_copy(b, .lane = lane, .dst = disti_scratch(0), .src = disti_in(0), .data = own);
+        uint32_t *below = disti_build_array(b, count);
+        for (uint32_t slot = 1, i = (uint32_t)tree.children; below && i > 0; i--) {
+            int child = tree.child[i - 1];
+            uint32_t many = disti_subtree(shape->topology, shape->root, child, below);
+            disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot),
+                             .list = below, .chunks = many);
+            slot += many;
+        }
+        disti_build_send(b, .lane = lane, .peer = tree.parent, .src = disti_scratch(0),
+                         .list = list, .chunks = count);
+    }
 }
 
 /*

@@ -78,29 +78,6 @@ static int cube_rounds(const struct cube *c)
     return differ ? __builtin_ctz((unsigned)differ) : c->fold.rounds;
 }
 
-/* The sum of chunk at this rank, and where it goes; the window says when its slot is free. */
-static void cube_chunk(const struct cube *c, struct disti_window *window, uint16_t recv,
-                       uint16_t send, uint32_t chunk)
-{
-    bool root = c->shape->rank == c->shape->root;
-    int rounds = cube_rounds(c), to = root ? -1 : cube_rank(c, c->virtual_rank ^ (1 << rounds));
-    struct disti_chunk_ref value = disti_in(chunk);
-    struct disti_chunk_ref sum = root ? disti_out(chunk) : disti_window_slot(window, chunk);
-    struct disti_step_ref has = DISTI_NOW, *sent = &window->sent[chunk % DISTI_WINDOW];
-    for (int round = -1; round < rounds; round++) {
-        int from = round < 0 ? c->fold.partner : cube_rank(c, c->virtual_rank ^ (1 << round));
-        if (from < 0)
-            continue; /* nobody is folded in here */
-        has = disti_build_recv_reduce(c->b, .lane = recv, .after = *sent, .peer = from, .dst = sum,
-                                      .src = value, .data = chunk,
-                                      .finish = root && round == rounds - 1);
-        value = sum;
-    }
-    if (!root)
-        *sent = disti_build_send(c->b, .lane = send, .after = has, .peer = to, .src = value,
-                                 .data = chunk);
-}
-
 void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct cube c = {.shape = shape,
@@ -113,9 +90,30 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
     uint16_t recv = disti_build_lane(b, 0), send = disti_build_lane(b, 0);
     struct disti_window window = disti_window(b, 0);
     for (uint32_t chunk = 0; chunk < shape->segments; chunk++) {
-        if (goes_on == shape->rank)
-            cube_chunk(&c, &window, recv, send, chunk);
-        else
+        if (goes_on == shape->rank) {
+            /* The sum of chunk at this rank, and where it goes; the window says when its slot is
+             * free. */
+            bool root = c.shape->rank == c.shape->root;
+            int rounds = cube_rounds(&c),
+                to = root ? -1 : cube_rank(&c, c.virtual_rank ^ (1 << rounds));
+            struct disti_chunk_ref value = disti_in(chunk);
+            struct disti_chunk_ref sum =
+                root ? disti_out(chunk) : disti_window_slot(&window, chunk);
+            struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[chunk % DISTI_WINDOW];
+            for (int round = -1; round < rounds; round++) {
+                int from =
+                    round < 0 ? c.fold.partner : cube_rank(&c, c.virtual_rank ^ (1 << round));
+                if (from < 0)
+                    continue; /* nobody is folded in here */
+                has = disti_build_recv_reduce(c.b, .lane = recv, .after = *sent, .peer = from,
+                                              .dst = sum, .src = value, .data = chunk,
+                                              .finish = root && round == rounds - 1);
+                value = sum;
+            }
+            if (!root)
+                *sent = disti_build_send(c.b, .lane = send, .after = has, .peer = to, .src = value,
+                                         .data = chunk);
+        } else
             disti_build_send(b, .lane = send, .peer = goes_on, .src = disti_in(chunk),
                              .data = chunk);
     }
@@ -132,22 +130,17 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
  * segments in sequence. Bytes sent by a rank: one vector.
  */
 
-/* The root's end: the last addition goes to OUT. */
-static void chain_end(const struct disti_shape *shape, struct disti_builder *b)
-{
-    uint16_t lane = disti_build_lane(b, 0);
-    int next = disti_chain_rank(shape->topology, shape->root, 1);
-    for (uint32_t c = 0; c < shape->segments; c++)
-        disti_build_recv_reduce(b, .lane = lane, .peer = next, .dst = disti_out(c),
-                                .src = disti_in(c), .data = c, .finish = true);
-}
-
 void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b)
 {
     int position = disti_chain_position(shape->topology, shape->root, shape->rank);
     disti_build_chunks(b, shape->segments);
     if (position == 0) {
-        chain_end(shape, b);
+        /* The root's end: the last addition goes to OUT. */
+        uint16_t lane = disti_build_lane(b, 0);
+        int next = disti_chain_rank(shape->topology, shape->root, 1);
+        for (uint32_t c = 0; c < shape->segments; c++)
+            disti_build_recv_reduce(b, .lane = lane, .peer = next, .dst = disti_out(c),
+                                    .src = disti_in(c), .data = c, .finish = true);
         return;
     }
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
@@ -238,50 +231,6 @@ static void ordered_add(struct ordered *o, int from, bool finish)
     o->fresh = o->fresh && top > 0;
 }
 
-/* Puts a virtual rank's value on the stack: one rank's, or two ranks' that are folded together. */
-static void ordered_push(struct ordered *o, int first, bool two)
-{
-    bool own = first == o->rank || (two && first + 1 == o->rank);
-    o->depth++;
-    if (own)
-        o->fresh = true;
-    else
-        disti_build_recv(o->b, .lane = o->lane, .peer = first, .dst = ordered_slot(o, o->depth - 1),
-                         .data = o->chunk);
-    if (two)
-        ordered_add(o, own ? o->rank ^ 1 : first + 1, false);
-}
-
-/* Adds the top to the one below. */
-static void ordered_merge(struct ordered *o, bool finish)
-{
-    o->depth--;
-    uint32_t below = o->depth - 1;
-    struct disti_chunk_ref sum = ordered_slot(o, below);
-    if (below == 0 && o->fresh)
-        disti_build_copy(o->b, .lane = o->lane, .dst = sum, .src = ordered_value(o, below),
-                         .data = o->chunk);
-    o->fresh = o->fresh && below > 0;
-    disti_build_reduce(o->b, .lane = o->lane, .dst = sum, .src = ordered_slot(o, o->depth),
-                       .data = o->chunk, .finish = finish);
-}
-
-/* The virtual rank's value, and the additions for which it was waited. */
-static void ordered_take(struct ordered *o, const struct disti_fold *fold, int m)
-{
-    int virtual_rank = o->virtual_rank ^ m, first = disti_fold_position(fold, virtual_rank);
-    bool two = virtual_rank < fold->surplus, last = m == (1 << fold->rounds) - 1;
-    int merges = __builtin_ctz(~(unsigned)m); /* the ones at m's end */
-    if (merges > 0 && !two) {                 /* comes and is added in one */
-        merges--;
-        ordered_add(o, first, last && merges == 0);
-    } else {
-        ordered_push(o, first, two);
-    }
-    for (; merges > 0; merges--)
-        ordered_merge(o, last && merges == 1);
-}
-
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk)
 {
     struct disti_fold fold = disti_fold(ranks, rank);
@@ -291,8 +240,40 @@ void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int ra
                         .virtual_rank = fold.virtual_rank < 0 ? rank / 2 : fold.virtual_rank,
                         .chunk = chunk};
     disti_build_scratch(b, (uint32_t)fold.rounds);
-    for (int m = 0; m < 1 << fold.rounds; m++)
-        ordered_take(&o, &fold, m);
+    for (int m = 0; m < 1 << fold.rounds; m++) {
+        /* The virtual rank's value, and the additions for which it was waited. */
+        int virtual_rank = o.virtual_rank ^ m, first = disti_fold_position(&fold, virtual_rank);
+        bool two = virtual_rank < fold.surplus, last = m == (1 << fold.rounds) - 1;
+        int merges = __builtin_ctz(~(unsigned)m); /* the ones at m's end */
+        if (merges > 0 && !two) {                 /* comes and is added in one */
+            merges--;
+            ordered_add(&o, first, last && merges == 0);
+        } else {
+            /* Puts a virtual rank's value on the stack: one rank's, or two ranks' that are folded
+             * together. */
+            bool own = first == o.rank || (two && first + 1 == o.rank);
+            o.depth++;
+            if (own)
+                o.fresh = true;
+            else
+                disti_build_recv(o.b, .lane = o.lane, .peer = first,
+                                 .dst = ordered_slot(&o, o.depth - 1), .data = o.chunk);
+            if (two)
+                ordered_add(&o, own ? o.rank ^ 1 : first + 1, false);
+        }
+        for (; merges > 0; merges--) {
+            /* Adds the top to the one below. */
+            o.depth--;
+            uint32_t below = o.depth - 1;
+            struct disti_chunk_ref sum = ordered_slot(&o, below);
+            if (below == 0 && o.fresh)
+                disti_build_copy(o.b, .lane = o.lane, .dst = sum, .src = ordered_value(&o, below),
+                                 .data = o.chunk);
+            o.fresh = o.fresh && below > 0;
+            disti_build_reduce(o.b, .lane = o.lane, .dst = sum, .src = ordered_slot(&o, o.depth),
+                               .data = o.chunk, .finish = last && merges == 1);
+        }
+    }
 }
 
 void disti_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
@@ -377,47 +358,38 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
  * lie between n machines.
  */
 
-static void tree_end(const struct disti_shape *shape, struct disti_builder *b, int which,
-                     const struct disti_tree_neighbours *tree)
-{
-    uint16_t lane = disti_build_lane(b, (uint16_t)which);
-    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2) {
-        for (int i = 0; i < tree->children; i++)
-            disti_build_recv_reduce(b, .lane = lane, .peer = tree->child[i], .dst = disti_out(c),
-                                    .src = i ? disti_out(c) : disti_in(c), .data = c,
-                                    .finish = i == tree->children - 1);
-    }
-}
-
-static void tree_send_to_parent(const struct disti_shape *shape, struct disti_builder *b, int which,
-                                const struct disti_tree_neighbours *tree)
-{
-    uint16_t recv = disti_build_lane(b, (uint16_t)which),
-             send = disti_build_lane(b, (uint16_t)which);
-    struct disti_window window = disti_window(b, (uint32_t)which * DISTI_WINDOW);
-    for (uint32_t s = 0; s < shape->segments; s++) {
-        uint32_t c = 2 * s + (uint32_t)which;
-        struct disti_chunk_ref value = disti_in(c), sum = disti_window_slot(&window, s);
-        struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
-        for (int i = 0; i < tree->children; i++) {
-            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = tree->child[i],
-                                          .dst = sum, .src = value, .data = c);
-            value = sum;
-        }
-        *sent = disti_build_send(b, .lane = send, .after = has, .peer = tree->parent, .src = value,
-                                 .data = c);
-    }
-}
-
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 2 * shape->segments);
     for (int which = 0; which < 2; which++) {
         struct disti_tree_neighbours tree;
         disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
-        if (tree.parent < 0)
-            tree_end(shape, b, which, &tree);
-        else
-            tree_send_to_parent(shape, b, which, &tree);
+        if (tree.parent < 0) {
+            uint16_t lane = disti_build_lane(b, (uint16_t)which);
+            for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2) {
+                for (int i = 0; i < tree.children; i++)
+                    disti_build_recv_reduce(b, .lane = lane, .peer = tree.child[i],
+                                            .dst = disti_out(c),
+                                            .src = i ? disti_out(c) : disti_in(c), .data = c,
+                                            .finish = i == tree.children - 1);
+            }
+        } else {
+            uint16_t recv = disti_build_lane(b, (uint16_t)which),
+                     send = disti_build_lane(b, (uint16_t)which);
+            struct disti_window window = disti_window(b, (uint32_t)which * DISTI_WINDOW);
+            for (uint32_t s = 0; s < shape->segments; s++) {
+                uint32_t c = 2 * s + (uint32_t)which;
+                struct disti_chunk_ref value = disti_in(c), sum = disti_window_slot(&window, s);
+                struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
+                for (int i = 0; i < tree.children; i++) {
+                    has = disti_build_recv_reduce(b, .lane = recv, .after = *sent,
+                                                  .peer = tree.child[i], .dst = sum, .src = value,
+                                                  .data = c);
+                    value = sum;
+                }
+                *sent = disti_build_send(b, .lane = send, .after = has, .peer = tree.parent,
+                                         .src = value, .data = c);
+            }
+        }
     }
 }

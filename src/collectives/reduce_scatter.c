@@ -106,41 +106,6 @@ static struct disti_chunk_ref halving_value(const struct halving *h, uint32_t bl
     return h->fresh ? disti_in(block) : disti_scratch(block - h->base);
 }
 
-/* Gives the blocks of one half of the virtual ranks, reduces those of the other. */
-static void halving_round(struct halving *h, int round)
-{
-    int half = (h->high - h->low) / 2, middle = h->low + half;
-    bool upper = h->fold.virtual_rank >= middle;
-    int peer = disti_fold_position(&h->fold, h->fold.virtual_rank ^ half);
-    uint32_t give = halving_block(h, upper ? h->low : middle);
-    uint32_t give_end = halving_block(h, upper ? middle : h->high);
-    h->low = upper ? middle : h->low;
-    h->high = upper ? h->high : middle;
-    uint32_t keep = halving_block(h, h->low), count = halving_block(h, h->high) - keep;
-    bool last = round == h->fold.rounds - 1;
-    struct disti_chunk_ref mine = halving_value(h, keep);
-    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer,
-                     .src = halving_value(h, give), .data = give, .chunks = give_end - give);
-    if (h->fresh) {
-        disti_build_scratch(h->b, count);
-        h->base = keep;
-        h->fresh = false;
-    }
-    struct disti_chunk_ref sum = last && count == 1 ? disti_out(0) : halving_value(h, keep);
-    h->has = disti_build_recv_reduce(h->b, .lane = h->recv, .peer = peer, .dst = sum, .src = mine,
-                                     .data = keep, .chunks = count, .finish = last);
-}
-
-/* Its partner's block was reduced along with its own. */
-static void halving_give_back(struct halving *h)
-{
-    uint32_t own = (uint32_t)h->shape->rank;
-    disti_build_copy(h->b, .lane = h->recv, .dst = disti_out(0), .src = halving_value(h, own),
-                     .data = own);
-    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = h->fold.partner,
-                     .src = halving_value(h, own + 1), .data = own + 1);
-}
-
 static void halving_surplus(const struct disti_shape *shape, struct disti_builder *b, int peer)
 {
     uint32_t own = (uint32_t)shape->rank, ranks = (uint32_t)shape->ranks;
@@ -173,10 +138,37 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
             disti_build_recv_reduce(b, .lane = h.recv, .peer = fold.partner,
                                     .dst = disti_scratch(0), .src = disti_in(0), .chunks = ranks);
     }
-    for (int round = 0; round < fold.rounds; round++)
-        halving_round(&h, round);
-    if (fold.partner >= 0)
-        halving_give_back(&h);
+    for (int round = 0; round < fold.rounds; round++) {
+        /* Gives the blocks of one half of the virtual ranks, reduces those of the other. */
+        int half = (h.high - h.low) / 2, middle = h.low + half;
+        bool upper = h.fold.virtual_rank >= middle;
+        int peer = disti_fold_position(&h.fold, h.fold.virtual_rank ^ half);
+        uint32_t give = halving_block(&h, upper ? h.low : middle);
+        uint32_t give_end = halving_block(&h, upper ? middle : h.high);
+        h.low = upper ? middle : h.low;
+        h.high = upper ? h.high : middle;
+        uint32_t keep = halving_block(&h, h.low), count = halving_block(&h, h.high) - keep;
+        bool last = round == h.fold.rounds - 1;
+        struct disti_chunk_ref mine = halving_value(&h, keep);
+        disti_build_send(h.b, .lane = h.send, .after = h.has, .peer = peer,
+                         .src = halving_value(&h, give), .data = give, .chunks = give_end - give);
+        if (h.fresh) {
+            disti_build_scratch(h.b, count);
+            h.base = keep;
+            h.fresh = false;
+        }
+        struct disti_chunk_ref sum = last && count == 1 ? disti_out(0) : halving_value(&h, keep);
+        h.has = disti_build_recv_reduce(h.b, .lane = h.recv, .peer = peer, .dst = sum, .src = mine,
+                                        .data = keep, .chunks = count, .finish = last);
+    }
+    if (fold.partner >= 0) {
+        /* Its partner's block was reduced along with its own. */
+        uint32_t own = (uint32_t)h.shape->rank;
+        disti_build_copy(h.b, .lane = h.recv, .dst = disti_out(0), .src = halving_value(&h, own),
+                         .data = own);
+        disti_build_send(h.b, .lane = h.send, .after = h.has, .peer = h.fold.partner,
+                         .src = halving_value(&h, own + 1), .data = own + 1);
+    }
 }
 
 /*
@@ -274,33 +266,6 @@ static struct disti_step_ref scatter_added(const struct scatter *c, int turn, ui
     return (struct disti_step_ref){c->reduce, (before + 1) * (uint32_t)(c->size - 1)};
 }
 
-/* Gives the i-th rank after this one in the node its blocks. */
-static void scatter_give(const struct scatter *c, int i)
-{
-    int to = (c->index + i) % c->size;
-    uint16_t lane = disti_build_lane(c->b, CHANNEL_NODE);
-    for (int turn = 0; turn < c->nodes; turn++) {
-        for (uint32_t s = 0; s < c->shape->segments; s++) {
-            uint32_t chunk = scatter_chunk(c, to, turn, s);
-            disti_build_send(c->b, .lane = lane,
-                             .peer = disti_node_member(c->shape->topology, c->node, to),
-                             .src = disti_in(chunk), .data = chunk);
-        }
-    }
-}
-
-static void scatter_reduce(const struct scatter *c, int turn, uint32_t s)
-{
-    uint32_t chunk = scatter_chunk(c, c->index, turn, s);
-    struct disti_chunk_ref value = disti_in(chunk), sum = scatter_sum(c, turn, s);
-    for (int i = 1; i < c->size; i++) {
-        int from = disti_node_member(c->shape->topology, c->node, (c->index + i) % c->size);
-        disti_build_recv_reduce(c->b, .lane = c->reduce, .peer = from, .dst = sum, .src = value,
-                                .data = chunk, .finish = c->nodes == 1 && i == c->size - 1);
-        value = sum;
-    }
-}
-
 /* The turn's segment goes on, the next turn's comes and is added to the node's sum of it. */
 static void scatter_hop(const struct scatter *c, int turn, uint32_t s)
 {
@@ -338,11 +303,31 @@ void disti_reduce_scatter_hierarchical(const struct disti_shape *shape, struct d
                         .recv = disti_build_lane(b, CHANNEL_RING)};
     disti_build_chunks(b, shape->segments);
     disti_build_scratch(b, (uint32_t)(c.nodes - 1) * shape->segments);
-    for (int i = 1; i < c.size; i++)
-        scatter_give(&c, i);
+    for (int i = 1; i < c.size; i++) {
+        /* Gives the i-th rank after this one in the node its blocks. */
+        int to = (c.index + i) % c.size;
+        uint16_t lane = disti_build_lane(c.b, CHANNEL_NODE);
+        for (int turn = 0; turn < c.nodes; turn++) {
+            for (uint32_t s = 0; s < c.shape->segments; s++) {
+                uint32_t chunk = scatter_chunk(&c, to, turn, s);
+                disti_build_send(c.b, .lane = lane,
+                                 .peer = disti_node_member(c.shape->topology, c.node, to),
+                                 .src = disti_in(chunk), .data = chunk);
+            }
+        }
+    }
     for (int turn = 0; turn < c.nodes; turn++)
-        for (uint32_t s = 0; s < shape->segments; s++)
-            scatter_reduce(&c, turn, s);
+        for (uint32_t s = 0; s < shape->segments; s++) {
+            uint32_t chunk = scatter_chunk(&c, c.index, turn, s);
+            struct disti_chunk_ref value = disti_in(chunk), sum = scatter_sum(&c, turn, s);
+            for (int i = 1; i < c.size; i++) {
+                int from = disti_node_member(c.shape->topology, c.node, (c.index + i) % c.size);
+                disti_build_recv_reduce(c.b, .lane = c.reduce, .peer = from, .dst = sum,
+                                        .src = value, .data = chunk,
+                                        .finish = c.nodes == 1 && i == c.size - 1);
+                value = sum;
+            }
+        }
     for (int turn = 0; turn < c.nodes - 1; turn++)
         for (uint32_t s = 0; s < shape->segments; s++)
             scatter_hop(&c, turn, s);

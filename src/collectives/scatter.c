@@ -28,52 +28,6 @@ static struct disti_step_ref scatter_pack(struct disti_builder *b, uint16_t lane
     return packed;
 }
 
-/* The largest subtree first: it has the longest way. */
-static void scatter_begin(const struct disti_shape *shape, struct disti_builder *b,
-                          const struct disti_tree_neighbours *tree, uint32_t *list)
-{
-    uint32_t own = (uint32_t)shape->rank, slot = 0;
-    for (int i = 0; i < tree->children; i++) {
-        int child = tree->child[i];
-        uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
-        uint16_t lane = disti_build_lane(b, 0);
-        if (disti_subtree_run(list, count)) {
-            disti_build_send(b, .lane = lane, .peer = child, .src = disti_in(list[0]),
-                             .data = list[0], .chunks = count);
-            continue;
-        }
-        struct disti_step_ref packed = scatter_pack(b, lane, list, slot, count);
-        disti_build_send(b, .lane = lane, .after = packed, .peer = child,
-                         .src = disti_scratch(slot), .list = list, .chunks = count);
-        slot += count;
-    }
-    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0), .src = disti_in(own),
-                     .data = own);
-}
-
-static void scatter_forward(const struct disti_shape *shape, struct disti_builder *b,
-                            const struct disti_tree_neighbours *tree, uint32_t *list)
-{
-    uint32_t own = (uint32_t)shape->rank;
-    uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list), slot = count;
-    uint16_t lane = disti_build_lane(b, 0);
-    if (count == 1) {
-        disti_build_recv(b, .lane = lane, .peer = tree->parent, .dst = disti_out(0), .data = own);
-        return;
-    }
-    disti_build_scratch(b, count);
-    struct disti_step_ref came =
-        disti_build_recv(b, .lane = lane, .peer = tree->parent, .dst = disti_scratch(0),
-                         .list = list, .chunks = count);
-    for (int i = 0; i < tree->children; i++) { /* the largest is the last in the list */
-        uint32_t many = disti_subtree(shape->topology, shape->root, tree->child[i], list);
-        slot -= many;
-        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came, .peer = tree->child[i],
-                         .src = disti_scratch(slot), .list = list, .chunks = many);
-    }
-    disti_build_copy(b, .lane = lane, .dst = disti_out(0), .src = disti_scratch(0), .data = own);
-}
-
 void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_tree_neighbours tree;
@@ -82,10 +36,49 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
     uint32_t *list = disti_build_array(b, (size_t)shape->ranks);
     if (!list)
         return;
-    if (tree.parent < 0)
-        scatter_begin(shape, b, &tree, list);
-    else
-        scatter_forward(shape, b, &tree, list);
+    if (tree.parent < 0) {
+        /* The largest subtree first: it has the longest way. */
+        uint32_t own = (uint32_t)shape->rank, slot = 0;
+        for (int i = 0; i < tree.children; i++) {
+            int child = tree.child[i];
+            uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
+            uint16_t lane = disti_build_lane(b, 0);
+            if (disti_subtree_run(list, count)) {
+                disti_build_send(b, .lane = lane, .peer = child, .src = disti_in(list[0]),
+                                 .data = list[0], .chunks = count);
+                continue;
+            }
+            struct disti_step_ref packed = scatter_pack(b, lane, list, slot, count);
+            disti_build_send(b, .lane = lane, .after = packed, .peer = child,
+                             .src = disti_scratch(slot), .list = list, .chunks = count);
+            slot += count;
+        }
+        disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0),
+                         .src = disti_in(own), .data = own);
+    } else {
+        uint32_t own = (uint32_t)shape->rank;
+        uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list),
+                 slot = count;
+        uint16_t lane = disti_build_lane(b, 0);
+        if (count == 1) {
+            disti_build_recv(b, .lane = lane, .peer = tree.parent, .dst = disti_out(0),
+                             .data = own);
+            return;
+        }
+        disti_build_scratch(b, count);
+        struct disti_step_ref came =
+            disti_build_recv(b, .lane = lane, .peer = tree.parent, .dst = disti_scratch(0),
+                             .list = list, .chunks = count);
+        for (int i = 0; i < tree.children; i++) { /* the largest is the last in the list */
+            uint32_t many = disti_subtree(shape->topology, shape->root, tree.child[i], list);
+            slot -= many;
+            disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came,
+                             .peer = tree.child[i], .src = disti_scratch(slot), .list = list,
+                             .chunks = many);
+        }
+        disti_build_copy(b, .lane = lane, .dst = disti_out(0), .src = disti_scratch(0),
+                         .data = own);
+    }
 }
 
 /*

@@ -6,11 +6,95 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "endpoint/state.h"
 
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Groups that have ended of late, whose peers may not have heard of it. */
+#define ENDPOINT_ENDED 16
+
+struct endpoint_ended {
+    uint32_t group;
+    int64_t until_ns; /* 0: nothing */
+};
+
+/* News on their way to a peer or from it, see disti_endpoints_tell. */
+struct endpoint_notice {
+    struct dist_request request;
+    SLIST_ENTRY(endpoint_notice) entry;
+    STAILQ_ENTRY(endpoint_notice) fresh; /* of one that is to be received */
+    char text[];                         /* the request's bytes, and a zero byte that is not sent */
+};
+SLIST_HEAD(endpoint_notices, endpoint_notice);
+
+struct disti_endpoint {
+    struct disti_endpoint *next; /* of all that are shared */
+    const struct dist_transport *transport;
+    void *state; /* the transport's; NULL: closed */
+    bool shared;
+    atomic_int references; /* of its attachments, of the list, and of threads that owe it a watch */
+    struct dist_transport_config config;
+    char *job, *bind_host;
+    uint8_t *secret;
+    bool *connected; /* by rank of the world */
+    bool *lost;      /* the same: a request ended because of it; guarded by lock */
+    unsigned char address[DIST_ADDRESS_MAX];
+    size_t address_bytes; /* 0: not asked for yet */
+
+    pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
+    LIST_HEAD(, engine_attachment) attachments;
+    struct endpoint_notices notices, arriving; /* sent, and being received */
+    struct engine_attachment *asleep,
+        *watcher; /* by next_asleep; one of these, if the transport is armed */
+    int movers;   /* threads that have to see to the watch */
+    uint64_t happened;
+    dist_status broken; /* what progress said, with */
+    char *broken_text;
+    struct endpoint_ended ended[ENDPOINT_ENDED]; /* a ring */
+    unsigned ended_next, sweeps;
+};
+
+static inline void endpoint_lock(struct disti_endpoint *endpoint)
+{
+    if (endpoint->shared)
+        pthread_mutex_lock(&endpoint->lock);
+}
+
+static inline bool endpoint_try_lock(struct disti_endpoint *endpoint)
+{
+    return !endpoint->shared || pthread_mutex_trylock(&endpoint->lock) == 0;
+}
+
+static inline void endpoint_unlock(struct disti_endpoint *endpoint)
+{
+    if (endpoint->shared)
+        pthread_mutex_unlock(&endpoint->lock);
+}
+
+static void notices_free(struct endpoint_notices *list, bool all)
+{
+    struct endpoint_notice *notice = SLIST_FIRST(list), *next;
+
+    for (; notice; notice = next) {
+        next = SLIST_NEXT(notice, entry);
+        if (!all && notice->request.status == DIST_IN_PROGRESS)
+            continue;
+        SLIST_REMOVE(list, notice, endpoint_notice, entry);
+        free(notice);
+    }
+}
+
+/* Frees the notices that have left; all: also those that the transport has dropped. */
+static void endpoint_free_notices(struct disti_endpoint *endpoint, bool all)
+{
+    notices_free(&endpoint->notices, all);
+    if (all)
+        notices_free(&endpoint->arriving, true);
+}
 
 DISTI_PROCESS_LOCK(endpoint_list_lock);
 static struct disti_endpoint *endpoint_list;
@@ -23,7 +107,7 @@ static void endpoint_shut(struct disti_endpoint *endpoint)
         endpoint->transport->close(endpoint->state);
     free(endpoint->state);
     endpoint->state = NULL;
-    disti_endpoint_free_notices(endpoint, true);
+    endpoint_free_notices(endpoint, true);
 }
 
 static void endpoint_let_go(struct disti_endpoint *endpoint)
@@ -41,28 +125,6 @@ static void endpoint_let_go(struct disti_endpoint *endpoint)
     free(endpoint->lost);
     free(endpoint->broken_text);
     free(endpoint);
-}
-
-/* What one for all groups of the world is told. The strings outlive the group that is first. */
-static void endpoint_config_world(struct disti_endpoint *endpoint,
-                                  const struct dist_backend_config *config)
-{
-    endpoint->config.rank = config->world_rank;
-    endpoint->config.world_size = config->world_ranks;
-    endpoint->config.timeout_ms = config->world_timeout_ms;
-    endpoint->config.local_ranks = config->world_local_ranks;
-    endpoint->config.job = endpoint->job;
-    endpoint->config.bind_host = endpoint->bind_host;
-    endpoint->config.secret = endpoint->secret;
-}
-
-static uint8_t *endpoint_copy_secret(const struct dist_backend_config *config)
-{
-    uint8_t *copy = config->secret ? malloc(config->secret_bytes + 1) : NULL;
-
-    if (copy)
-        memcpy(copy, config->secret, config->secret_bytes);
-    return copy;
 }
 
 static dist_status endpoint_fill(struct disti_endpoint *endpoint,
@@ -86,8 +148,19 @@ static dist_status endpoint_fill(struct disti_endpoint *endpoint,
     if (endpoint->shared) {
         endpoint->job = strdup(config->world_job);
         endpoint->bind_host = config->bind_host ? strdup(config->bind_host) : NULL;
-        endpoint->secret = endpoint_copy_secret(config);
-        endpoint_config_world(endpoint, config);
+        uint8_t *copy = config->secret ? malloc(config->secret_bytes + 1) : NULL;
+        if (copy)
+            memcpy(copy, config->secret, config->secret_bytes);
+        endpoint->secret = copy;
+        /* What one for all groups of the world is told. The strings outlive the group that is
+         * first. */
+        endpoint->config.rank = config->world_rank;
+        endpoint->config.world_size = config->world_ranks;
+        endpoint->config.timeout_ms = config->world_timeout_ms;
+        endpoint->config.local_ranks = config->world_local_ranks;
+        endpoint->config.job = endpoint->job;
+        endpoint->config.bind_host = endpoint->bind_host;
+        endpoint->config.secret = endpoint->secret;
     }
     endpoint->connected = calloc((size_t)endpoint->config.world_size, sizeof(bool));
     endpoint->lost = calloc((size_t)endpoint->config.world_size, sizeof(bool));
@@ -157,8 +230,12 @@ static bool endpoint_is_of(const struct disti_endpoint *endpoint, const char *jo
     return endpoint->config.rank == rank && strcmp(endpoint->job, job) == 0;
 }
 
-void disti_endpoints_visit(const char *job, int rank,
-                           void (*visit)(struct disti_endpoint *endpoint, void *arg), void *arg)
+/*
+ * Calls `visit` for each shared endpoint of the world with this name in which this process has this
+ * rank, with the endpoint's lock held. The endpoint is open.
+ */
+static void endpoints_visit(const char *job, int rank,
+                            void (*visit)(struct disti_endpoint *endpoint, void *arg), void *arg)
 {
     pthread_mutex_lock(&endpoint_list_lock);
     for (struct disti_endpoint *endpoint = endpoint_list; endpoint; endpoint = endpoint->next) {
@@ -293,19 +370,6 @@ static void watch_owe(struct disti_endpoint *endpoint)
     endpoint->movers++;
 }
 
-/* The thread goes to sleep on the endpoint itself. It holds a attachment to it, so it stays. */
-static void watch_release(struct disti_endpoint *endpoint)
-{
-    for (int i = 0; i < watch_owed_count; i++) {
-        if (watch_owed[i] != endpoint)
-            continue;
-        watch_owed[i] = watch_owed[--watch_owed_count];
-        endpoint->movers--;
-        endpoint_let_go(endpoint);
-        return;
-    }
-}
-
 static void watch_disarm(struct disti_endpoint *endpoint)
 {
     if (endpoint->watcher)
@@ -322,6 +386,14 @@ static void endpoint_take_watch(struct disti_endpoint *endpoint)
 }
 
 /*
+ * After each call of the transport in which requests may have ended: they are collected, and who
+ * sleeps for them is woken. `attachment`: the caller's, or NULL; `failures`: disti_failures() of
+ * this thread before the call. With the lock held.
+ */
+static void endpoint_happened(struct disti_endpoint *endpoint,
+                              const struct engine_attachment *attachment, unsigned failures);
+
+/*
  * Messages may end while the transport is armed, and no progress will tell of them. A failure's
  * text is for the caller's attachment, if it has one.
  */
@@ -332,7 +404,7 @@ static int watch_arm(struct disti_endpoint *endpoint, const struct engine_attach
     int fd = endpoint->transport->arm(endpoint->state);
 
     disti_cancel_let(held);
-    disti_endpoint_happened(endpoint, attachment, failures);
+    endpoint_happened(endpoint, attachment, failures);
     return fd;
 }
 
@@ -404,7 +476,15 @@ static void watch_sleep(struct disti_endpoint *endpoint, struct engine_attachmen
     attachment->fd = fd;
     attachment->next_asleep = endpoint->asleep;
     endpoint->asleep = attachment;
-    watch_release(endpoint);
+    /* The thread goes to sleep on the endpoint itself. It holds a attachment to it, so it stays. */
+    for (int i = 0; i < watch_owed_count; i++) {
+        if (watch_owed[i] != endpoint)
+            continue;
+        watch_owed[i] = watch_owed[--watch_owed_count];
+        endpoint->movers--;
+        endpoint_let_go(endpoint);
+        return;
+    }
 }
 
 static void endpoint_sweep(struct disti_endpoint *endpoint);
@@ -498,13 +578,6 @@ static void endpoint_sweep(struct disti_endpoint *endpoint)
     }
 }
 
-static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
-{
-    endpoint->ended[endpoint->ended_next++ % ENDPOINT_ENDED] =
-        (struct endpoint_ended){.group = group, .until_ns = disti_deadline_ms(ENDPOINT_ENDED_MS)};
-    endpoint_sweep(endpoint);
-}
-
 void disti_attachment_close(struct engine_attachment *attachment)
 {
     struct disti_endpoint *endpoint = attachment->endpoint;
@@ -514,7 +587,9 @@ void disti_attachment_close(struct engine_attachment *attachment)
     endpoint_lock(endpoint);
     endpoint_end_sleep(endpoint, attachment);
     if (endpoint->shared && endpoint->state) {
-        endpoint_forget(endpoint, attachment->group);
+        endpoint->ended[endpoint->ended_next++ % ENDPOINT_ENDED] = (struct endpoint_ended){
+            .group = attachment->group, .until_ns = disti_deadline_ms(ENDPOINT_ENDED_MS)};
+        endpoint_sweep(endpoint);
         endpoint->happened++;
         endpoint_wake(endpoint);
     }
@@ -614,27 +689,6 @@ static void attachment_ended(struct engine_attachment *attachment, struct engine
         disti_fail_unlogged(attachment->why);
 }
 
-/* The attachment's requests that have ended become the engine's again. Returns how many. */
-static int attachment_collect(struct engine_attachment *attachment)
-{
-    struct disti_endpoint *endpoint = attachment->endpoint;
-    int ended = 0;
-
-    if (endpoint->shared && attachment->seen == endpoint->happened)
-        return 0;
-    attachment->seen = endpoint->happened;
-    for (struct engine_request *request = LIST_FIRST(&attachment->out), *next; request;
-         request = next) {
-        next = LIST_NEXT(request, entry);
-        if (request->request.status == DIST_IN_PROGRESS)
-            continue;
-        LIST_REMOVE(request, entry);
-        attachment_ended(attachment, request);
-        ended++;
-    }
-    return ended;
-}
-
 static bool attachment_has_failed(const struct engine_attachment *attachment)
 {
     const struct engine_request *request;
@@ -658,8 +712,8 @@ static void attachment_blame(struct disti_endpoint *endpoint, const struct engin
     }
 }
 
-void disti_endpoint_happened(struct disti_endpoint *endpoint,
-                             const struct engine_attachment *attachment, unsigned failures)
+static void endpoint_happened(struct disti_endpoint *endpoint,
+                              const struct engine_attachment *attachment, unsigned failures)
 {
     endpoint->happened++;
     if (!endpoint->shared)
@@ -694,7 +748,7 @@ static void attachment_start(struct engine_attachment *attachment, int peer,
         LIST_INSERT_HEAD(&attachment->out, request, entry);
     else
         attachment_ended(attachment, request);
-    disti_endpoint_happened(endpoint, attachment, failures);
+    endpoint_happened(endpoint, attachment, failures);
     endpoint_unlock(endpoint);
 }
 
@@ -712,25 +766,23 @@ void disti_attachment_recv(struct engine_attachment *attachment, int peer,
 
 /* ---- moving ---- */
 
-/* The transport is broken for all groups. */
-static int attachment_broken(struct disti_endpoint *endpoint)
-{
-    if (endpoint->broken_text)
-        disti_fail_unlogged(endpoint->broken_text);
-    return endpoint->broken;
-}
-
 /* Calls between two looks for messages of groups that have ended. */
 #define LINK_SWEEP 4096
 
-int disti_endpoint_move(struct disti_endpoint *endpoint, const struct engine_attachment *attachment)
+/* One round of progress, for `attachment` or, with NULL, for none. With the lock held. */
+static int endpoint_move(struct disti_endpoint *endpoint,
+                         const struct engine_attachment *attachment)
 {
     unsigned failures = disti_failures();
     bool swept = false;
     int moved;
 
-    if (endpoint->broken < 0)
-        return attachment_broken(endpoint);
+    if (endpoint->broken < 0) {
+        /* The transport is broken for all groups. */
+        if (endpoint->broken_text)
+            disti_fail_unlogged(endpoint->broken_text);
+        return endpoint->broken;
+    }
     if (endpoint->asleep)
         endpoint_take_watch(endpoint);
     if (endpoint->shared && ++endpoint->sweeps >= LINK_SWEEP) {
@@ -743,7 +795,7 @@ int disti_endpoint_move(struct disti_endpoint *endpoint, const struct engine_att
         endpoint->broken_text = strdup(dist_last_error());
     }
     if (moved != 0 || swept || !endpoint->shared)
-        disti_endpoint_happened(endpoint, attachment, failures);
+        endpoint_happened(endpoint, attachment, failures);
     return moved;
 }
 
@@ -753,8 +805,22 @@ int disti_attachment_progress(struct engine_attachment *attachment)
 
     if (!endpoint_try_lock(attachment->endpoint))
         return 0;
-    moved = disti_endpoint_move(attachment->endpoint, attachment);
-    ended = attachment_collect(attachment);
+    moved = endpoint_move(attachment->endpoint, attachment);
+    /* The attachment's requests that have ended become the engine's again. */
+    struct disti_endpoint *endpoint = attachment->endpoint;
+    ended = 0;
+    if (!endpoint->shared || attachment->seen != endpoint->happened) {
+        attachment->seen = endpoint->happened;
+        for (struct engine_request *request = LIST_FIRST(&attachment->out), *next; request;
+             request = next) {
+            next = LIST_NEXT(request, entry);
+            if (request->request.status == DIST_IN_PROGRESS)
+                continue;
+            LIST_REMOVE(request, entry);
+            attachment_ended(attachment, request);
+            ended++;
+        }
+    }
     endpoint_unlock(attachment->endpoint);
     /* What moves for others is no reason to go on looking. */
     return moved <= 0 || LIST_FIRST(&attachment->out) || !attachment->endpoint->shared
@@ -833,4 +899,200 @@ void disti_attachment_unexpected(struct engine_attachment *attachment, uint64_t 
     attachment->transport->unexpected(attachment->endpoint->state, tag, mask, most, attachment_see,
                                       &look);
     endpoint_unlock(attachment->endpoint);
+}
+
+/* Failure notices between the ranks of a world whose store is gone. */
+
+/*
+ * A notice is a message whose bytes are a text. No collective and no program's message has its tag,
+ * see engine/mismatch.c. Its fingerprint:
+ *
+ *     63                32 31                        0
+ *    | 0, or minus status | rank or group             |
+ */
+#define NOTICES_TAG (UINT64_C(1) << 43 | UINT64_C(1) << 42)
+#define NOTICES_NEWS_SHIFT 32
+#define NOTICES_TEXT_MAX 1200
+#define NOTICES_SEND_MS 500
+#define NOTICES_NAP_NS (100 * 1000)
+
+/* NULL: no memory. */
+static struct endpoint_notice *notices_new(int peer, uint64_t fingerprint, size_t bytes)
+{
+    struct endpoint_notice *notice = calloc(1, sizeof(*notice) + bytes + 1);
+
+    if (!notice)
+        return NULL;
+    notice->request.status = DIST_IN_PROGRESS;
+    notice->request.peer = peer;
+    notice->request.envelope =
+        (struct dist_envelope){.tag = NOTICES_TAG, .fingerprint = fingerprint, .bytes = bytes};
+    return notice;
+}
+
+static bool notices_is_usable(const struct disti_endpoint *endpoint)
+{
+    bool reaches = false;
+
+    for (int r = 0; r < endpoint->config.world_size; r++)
+        reaches = reaches || endpoint->connected[r];
+    return reaches && endpoint->state && endpoint->broken == DIST_OK;
+}
+
+/* ---- sending ---- */
+
+struct notices_sending {
+    uint64_t fingerprint;
+    const char *text;
+    const bool *to;
+    bool pending;
+};
+
+static void notices_begin(struct disti_endpoint *endpoint, void *arg)
+{
+    const struct notices_sending *sending = arg;
+    unsigned failures = disti_failures();
+
+    if (!notices_is_usable(endpoint))
+        return;
+    endpoint_free_notices(endpoint, false);
+    for (int r = 0; r < endpoint->config.world_size; r++) {
+        if (sending->to[r] && endpoint->connected[r]) {
+            /* Without memory that peer has its own deadline. */
+            const size_t bytes = strnlen(sending->text, NOTICES_TEXT_MAX);
+            struct endpoint_notice *notice = notices_new(r, sending->fingerprint, bytes);
+            if (notice) {
+                memcpy(notice->text, sending->text, bytes);
+                notice->request.data = notice->text;
+                SLIST_INSERT_HEAD(&endpoint->notices, notice, entry);
+                endpoint->transport->send(endpoint->state, &notice->request);
+            }
+        }
+    }
+    endpoint_happened(endpoint, NULL, failures);
+}
+
+static void notices_go_on(struct disti_endpoint *endpoint, void *arg)
+{
+    struct notices_sending *sending = arg;
+
+    if (SLIST_EMPTY(&endpoint->notices) || !notices_is_usable(endpoint))
+        return;
+    endpoint_move(endpoint, NULL);
+    endpoint_free_notices(endpoint, false);
+    sending->pending = sending->pending || !SLIST_EMPTY(&endpoint->notices);
+}
+
+void disti_endpoints_tell(const char *job, int rank, dist_status news, int of, const char *text,
+                          const bool *to)
+{
+    const struct disti_log *log = disti_log_current();
+    struct notices_sending sending = {.fingerprint =
+                                          (uint64_t)-news << NOTICES_NEWS_SHIFT | (unsigned)of,
+                                      .text = text ? text : "",
+                                      .to = to};
+    const int64_t until = disti_deadline_ms(NOTICES_SEND_MS);
+
+    disti_log_use(NULL); /* a peer that cannot be told is no error of the caller's */
+    endpoints_visit(job, rank, notices_begin, &sending);
+    do {
+        sending.pending = false;
+        endpoints_visit(job, rank, notices_go_on, &sending);
+        if (sending.pending)
+            disti_sleep_ns(NOTICES_NAP_NS);
+    } while (sending.pending && !disti_expired(until));
+    disti_endpoints_release();
+    disti_log_use(log);
+}
+
+/* ---- receiving ---- */
+
+struct notices_hearing {
+    disti_endpoint_heard heard;
+    void *arg;
+    int world_size;
+    STAILQ_HEAD(, endpoint_notice) fresh; /* seen, and to be received */
+};
+
+static void notices_give(const struct notices_hearing *hearing, int peer, uint64_t fingerprint,
+                         const char *text)
+{
+    const uint64_t news = fingerprint >> NOTICES_NEWS_SHIFT;
+    const uint32_t of = (uint32_t)fingerprint;
+    const uint32_t end = news == 0 ? (uint32_t)hearing->world_size : (uint32_t)INT32_MAX;
+
+    if (news <= -DIST_ERR_INTERNAL && of < end)
+        hearing->heard(hearing->arg, peer, (dist_status)(-(int)news), (int)of, text);
+}
+
+/* A text has to be received, which the caller of this function may not do yet. */
+static bool notices_see(void *arg, int peer, const struct dist_envelope *envelope)
+{
+    struct notices_hearing *hearing = arg;
+    struct endpoint_notice *notice;
+
+    if (envelope->bytes == 0) {
+        notices_give(hearing, peer, envelope->fingerprint, "");
+        return true;
+    }
+    if (envelope->bytes > NOTICES_TEXT_MAX)
+        return false;
+    notice = notices_new(peer, envelope->fingerprint, (size_t)envelope->bytes);
+    if (notice)
+        STAILQ_INSERT_TAIL(&hearing->fresh, notice, fresh);
+    return false;
+}
+
+static void notices_hear(struct disti_endpoint *endpoint, void *arg)
+{
+    struct notices_hearing *hearing = arg;
+
+    hearing->world_size = endpoint->config.world_size;
+    STAILQ_INIT(&hearing->fresh);
+    if (notices_is_usable(endpoint)) {
+        endpoint_move(endpoint, NULL);
+        if (endpoint->transport->unexpected)
+            endpoint->transport->unexpected(endpoint->state, NOTICES_TAG, ~UINT64_C(0), INT_MAX,
+                                            notices_see, hearing);
+        struct endpoint_notice *notice, *next;
+        while ((notice = STAILQ_FIRST(&hearing->fresh))) {
+            STAILQ_REMOVE_HEAD(&hearing->fresh, fresh);
+            notice->request.sink =
+                (struct dist_sink){.dst = notice->text,
+                                   .bytes = (size_t)notice->request.envelope.bytes,
+                                   .dtype = DIST_UINT8};
+            SLIST_INSERT_HEAD(&endpoint->arriving, notice, entry);
+            endpoint->transport->recv(endpoint->state, &notice->request);
+        }
+        if (!SLIST_EMPTY(&endpoint->arriving))
+            endpoint_move(endpoint, NULL);
+        for (notice = SLIST_FIRST(&endpoint->arriving); notice; notice = next) {
+            next = SLIST_NEXT(notice, entry);
+            if (notice->request.status == DIST_IN_PROGRESS)
+                continue;
+            /* Printable, whatever the peer sent. */
+            char *text = notice->text;
+            for (; *text; text++) {
+                if (*text < ' ' || *text > '~')
+                    *text = ' ';
+            }
+            notices_give(hearing, notice->request.peer, notice->request.envelope.fingerprint,
+                         notice->request.status == DIST_OK ? notice->text : "");
+            SLIST_REMOVE(&endpoint->arriving, notice, endpoint_notice, entry);
+            free(notice);
+        }
+    }
+    for (int r = 0; r < hearing->world_size; r++) {
+        if (endpoint->lost[r])
+            hearing->heard(hearing->arg, endpoint->config.rank, DISTI_ENDPOINT_LOST, r, "");
+        endpoint->lost[r] = false;
+    }
+}
+
+void disti_endpoints_hear(const char *job, int rank, disti_endpoint_heard heard, void *arg)
+{
+    struct notices_hearing hearing = {.heard = heard, .arg = arg};
+
+    endpoints_visit(job, rank, notices_hear, &hearing);
+    disti_endpoints_release();
 }

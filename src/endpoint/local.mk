@@ -2,6 +2,4 @@
 # Opened transports, which the groups of a world share.
 libdist_core_sources += \
 	src/endpoint/endpoint.c \
-	src/endpoint/endpoint.h \
-	src/endpoint/state.h \
-	src/endpoint/notices.c
+	src/endpoint/endpoint.h

@@ -214,12 +214,6 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key);
  */
 dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p);
 
-/* ---- links.c ---- */
-
-/* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
-dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
-                             struct disti_cost *cost);
-
 /* ---- tune.c: from what was measured to costs ---- */
 
 #define DISTI_LINK_MIDDLE ((size_t)64 << 10)
@@ -239,8 +233,5 @@ void disti_tune_fit_near(const struct disti_link_times *times, struct disti_link
 /* Between nodes, where the CPUs' part shows too: *network_p, as in struct disti_cost. */
 void disti_tune_fit_far(const struct disti_link_times *times, struct disti_link_cost *link,
                         double *network_p);
-
-/* How long one figure may take. */
-int64_t disti_tune_each_ns(enum tune_effort effort);
 
 #endif

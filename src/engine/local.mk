@@ -3,12 +3,10 @@
 libdist_core_sources += \
 	src/engine/engine.c \
 	src/engine/engine.h \
+	src/engine/hint.c \
 	src/engine/mismatch.c \
-	src/engine/on_node.c \
 	src/engine/p2p.c \
 	src/engine/routes.c \
 	src/engine/state.h \
-	src/engine/task.c \
 	src/engine/tune.c \
-	src/engine/links.c \
 	src/engine/wait.c

@@ -12,7 +12,7 @@
  *   63      44  43  42             6 5       0
  *  | group    | 0 | number          | channel  |     collectives; number: see mismatch.c
  *  | group    | 1 | 0 | line | tag (31 bits)  |     point to point; line: 2 bits
- *  | 0        | 1 | 1 | 0                     |     a failure notice, see endpoint/notices.c
+ *  | 0        | 1 | 1 | 0                     |     a failure notice, see endpoint/endpoint.c
  *
  * All groups of a world share connections. A number of 20 bits comes again after a million groups;
  * a group that has then lived since the last time is told from the new one by nothing, so the core
@@ -231,16 +231,6 @@ enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
 /* What a call was that is not remembered: no collective. */
 #define MISMATCH_FORGOTTEN UINT64_MAX
 
-/* NULL: it is not remembered. */
-static struct engine_called *mismatch_remembered(struct engine_calls *calls, uint64_t sequence)
-{
-    struct engine_called *called = &calls->called[sequence % ENGINE_CALLS_KEPT];
-
-    return calls->next - sequence <= ENGINE_CALLS_KEPT && called->fingerprint != MISMATCH_FORGOTTEN
-               ? called
-               : NULL;
-}
-
 static uint64_t mismatch_number(uint64_t history, uint64_t sequence)
 {
     return history >> MISMATCH_HISTORY_SHIFT << MISMATCH_SEQUENCE_BITS |
@@ -287,8 +277,9 @@ static struct mismatch_call mismatch_recall(struct dist_engine *engine, uint64_t
         task = task->next;
     if (task)
         return (struct mismatch_call){task->fingerprint, task->number, true};
-    called = mismatch_remembered(&engine->calls, sequence);
-    if (!called)
+    called = &engine->calls.called[sequence % ENGINE_CALLS_KEPT];
+    if (engine->calls.next - sequence > ENGINE_CALLS_KEPT ||
+        called->fingerprint == MISMATCH_FORGOTTEN)
         return (struct mismatch_call){MISMATCH_FORGOTTEN, 0, false};
     return (struct mismatch_call){called->fingerprint, mismatch_number(called->history, sequence),
                                   false};
@@ -331,19 +322,6 @@ static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelo
     return query && calls->found.peer < 0;
 }
 
-/* The boards of this machine, on which every rank writes its calls. */
-static void mismatch_look_at_node(struct dist_engine *engine)
-{
-    struct engine_task *task = disti_on_node_first(engine);
-    struct engine_calls *calls = &engine->calls;
-
-    if (!task || calls->found.peer >= 0 ||
-        disti_node_compare(engine->node, &task->node_op) != DIST_ERR_MISMATCH)
-        return;
-    mismatch_find(calls, task->node_op.peer, task->node_op.sequence, task->node_op.mine,
-                  &(struct dist_envelope){.fingerprint = task->node_op.theirs});
-}
-
 /* ---- asking ---- */
 
 /* Those that have left are freed, all of them at the end. */
@@ -378,21 +356,6 @@ static void mismatch_query(struct dist_engine *engine, int peer, uint64_t number
     query->next = engine->calls.queries;
     engine->calls.queries = query;
     disti_attachment_send(link, peer, &query->request);
-}
-
-/* A rank's history is another: it is to compare the last calls with its own. */
-static void mismatch_ask_suspect(struct dist_engine *engine)
-{
-    struct engine_calls *calls = &engine->calls;
-    uint64_t sequence = calls->suspect_sequence;
-
-    for (int i = 0; i < MISMATCH_ASKED && sequence > 0; i++) {
-        struct mismatch_call call = mismatch_recall(engine, --sequence);
-
-        if (call.fingerprint != MISMATCH_FORGOTTEN)
-            mismatch_query(engine, calls->suspect, call.number, call.fingerprint);
-    }
-    calls->suspect = MISMATCH_ASKED_ALREADY;
 }
 
 /* Asks the next few of those that it waits for, each once a call. False: that were all. */
@@ -445,10 +408,27 @@ bool disti_mismatch_look(struct dist_engine *engine, int most)
         if (link->peers)
             disti_attachment_unexpected(link, tag, MISMATCH_MASK, most, mismatch_see, engine);
     }
-    if (most == DISTI_MISMATCH_ALL)
-        mismatch_look_at_node(engine);
-    if (engine->calls.suspect >= 0)
-        mismatch_ask_suspect(engine);
+    if (most == DISTI_MISMATCH_ALL) {
+        /* The boards of this machine, on which every rank writes its calls. */
+        struct engine_task *task = disti_on_node_first(engine);
+        struct engine_calls *calls = &engine->calls;
+
+        if (task && calls->found.peer < 0 &&
+            disti_node_compare(engine->node, &task->node_op) == DIST_ERR_MISMATCH)
+            mismatch_find(calls, task->node_op.peer, task->node_op.sequence, task->node_op.mine,
+                          &(struct dist_envelope){.fingerprint = task->node_op.theirs});
+    }
+    if (engine->calls.suspect >= 0) {
+        /* A rank's history is another: it is to compare the last calls with its own. */
+        struct engine_calls *calls = &engine->calls;
+        uint64_t sequence = calls->suspect_sequence;
+        for (int i = 0; i < MISMATCH_ASKED && sequence > 0; i++) {
+            struct mismatch_call call = mismatch_recall(engine, --sequence);
+            if (call.fingerprint != MISMATCH_FORGOTTEN)
+                mismatch_query(engine, calls->suspect, call.number, call.fingerprint);
+        }
+        calls->suspect = MISMATCH_ASKED_ALREADY;
+    }
     return engine->calls.found.peer >= 0;
 }
 

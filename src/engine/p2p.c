@@ -29,22 +29,6 @@ static bool message_waits(const struct engine_p2p *p)
     return p->bytes > MESSAGE_LONG;
 }
 
-/* The messages of one send or receive. */
-static void message_init(const struct dist_engine *engine, struct engine_p2p *p)
-{
-    struct dist_envelope *envelope = &p->requests[0].request.envelope;
-
-    p->bytes = p->call.count * dist_dtype_size(p->call.dtype);
-    p->fingerprint = disti_fingerprint(&p->call, engine->config->world_size);
-    envelope->tag = disti_tag_p2p(engine->config->group, LINE_MESSAGE, p->call.tag);
-    envelope->fingerprint = p->fingerprint;
-    envelope->bytes = p->bytes;
-    if (message_waits(p)) {
-        envelope->fingerprint = disti_announce(p->fingerprint, p->call.count);
-        envelope->bytes = 0;
-    }
-}
-
 /* Gives a request whose envelope is filled to the transport. */
 static void message_post(struct dist_engine *engine, struct engine_p2p *p,
                          struct engine_request *request, bool send)
@@ -71,29 +55,6 @@ static void message_post_on(struct dist_engine *engine, struct engine_p2p *p,
     message_post(engine, p, request, send);
 }
 
-static void message_start(struct dist_engine *engine, struct engine_p2p *p, int peer)
-{
-    bool sends = p->call.collective == DIST_COLL_SEND;
-
-    p->peer = peer;
-    p->last = !message_waits(p);
-    p->requests[1].status = DIST_OK;
-    message_post(engine, p, &p->requests[0], sends);
-    if (sends && !p->last)
-        message_post_on(engine, p, &p->requests[1], LINE_CLEARANCE, false);
-}
-
-/* Announced and, at the sender, cleared: now the data. */
-static void message_move(struct dist_engine *engine, struct engine_p2p *p)
-{
-    bool sends = p->call.collective == DIST_COLL_SEND;
-
-    p->last = true;
-    message_post_on(engine, p, &p->requests[0], LINE_DATA, sends);
-    if (!sends) /* the receive is posted already when the data come */
-        message_post_on(engine, p, &p->requests[1], LINE_CLEARANCE, true);
-}
-
 /* How the requests that are out stand. */
 static dist_status message_status(const struct dist_engine *engine, const struct engine_p2p *p)
 {
@@ -118,7 +79,12 @@ static dist_status message_advance(struct dist_engine *engine, struct engine_p2p
     dist_status status = message_status(engine, p);
 
     while (status == DIST_OK && !p->last) {
-        message_move(engine, p);
+        /* Announced and, at the sender, cleared: now the data. */
+        bool sends = p->call.collective == DIST_COLL_SEND;
+        p->last = true;
+        message_post_on(engine, p, &p->requests[0], LINE_DATA, sends);
+        if (!sends) /* the receive is posted already when the data come */
+            message_post_on(engine, p, &p->requests[1], LINE_CLEARANCE, true);
         ++*moved;
         status = message_status(engine, p);
     }
@@ -197,7 +163,13 @@ static void p2p_end(struct dist_engine *engine, struct engine_p2p *p, int peer)
 static void p2p_hand_over(struct dist_engine *engine, struct engine_p2p *p, int peer)
 {
     p->state = P2P_OUT;
-    message_start(engine, p, peer);
+    bool sends = p->call.collective == DIST_COLL_SEND;
+    p->peer = peer;
+    p->last = !message_waits(p);
+    p->requests[1].status = DIST_OK;
+    message_post(engine, p, &p->requests[0], sends);
+    if (sends && !p->last)
+        message_post_on(engine, p, &p->requests[1], LINE_CLEARANCE, false);
 }
 
 /* The oldest of the other kind that is open for this rank's own message. */
@@ -209,29 +181,6 @@ static struct engine_p2p *p2p_partner(const struct dist_engine *engine, const st
             return other;
     }
     return NULL;
-}
-
-/* This rank's own message comes to its receive. */
-static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct engine_p2p *b)
-{
-    struct engine_p2p *send = a->call.collective == DIST_COLL_SEND ? a : b;
-    struct engine_p2p *recv = send == a ? b : a;
-    const struct dist_envelope *sent = &send->requests[0].request.envelope;
-    struct dist_request *wanted = &recv->requests[0].request;
-    int rank = engine->config->rank;
-
-    if (sent->fingerprint != wanted->envelope.fingerprint ||
-        sent->bytes != wanted->envelope.bytes) {
-        wanted->peer = rank;
-        wanted->arrived = *sent;
-        recv->requests[0].status = DIST_ERR_MISMATCH; /* as a transport would end it */
-        recv->state = P2P_OUT;
-        return;
-    }
-    if (send->bytes)
-        memmove(recv->call.out, send->call.in, send->bytes);
-    p2p_end(engine, send, rank);
-    p2p_end(engine, recv, rank);
 }
 
 /* Has a message come from whomever? */
@@ -260,22 +209,26 @@ static void p2p_start(struct dist_engine *engine, struct engine_p2p *p)
     }
     p->state = P2P_OPEN;
     partner = p2p_partner(engine, p);
-    if (partner)
-        p2p_meet(engine, p, partner);
-}
-
-static dist_status p2p_outcome(struct dist_engine *engine, struct engine_p2p *p, int *moved)
-{
-    dist_status status = message_advance(engine, p, moved);
-
-    if (status == DIST_IN_PROGRESS)
-        return DIST_OK;
-    ++*moved;
-    if (status == DIST_OK)
-        p2p_end(engine, p, p->peer);
-    else
-        disti_ticket_end(&p->ticket, status); /* it stays until close, as others' requests do */
-    return status;
+    if (partner) {
+        /* This rank's own message comes to its receive. */
+        struct engine_p2p *send = p->call.collective == DIST_COLL_SEND ? p : partner;
+        struct engine_p2p *recv = send == p ? partner : p;
+        const struct dist_envelope *sent = &send->requests[0].request.envelope;
+        struct dist_request *wanted = &recv->requests[0].request;
+        int rank = engine->config->rank;
+        if (sent->fingerprint != wanted->envelope.fingerprint ||
+            sent->bytes != wanted->envelope.bytes) {
+            wanted->peer = rank;
+            wanted->arrived = *sent;
+            recv->requests[0].status = DIST_ERR_MISMATCH; /* as a transport would end it */
+            recv->state = P2P_OUT;
+            return;
+        }
+        if (send->bytes)
+            memmove(recv->call.out, send->call.in, send->bytes);
+        p2p_end(engine, send, rank);
+        p2p_end(engine, recv, rank);
+    }
 }
 
 /* As far as it goes. *moved counts what happened. */
@@ -288,7 +241,17 @@ static dist_status p2p_advance(struct dist_engine *engine, struct engine_p2p *p,
     if (p->state == P2P_OPEN && p2p_from_any(p))
         p2p_look(engine, p);
     *moved += p->state != was;
-    return p->state == P2P_OUT ? p2p_outcome(engine, p, moved) : DIST_OK;
+    if (p->state != P2P_OUT)
+        return DIST_OK;
+    dist_status status = message_advance(engine, p, moved);
+    if (status == DIST_IN_PROGRESS)
+        return DIST_OK;
+    ++*moved;
+    if (status == DIST_OK)
+        p2p_end(engine, p, p->peer);
+    else
+        disti_ticket_end(&p->ticket, status); /* it stays until close, as others' requests do */
+    return status;
 }
 
 static dist_status p2p_advance_all(struct dist_engine *engine, int *moved)
@@ -325,15 +288,6 @@ static void p2p_sweep(struct dist_engine *engine)
     engine->p2p_ended = 0;
 }
 
-static void p2p_append(struct dist_engine *engine, struct engine_p2p *p)
-{
-    if (engine->p2p_tail)
-        engine->p2p_tail->next = p;
-    else
-        engine->p2p_head = p;
-    engine->p2p_tail = p;
-}
-
 static struct engine_p2p *p2p_take(struct dist_engine *engine)
 {
     struct engine_p2p *p = engine->p2p_idle;
@@ -355,12 +309,26 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
                           dist_collective_string(call->collective));
     *p = (struct engine_p2p){.call = *call, .ticket = ticket, .order = engine->posted++};
     disti_node_publish_cpu(engine->node);
-    message_init(engine, p);
+    /* The messages of one send or receive. */
+    struct dist_envelope *envelope = &p->requests[0].request.envelope;
+    p->bytes = p->call.count * dist_dtype_size(p->call.dtype);
+    p->fingerprint = disti_fingerprint(&p->call, engine->config->world_size);
+    envelope->tag = disti_tag_p2p(engine->config->group, LINE_MESSAGE, p->call.tag);
+    envelope->fingerprint = p->fingerprint;
+    envelope->bytes = p->bytes;
+    if (message_waits(p)) {
+        envelope->fingerprint = disti_announce(p->fingerprint, p->call.count);
+        envelope->bytes = 0;
+    }
     if (call->collective == DIST_COLL_SEND)
         p->spans[DISTI_IN] = (struct engine_span){call->in, p->bytes};
     else
         p->spans[DISTI_OUT] = (struct engine_span){call->out, p->bytes};
-    p2p_append(engine, p);
+    if (engine->p2p_tail)
+        engine->p2p_tail->next = p;
+    else
+        engine->p2p_head = p;
+    engine->p2p_tail = p;
     ticket->status = DIST_IN_PROGRESS;
     /* A failure shows in a ticket. What was announced before must be cleared before. */
     if (message_waits(p))

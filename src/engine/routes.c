@@ -155,16 +155,6 @@ static dist_status route_agree(const struct dist_backend_config *config, size_t 
     return status;
 }
 
-/* Where there are many ranks: rank 0's offer to all, and cards no longer than they must be. */
-static dist_status route_save(const struct dist_backend_config *config, size_t bytes,
-                              struct disti_tune_offer *offer, struct route_cards *cards)
-{
-    dist_status status = route_agree(config, bytes, &cards->width);
-
-    return status == DIST_OK ? config->broadcast(config->all_gather_arg, offer, sizeof(*offer))
-                             : status;
-}
-
 /* Everybody's card, as far as it goes into the width. */
 static dist_status route_gather(const struct dist_backend_config *config, const void *mine,
                                 struct route_cards *cards)
@@ -175,18 +165,6 @@ static dist_status route_gather(const struct dist_backend_config *config, const 
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
                           config->world_size);
     return config->all_gather(config->all_gather_arg, mine, cards->all, cards->width);
-}
-
-static size_t route_longest(const struct route_cards *cards, int ranks)
-{
-    uint64_t most = 0;
-
-    for (int r = 0; r < ranks; r++) {
-        struct route_head head = route_card_head(cards, r);
-
-        most = head.bytes > most ? head.bytes : most;
-    }
-    return most < ROUTE_CARD_MAX ? (size_t)most : ROUTE_CARD_MAX;
 }
 
 /* Where there are few ranks: the beginnings of the cards, and all of them if one is longer. */
@@ -201,42 +179,16 @@ static dist_status route_show(const struct dist_backend_config *config, const vo
     if (status != DIST_OK)
         return status;
     memcpy(offer, cards->all, sizeof(*offer));
-    longest = route_longest(cards, config->world_size);
+    uint64_t most = 0;
+    for (int r = 0; r < config->world_size; r++) {
+        struct route_head head = route_card_head(cards, r);
+        most = head.bytes > most ? head.bytes : most;
+    }
+    longest = most < ROUTE_CARD_MAX ? (size_t)most : ROUTE_CARD_MAX;
     if (longest <= cards->width)
         return DIST_OK;
     cards->width = longest;
     return route_gather(config, mine, cards);
-}
-
-/*
- * Everybody's card; list and this rank's head are set. The offer becomes rank 0's. cards->all is
- * the caller's to free, whatever the status. Blocks, as all_gather does.
- */
-static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
-                                  struct route_cards *cards)
-{
-    const struct dist_backend_config *config = engine->config;
-    bool many = config->world_size >= ROUTE_MANY && config->broadcast;
-    unsigned char *mine = calloc(1, ROUTE_CARD_MAX); /* too large for a small stack */
-    size_t bytes = 0;
-    dist_status status;
-
-    cards->offer = many ? 0 : ROUTE_OFFER;
-    cards->width = ROUTE_CARD_MAX;
-    if (mine)
-        status = route_write(engine, cards, offer, mine, &bytes);
-    else
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
-                            config->world_size);
-    if (status == DIST_OK && !many) {
-        status = route_show(config, mine, offer, cards);
-    } else if (status == DIST_OK) {
-        status = route_save(config, bytes, offer, cards);
-        if (status == DIST_OK)
-            status = route_gather(config, mine, cards);
-    }
-    free(mine);
-    return status;
 }
 
 /* Can this process have a descriptor for all that the routes may need? */
@@ -244,28 +196,20 @@ static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_
 /* What a call may need for a moment. */
 #define FILES_SPARE 4
 
-/* Those that are open; 0: it is not known. */
-static size_t files_open(void)
-{
-    DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
-    size_t count = 0;
-
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
-}
-
 /* Once the routes are chosen, and before a peer is called: tells of a limit of open files
  * that is too small for all of them. Connections are made when they are needed, so it may do. */
 static void route_files(const struct dist_engine *engine)
 {
-    size_t open, wanted, most;
+    size_t open = 0, wanted, most;
 
     if (engine->config->group != 0) /* the groups of a world share its connections */
         return;
-    open = files_open();
+    /* Those that are open; 0: it is not known. */
+    DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
+    while (folder && readdir(folder))
+        open++;
+    if (folder)
+        closedir(folder);
     wanted = open + FILES_SPARE;
     for (int i = 0; i < engine->link_count; i++) {
         const struct engine_attachment *link = &engine->links[i];
@@ -351,25 +295,6 @@ static dist_status list_add_other(const struct dist_host *host, const char *name
     return status;
 }
 
-static dist_status list_add_named(const struct dist_host *host, const char *names,
-                                  struct route_list *list)
-{
-    dist_status status = DIST_OK;
-    char item[LIST_NAME], own[256];
-    int named = 0;
-
-    for (; status == DIST_OK && disti_list_item(names, ',', named, item, sizeof(item)); named++) {
-        if (!list_has(list, item))
-            status = list_add_other(host, item, list);
-    }
-    if (status != DIST_OK || named)
-        return status;
-    list_own_names(list, own, sizeof(own));
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_TRANSPORT is '%s', which names no transport; choose from:%s", names,
-                      own);
-}
-
 /*
  * ERR_INVALID_ARGUMENT: DIST_TRANSPORT names one that neither the backend nor the host has, or
  * none. ERR_UNSUPPORTED: they are too many.
@@ -385,7 +310,20 @@ static dist_status route_list_make(const struct dist_backend_config *config,
     for (int t = 0; engine_config->transports[t] && status == DIST_OK; t++)
         status = list_add(list_p, engine_config->transports[t]);
     list_p->own = list_p->count;
-    return status == DIST_OK && names ? list_add_named(config->host, names, list_p) : status;
+    if (status != DIST_OK || !names)
+        return status;
+    char item[LIST_NAME], own[256];
+    int named = 0;
+    for (; status == DIST_OK && disti_list_item(names, ',', named, item, sizeof(item)); named++) {
+        if (!list_has(list_p, item))
+            status = list_add_other(config->host, item, list_p);
+    }
+    if (status != DIST_OK || named)
+        return status;
+    list_own_names(list_p, own, sizeof(own));
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "DIST_TRANSPORT is '%s', which names no transport; choose from:%s", names,
+                      own);
 }
 
 /* Which transport reaches which peer. */
@@ -408,19 +346,6 @@ static dist_status route_open_link(struct dist_engine *engine,
     }
     engine->link_count++;
     return disti_attachment_open(link, transport, config, context);
-}
-
-static dist_status route_open_links(struct dist_engine *engine, const struct route_list *list,
-                                    char *reasons, size_t reasons_size)
-{
-    dist_status status = DIST_OK;
-
-    for (int t = 0; t < list->count && status == DIST_OK; t++) {
-        if (route_allowed(list->transports[t]->name))
-            status = route_open_link(engine, list->transports[t],
-                                     t < list->own ? list->context : NULL, reasons, reasons_size);
-    }
-    return status;
 }
 
 /* The slot of the backend's transport by shared memory; list->own: it has none. */
@@ -457,19 +382,6 @@ static bool route_shared(const struct route_cards *cards, int ranks)
             return false;
     }
     return slot < cards->list->own;
-}
-
-static void route_meet(const struct route_cards *cards, int ranks, struct disti_node **node_p)
-{
-    if (!route_shared(cards, ranks)) {
-        disti_node_close(*node_p);
-        *node_p = NULL;
-    }
-    for (int r = 0; r < ranks; r++) {
-        struct route_head head = route_card_head(cards, r);
-
-        disti_node_meet(*node_p, r, &head.hello);
-    }
 }
 
 /* Seconds for a message of 64 KiB: between the latency and the bandwidth of a link. */
@@ -529,14 +441,52 @@ static dist_status route_open_all(struct dist_engine *engine,
 
     cards->list = &list;
     cards->head.names = list.names;
-    if (status == DIST_OK)
-        status = route_open_links(engine, &list, reasons, sizeof(reasons));
+    for (int t = 0; t < list.count && status == DIST_OK; t++) {
+        if (route_allowed(list.transports[t]->name))
+            status = route_open_link(engine, list.transports[t], t < list.own ? list.context : NULL,
+                                     reasons, sizeof(reasons));
+    }
     if (status == DIST_OK)
         status = route_open_node(engine, cards, node_p);
-    if (status == DIST_OK)
-        status = route_exchange(engine, offer, cards);
-    if (status == DIST_OK)
-        route_meet(cards, ranks, node_p);
+    if (status == DIST_OK) {
+        /*
+         * Everybody's card; list and this rank's head are set. The offer becomes rank 0's.
+         * cards->all is the caller's to free, whatever the status. Blocks, as all_gather does.
+         */
+        const struct dist_backend_config *config = engine->config;
+        bool many = config->world_size >= ROUTE_MANY && config->broadcast;
+        unsigned char *mine = calloc(1, ROUTE_CARD_MAX); /* too large for a small stack */
+        size_t bytes = 0;
+        cards->offer = many ? 0 : ROUTE_OFFER;
+        cards->width = ROUTE_CARD_MAX;
+        if (mine)
+            status = route_write(engine, cards, offer, mine, &bytes);
+        else
+            status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
+                                config->world_size);
+        if (status == DIST_OK && !many) {
+            status = route_show(config, mine, offer, cards);
+        } else if (status == DIST_OK) {
+            /* Where there are many ranks: rank 0's offer to all, and cards no longer than they must
+             * be. */
+            status = route_agree(config, bytes, &cards->width);
+            if (status == DIST_OK)
+                status = config->broadcast(config->all_gather_arg, offer, sizeof(*offer));
+            if (status == DIST_OK)
+                status = route_gather(config, mine, cards);
+        }
+        free(mine);
+    }
+    if (status == DIST_OK) {
+        if (!route_shared(cards, ranks)) {
+            disti_node_close(*node_p);
+            *node_p = NULL;
+        }
+        for (int r = 0; r < ranks; r++) {
+            struct route_head head = route_card_head(cards, r);
+            disti_node_meet(*node_p, r, &head.hello);
+        }
+    }
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
             status = route_choose(engine, peer, cards, reasons);

@@ -211,7 +211,7 @@ struct dist_engine {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_chooser chooser;
-    struct engine_measurement *measuring; /* links.c's */
+    struct engine_measurement *measuring; /* tune.c's */
     struct engine_attachment links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
@@ -242,12 +242,8 @@ dist_status disti_route_open(struct dist_engine *engine,
                              struct disti_tune_offer *offer, struct disti_node **node_p);
 void disti_route_close(struct dist_engine *engine);
 
-/* links.c: what is left of a measurement that failed; after disti_route_close. */
+/* tune.c: what is left of a measurement that failed; after disti_route_close. */
 void disti_tune_links_free(struct dist_engine *engine);
-
-/* engine.c: the plan for a call; the engine's, valid until it closes. */
-dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_plan **plan_p);
 
 /* engine.c: where in memory a call's blocks are. */
 
@@ -261,63 +257,20 @@ bool disti_spans_clash(const struct engine_span a[2], const struct engine_span b
 /* Bytes of a block for the choice of an algorithm: the same on every rank. */
 size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 
-/* task.c: making, starting and ending a task. */
+/* engine.c: making, starting and ending a task. */
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_task_go(struct engine_task *task, enum engine_task_state to);
-dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
-                              struct dist_ticket *ticket, struct engine_task **task_p);
-dist_status disti_task_start(struct engine_task *task);
-/* It has ended and left the queue: kept for another call, or for its own. */
-void disti_task_retire(struct dist_engine *engine, struct engine_task *task);
-dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
-                               struct engine_task **task_p);
-/* Frees a prepared task that is not posted, else leaves it until the engine closes. */
-void disti_task_release(struct dist_engine *engine, struct engine_task *task);
 /* Ends the ticket, the first time. */
 void disti_ticket_end(struct dist_ticket **ticket, dist_status status);
-/* Frees all tasks; nobody touches their requests any more. */
-void disti_task_clear(struct dist_engine *engine);
 
-/* on_node.c: calls that the boards of the machine serve. */
-bool disti_on_node(const struct dist_engine *engine, const struct dist_call *call);
-/* The plan without steps. */
-void disti_on_node_bind(struct dist_engine *engine, struct engine_task *task);
-/*
- * The last that is done together: the node becomes the engine's if all ranks can use it, else it is
- * closed. NULL: there is none. No rank goes on before all have come.
- */
-dist_status disti_on_node_open(struct dist_engine *engine, struct disti_node *node);
-/* Numbers the task's call, which has been noted. Every rank must do so in the order of
- * its calls. */
-void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
-/* A call that may end at once: true, it has been noted and started in `op`; *status_p as advance
- * gives it. */
-bool disti_on_node_begin(struct dist_engine *engine, const struct dist_call *call,
-                         uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p);
-/* Remembers a call that post was given, as at_once is to find it. */
-void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
-                       const struct disti_node_op *op);
-/* Looks a few times more for the end of what has begun, if it is short. */
-dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_call *call,
-                               struct disti_node_op *op);
-dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The one that is under way; NULL: none. */
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
-/* Those that have not ended never will. */
-void disti_on_node_abandon(struct dist_engine *engine);
 
-/* task.c: one call's steps. */
-
-/* Runs every step that can run. IN_PROGRESS, OK at the end, or the failure. */
-dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* Does it wait for something of this peer's? */
 bool disti_task_waits_for(const struct dist_engine *engine, const struct engine_task *task,
                           int peer);
 /* engine.c: "rank 3", or "rank 3 (unreachable)". Returns its length. */
 size_t disti_engine_name(const struct dist_engine *engine, int rank, char *text, size_t size);
-/* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
-void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
-                         char *text, size_t size);
 
 /* p2p.c: sends and receives. */
 dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *call,
@@ -329,7 +282,7 @@ bool disti_p2p_waits_for_any(const struct dist_engine *engine);
 /* Must the task wait for a send or receive that was posted before it? */
 bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
 
-/* on_node.c: writes "; " and the likely reason that the oldest call waits, or "". */
+/* hint.c: writes "; " and the likely reason that the oldest call waits, or "". */
 void disti_engine_hint(const struct dist_engine *engine, const struct engine_task *task,
                        const struct engine_p2p *p2p, char *text, size_t size);
 /* Whose message it waits for: "rank 2". */

@@ -31,16 +31,19 @@
 /* Costs that were measured in another way are no use: the number of this way. */
 #define TUNE_WAY 2
 
-/* The CPU's name; nothing that a tuning file would take for the end of the line. */
-static void tune_cpu_model(char *model, size_t size)
+void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY])
 {
+    const char *cma = disti_env("DIST_SHM_CMA"), *sockets = disti_env("DIST_TCP_SOCKETS");
+    const char *interfaces = disti_env("DIST_SOCKET_IFNAME");
+    char model[96];
+
+    /* The CPU's name; nothing that a tuning file would take for the end of the line. */
+    size_t size = sizeof(model);
     FILE *file = fopen("/proc/cpuinfo", "re");
     char line[256];
-
     snprintf(model, size, "CPU");
     while (file && fgets(line, sizeof(line), file)) {
         const char *value = strchr(line, ':');
-
         if (!value || strncmp(line, "model name", 10) != 0)
             continue;
         snprintf(model, size, "%s", value + 1 + strspn(value + 1, " \t"));
@@ -52,15 +55,6 @@ static void tune_cpu_model(char *model, size_t size)
         if (*c == '#' || *c == '\n' || *c == '\r')
             *c = *c == '#' ? '-' : '\0';
     }
-}
-
-void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY])
-{
-    const char *cma = disti_env("DIST_SHM_CMA"), *sockets = disti_env("DIST_TCP_SOCKETS");
-    const char *interfaces = disti_env("DIST_SOCKET_IFNAME");
-    char model[96];
-
-    tune_cpu_model(model, sizeof(model));
     snprintf(key, TUNE_KEY,
              "libdist %s-%d, %s, %ld CPUs, %d nodes, %d ranks on this one, %.60s%s%s%.8s%s%.40s",
              dist_version(), TUNE_WAY, model, sysconf(_SC_NPROCESSORS_ONLN), nodes, local_ranks,
@@ -232,15 +226,10 @@ dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int3
 #define LOCAL_YIELDS 2000
 #define LOCAL_START_NS (10 * 1000 * 1000)
 
-int64_t disti_tune_each_ns(enum tune_effort effort)
+/* How long one figure may take. */
+static int64_t tune_each_ns(enum tune_effort effort)
 {
     return effort == TUNE_CARE ? 20 * 1000 * 1000 : 1000 * 1000;
-}
-
-/* The compiler must believe that somebody reads what was written there. */
-static void local_use(char *memory)
-{
-    __asm__ volatile("" : : "r"(memory) : "memory");
 }
 
 /* Two vectors; their pages are there. */
@@ -263,7 +252,8 @@ static struct local_vectors local_vectors(enum tune_effort effort)
 static void local_copy(const struct local_vectors *vectors)
 {
     memcpy(vectors->memory, vectors->memory + vectors->bytes, vectors->bytes);
-    local_use(vectors->memory);
+    /* The compiler must believe that somebody reads what was written there. */
+    __asm__ volatile("" : : "r"(vectors->memory) : "memory");
 }
 
 static void local_reduce(const struct local_vectors *vectors)
@@ -288,22 +278,6 @@ static double local_speed(void (*work)(const struct local_vectors *vectors),
         best = now - begin < best ? now - begin : best;
     }
     return (double)vectors->bytes / ((double)(best ? best : 1) * 1e-9);
-}
-
-/* Bytes that it copies a second, for about that time. */
-static double tune_copy(int64_t ns)
-{
-    struct local_vectors vectors = local_vectors(TUNE_CARE);
-    int64_t begin = disti_now_ns(), end = begin;
-    double bytes = 0;
-
-    while (vectors.memory && end - begin < ns) {
-        local_copy(&vectors);
-        bytes += (double)vectors.bytes;
-        end = disti_now_ns();
-    }
-    free(vectors.memory);
-    return bytes > 0 ? bytes / ((double)(end - begin) * 1e-9) : 0;
 }
 
 /* ---- from thread to thread ---- */
@@ -369,7 +343,7 @@ static double local_switch(void)
 /* How fast this process copies and reduces and goes from thread to thread. Some ms, or 0.1 s. */
 static void tune_local(enum tune_effort effort, struct disti_cost *cost)
 {
-    int64_t each_ns = disti_tune_each_ns(effort);
+    int64_t each_ns = tune_each_ns(effort);
     struct local_vectors vectors = local_vectors(effort);
     double seconds;
 
@@ -410,15 +384,6 @@ static void tune_world_name(const struct dist_backend_config *config, char *name
         *slash = '\0';
 }
 
-static void tune_remember(const struct dist_backend_config *config,
-                          const struct disti_tuning *tuning)
-{
-    pthread_mutex_lock(&tune_lock);
-    tune_world_name(config, tune_job, sizeof(tune_job));
-    tune_known = *tuning;
-    pthread_mutex_unlock(&tune_lock);
-}
-
 static bool tune_recall(const struct dist_backend_config *config, struct disti_tuning *tuning_p)
 {
     char name[sizeof(tune_job)];
@@ -431,16 +396,6 @@ static bool tune_recall(const struct dist_backend_config *config, struct disti_t
         *tuning_p = tune_known;
     pthread_mutex_unlock(&tune_lock);
     return known;
-}
-
-static void tune_remember_cpus(const struct disti_topology *topology, const struct disti_cost *cost)
-{
-    pthread_mutex_lock(&tune_lock);
-    tune_group.ranks = topology->ranks;
-    tune_group.nodes = topology->nodes;
-    tune_group.node_cpus = cost->node_cpus;
-    tune_group.all_cpus = cost->all_cpus;
-    pthread_mutex_unlock(&tune_lock);
 }
 
 bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_cost *cost)
@@ -547,6 +502,380 @@ int disti_tune_node_cpus(const struct disti_topology *topology, int usable_cpus)
 
 /* ---- measuring ---- */
 
+/* Measures messages between rank 0 and a rank at each distance, and derives what they cost. */
+
+/* From the times of messages to what they cost: as the simulator would have them take as long. */
+
+/* No limit shows. */
+#define FIT_UNLIMITED 1e14
+/* Of a message's way no more is work of its receiver, however long a swap took by chance. */
+#define FIT_WORK_MOST (2.0 / 3)
+
+void disti_tune_fit_near(const struct disti_link_times *times, struct disti_link_cost *link)
+{
+    double way = times->back / 2, gap = (times->burst - times->back) / (DISTI_LINK_BURST - 1);
+
+    /* Sender and receiver have a part in the way each, and something is left for the wire. */
+    gap = gap > 0 ? gap : 0;
+    link->overhead_s = gap < way / 4 ? gap : way / 4;
+    link->latency_s = way - link->overhead_s;
+    if (times->length / 2 > way)
+        link->bytes_per_second = times->bytes / (times->length / 2 - way);
+}
+
+/*
+ * Between nodes the CPU's part is the kernel's, and shows as work: in each round trip a message is
+ * sent and one is received. What a swap takes longer than a way is work too that is in the way of
+ * other work, the two ends' locks for example. See tuning/tuning.h for the pieces.
+ */
+void disti_tune_fit_far(const struct disti_link_times *times, struct disti_link_cost *link,
+                        double *network_p)
+{
+    double way = times->back / 2, longer = times->swap > way ? times->swap - way : 0;
+    double work = times->back_busy / 2 + longer;
+    double each = (times->middle_busy - times->back_busy) / 2 / (double)DISTI_LINK_MIDDLE, line;
+
+    each = each > 0 ? each : 0;
+    link->overhead_s = work < FIT_WORK_MOST * way ? work : FIT_WORK_MOST * way;
+    link->latency_s = way - link->overhead_s;
+    *network_p = each > 0 ? 1 / each : FIT_UNLIMITED;
+    line = times->length / 2 - way - 2 * each * DISTI_NETWORK_PIECE;
+    link->bytes_per_second = line > 0 ? times->bytes / line : FIT_UNLIMITED;
+}
+
+/* What is between rank 0 and a rank at each distance: messages there and back. */
+
+/*
+ *   rank 0                                    its partner
+ *     | ---- order: times, bytes, kind ------->  |
+ *     | ---- a message ----------------------->  |   BACK: each one comes back
+ *     | <--------------------------------------  |
+ *     | ...                                      |
+ *     | ==== messages, all at once ===========>  |   BURSTS: the last one is answered
+ *     | <--------------------------------------  |
+ *     | ---- a message --- > < --- a message --  |   SWAPS: both send, and receive, at once
+ *     | ...                                      |
+ *     | ---- order: 0 times ------------------>  |   the end
+ *
+ * On a channel and a number of call that collectives reach after 2^21 calls at the earliest.
+ */
+#define LINKS_SEQUENCE UINT64_MAX
+#define LINKS_CHANNEL DISTI_CHANNELS
+#define LINKS_SHORT 8
+#define LINKS_MIDDLE DISTI_LINK_MIDDLE
+#define LINKS_LONG ((size_t)1 << 20)
+#define LINKS_BURST DISTI_LINK_BURST
+/* Round trips of an order, and orders. */
+#define LINKS_TIMES 8
+/* Swaps of an order: of few it is more likely that nothing disturbs them. */
+#define LINKS_SWAP_TIMES 5
+#define LINKS_ORDERS 64
+
+enum { LINKS_BACK, LINKS_BURSTS, LINKS_SWAPS };
+
+struct links_order {
+    uint32_t times, kind;
+    uint64_t bytes;
+};
+
+/* This rank's end; it lives as long as the engine, since transports may keep its requests. */
+struct engine_measurement {
+    struct dist_engine *engine;
+    int peer;
+    int64_t until_ns;
+    struct engine_request requests[LINKS_BURST + 1];
+    struct links_order order;
+    int64_t busy_ns; /* that this end's CPU was, since it was zeroed: not waiting, but at work */
+    char out[LINKS_LONG], in[LINKS_LONG];
+};
+
+void disti_tune_links_free(struct dist_engine *engine)
+{
+    free(engine->measuring);
+    engine->measuring = NULL;
+}
+
+/* ---- messages ---- */
+
+static struct engine_attachment *links_link(const struct engine_measurement *links)
+{
+    return &links->engine->links[links->engine->route[links->peer]];
+}
+
+static struct engine_request *links_request(struct engine_measurement *links, int number,
+                                            size_t bytes)
+{
+    struct engine_request *request = &links->requests[number];
+
+    memset(request, 0, sizeof(*request));
+    request->request.envelope.tag =
+        disti_tag_collective(links->engine->config->group, LINKS_SEQUENCE, LINKS_CHANNEL);
+    request->request.envelope.bytes = bytes;
+    return request;
+}
+
+static void links_send(struct engine_measurement *links, int number, const void *data, size_t bytes)
+{
+    struct engine_request *request = links_request(links, number, bytes);
+    struct engine_attachment *link = links_link(links);
+
+    int64_t begin = disti_now_ns();
+
+    request->request.data = data;
+    disti_attachment_send(link, links->peer, request);
+    links->busy_ns += disti_now_ns() - begin;
+}
+
+static void links_recv(struct engine_measurement *links, int number, void *data, size_t bytes)
+{
+    struct engine_request *request = links_request(links, number, bytes);
+    struct engine_attachment *link = links_link(links);
+
+    request->request.sink = (struct dist_sink){.dst = data, .bytes = bytes, .dtype = DIST_UINT8};
+    disti_attachment_recv(link, links->peer, request);
+}
+
+static dist_status links_fail(const struct engine_measurement *links, dist_status status)
+{
+    return disti_fail(status,
+                      "rank %d was measuring the cost of messages to rank %d (DIST_TUNING=off "
+                      "skips that), and %s",
+                      links->engine->config->rank, links->peer,
+                      status == DIST_ERR_TIMEOUT ? "waited too long" : "they failed");
+}
+
+/* Until the requests [0, count) have ended. */
+static dist_status links_wait(struct engine_measurement *links, int count)
+{
+    struct disti_wait_policy policy;
+    struct disti_wait wait = {0};
+
+    disti_wait_policy_init(&policy, true);
+    for (int i = 0; i < count;) {
+        int moved;
+
+        if (links->requests[i].status == DIST_OK) {
+            i++;
+            continue;
+        }
+        if (links->requests[i].status != DIST_IN_PROGRESS)
+            return links_fail(links, links->requests[i].status);
+        /* Lets the transport move; what that takes counts only if there was something to do. */
+        struct engine_attachment *link = links_link(links);
+        int64_t begin = disti_now_ns();
+        moved = disti_attachment_progress(link);
+        if (moved > 0)
+            links->busy_ns += disti_now_ns() - begin;
+        if (moved < 0)
+            return moved;
+        if (moved)
+            wait = (struct disti_wait){0};
+        else if (disti_now_ns() > links->until_ns)
+            return links_fail(links, DIST_ERR_TIMEOUT);
+        else if (disti_wait_step(&policy, &wait))
+            disti_sleep_ns(disti_wait_nap(&wait));
+    }
+    return DIST_OK;
+}
+
+/* ---- the partner ---- */
+
+/* Both ends do this; the time of one, seconds, of all but the first, for which one may be late. */
+static dist_status links_swap(struct engine_measurement *links, uint32_t times, size_t bytes,
+                              double *seconds_p)
+{
+    dist_status status = DIST_OK;
+    int64_t begin = 0;
+
+    for (uint32_t i = 0; i < times && status == DIST_OK; i++) {
+        if (i == 1)
+            begin = disti_now_ns();
+        links_recv(links, 0, links->in, bytes);
+        links_send(links, 1, links->out, bytes);
+        status = links_wait(links, 2);
+    }
+    *seconds_p = (double)(disti_now_ns() - begin) * 1e-9 / (times - 1);
+    return status;
+}
+
+static dist_status links_follow(struct engine_measurement *links)
+{
+    dist_status status;
+
+    do {
+        links_recv(links, 0, &links->order, sizeof(links->order));
+        status = links_wait(links, 1);
+        if (status == DIST_OK &&
+            !(links->order.times <= LINKS_BURST && links->order.kind <= LINKS_SWAPS &&
+              links->order.bytes <= LINKS_LONG))
+            status = disti_fail(DIST_ERR_MISMATCH,
+                                "rank %d got an invalid order from rank %d while measuring costs: "
+                                "give all ranks the same version of libdist",
+                                links->engine->config->rank, links->peer);
+        if (status == DIST_OK) {
+            const struct links_order *order = &links->order;
+            int ahead = order->kind == LINKS_BURSTS ? (int)order->times : 1;
+            double seconds;
+            if (order->kind == LINKS_SWAPS) {
+                status = links_swap(links, order->times, order->bytes, &seconds);
+            } else {
+                for (uint32_t i = 0; i < order->times && status == DIST_OK; i += (uint32_t)ahead) {
+                    for (int r = 0; r < ahead; r++)
+                        links_recv(links, r, links->in, order->bytes);
+                    status = links_wait(links, ahead);
+                    if (status == DIST_OK)
+                        links_send(links, 0, links->out, order->bytes);
+                    if (status == DIST_OK)
+                        status = links_wait(links, 1);
+                }
+            }
+        }
+    } while (status == DIST_OK && links->order.times);
+    return status;
+}
+
+/* ---- rank 0 ---- */
+
+static dist_status links_command(struct engine_measurement *links, uint32_t times, uint32_t kind,
+                                 size_t bytes)
+{
+    links->order = (struct links_order){.times = times, .kind = kind, .bytes = bytes};
+    links_send(links, 0, &links->order, sizeof(links->order));
+    return links_wait(links, 1);
+}
+
+/* The shortest round trip or burst, and the work in it. */
+struct links_time {
+    int64_t best_ns, busy_ns;
+};
+
+static dist_status links_once(struct engine_measurement *links, uint32_t kind, size_t bytes,
+                              struct links_time *time)
+{
+    bool burst = kind == LINKS_BURSTS;
+    uint32_t times = burst ? LINKS_BURST : bytes > LINKS_SHORT ? 2 : LINKS_TIMES;
+    int ahead = burst ? LINKS_BURST : 1;
+    dist_status status = links_command(links, times, kind, bytes);
+
+    for (uint32_t i = 0; i < times && status == DIST_OK; i += (uint32_t)ahead) {
+        int64_t begin = disti_now_ns(), took;
+
+        links->busy_ns = 0;
+        links_recv(links, ahead, links->in, bytes);
+        for (int r = 0; r < ahead; r++)
+            links_send(links, r, links->out, bytes);
+        status = links_wait(links, ahead + 1);
+        took = disti_now_ns() - begin;
+        if (took < time->best_ns)
+            *time = (struct links_time){took, links->busy_ns};
+    }
+    return status;
+}
+
+/* The shortest mean of some swaps, of as many as there is time for. */
+static dist_status links_best_swap(struct engine_measurement *links, enum tune_effort effort,
+                                   double *seconds_p)
+{
+    int64_t until = disti_now_ns() + tune_each_ns(effort);
+    dist_status status = DIST_OK;
+    double best = 1e9, seconds;
+
+    for (int i = 0; status == DIST_OK && i < LINKS_ORDERS && (i == 0 || disti_now_ns() < until);
+         i++) {
+        status = links_command(links, LINKS_SWAP_TIMES, LINKS_SWAPS, LINKS_SHORT);
+        if (status == DIST_OK)
+            status = links_swap(links, LINKS_SWAP_TIMES, LINKS_SHORT, &seconds);
+        if (status == DIST_OK && seconds < best)
+            best = seconds;
+    }
+    *seconds_p = best;
+    return status;
+}
+
+/* The shortest of as many as there is time for, and the work in it; seconds. */
+static dist_status links_best(struct engine_measurement *links, enum tune_effort effort,
+                              uint32_t kind, size_t bytes, double *seconds_p, double *busy_p)
+{
+    int64_t until = disti_now_ns() + tune_each_ns(effort);
+    struct links_time time = {INT64_MAX, INT64_MAX};
+    dist_status status = DIST_OK;
+
+    for (int i = 0; status == DIST_OK && i < LINKS_ORDERS && (i == 0 || disti_now_ns() < until);
+         i++)
+        status = links_once(links, kind, bytes, &time);
+    *seconds_p = (double)time.best_ns * 1e-9;
+    *busy_p = (double)time.busy_ns * 1e-9;
+    return status;
+}
+
+static dist_status links_short(struct engine_measurement *links, enum tune_effort effort, bool far,
+                               struct disti_link_times *times)
+{
+    dist_status status =
+        links_best(links, effort, LINKS_BACK, LINKS_SHORT, &times->back, &times->back_busy);
+    double busy;
+
+    if (status != DIST_OK)
+        return status;
+    return far ? links_best_swap(links, effort, &times->swap)
+               : links_best(links, effort, LINKS_BURSTS, LINKS_SHORT, &times->burst, &busy);
+}
+
+/* Where a longer message does not take too long, it tells more. */
+static dist_status links_long(struct engine_measurement *links, enum tune_effort effort,
+                              struct disti_link_times *times)
+{
+    dist_status status =
+        links_best(links, effort, LINKS_BACK, LINKS_MIDDLE, &times->middle, &times->middle_busy);
+    double busy;
+
+    times->length = times->middle;
+    times->bytes = (double)LINKS_MIDDLE;
+    if (status != DIST_OK || times->length * 1e9 >= (double)tune_each_ns(effort) / 2)
+        return status;
+    times->bytes = (double)LINKS_LONG;
+    return links_best(links, effort, LINKS_BACK, LINKS_LONG, &times->length, &busy);
+}
+
+static dist_status links_lead(struct engine_measurement *links, enum tune_effort effort,
+                              int distance, struct disti_cost *cost)
+{
+    bool far = distance == DISTI_OTHER_NODE;
+    struct disti_link_times times;
+    dist_status status = links_short(links, effort, far, &times);
+
+    if (status == DIST_OK)
+        status = links_long(links, effort, &times);
+    if (status == DIST_OK)
+        status = links_command(links, 0, LINKS_BACK, 0);
+    if (status == DIST_OK && far)
+        disti_tune_fit_far(&times, &cost->links[distance], &cost->network_bytes_per_second);
+    else if (status == DIST_OK)
+        disti_tune_fit_near(&times, &cost->links[distance]);
+    return status;
+}
+
+/* ---- who with whom ---- */
+
+static enum disti_distance links_distance(const struct disti_topology *topology, int rank)
+{
+    const struct dist_place *a = &topology->localities[0], *b = &topology->localities[rank];
+
+    if (disti_node_of(topology, 0) != disti_node_of(topology, rank))
+        return DISTI_OTHER_NODE;
+    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
+}
+
+/* The lowest rank at that distance from rank 0; -1: there is none. */
+static int links_partner(const struct disti_topology *topology, int distance)
+{
+    for (int r = 1; r < topology->ranks; r++) {
+        if ((int)links_distance(topology, r) == distance)
+            return r;
+    }
+    return -1;
+}
+
 /* What each rank gives at the end; rank 0's tuning counts. Exchanged as bytes. */
 struct tune_result {
     struct disti_tuning tuning;
@@ -559,8 +888,19 @@ static dist_status tune_together(const struct dist_engine *engine, double *copie
     const struct dist_backend_config *config = engine->config;
     dist_status status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
 
-    if (status == DIST_OK && disti_node_of(engine->topology, config->rank) == 0)
-        *copied_p = tune_copy(disti_tune_each_ns(TUNE_CARE));
+    if (status == DIST_OK && disti_node_of(engine->topology, config->rank) == 0) {
+        /* Bytes that it copies a second, for about that time. */
+        struct local_vectors vectors = local_vectors(TUNE_CARE);
+        int64_t begin = disti_now_ns(), end = begin;
+        double bytes = 0;
+        while (vectors.memory && end - begin < tune_each_ns(TUNE_CARE)) {
+            local_copy(&vectors);
+            bytes += (double)vectors.bytes;
+            end = disti_now_ns();
+        }
+        free(vectors.memory);
+        *copied_p = bytes > 0 ? bytes / ((double)(end - begin) * 1e-9) : 0;
+    }
     return status;
 }
 
@@ -612,7 +952,46 @@ static dist_status tune_measure(struct dist_engine *engine,
 
     if (config->rank == 0)
         tune_local(effort, &mine.tuning.cost);
-    status = disti_tune_links(engine, effort, &mine.tuning.cost);
+    /* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
+    struct engine_measurement *links = malloc(sizeof(*links));
+    bool measured[DISTI_DISTANCES] = {false};
+    int rank = engine->config->rank;
+    status = DIST_OK;
+    if (!links) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for measuring costs");
+    } else {
+        memset(links, 0, sizeof(*links));
+        engine->measuring = links;
+        links->engine = engine;
+        links->until_ns = disti_deadline_ms(engine->config->timeout_ms);
+        for (int d = 0; d < DISTI_DISTANCES && status == DIST_OK; d++) {
+            int partner = links_partner(engine->topology, d);
+            if (partner < 0 || (rank != 0 && rank != partner))
+                continue;
+            measured[d] = true;
+            links->peer = rank == 0 ? partner : 0;
+            status =
+                rank == 0 ? links_lead(links, effort, d, &mine.tuning.cost) : links_follow(links);
+        }
+        if (status == DIST_OK) {
+            /*
+             * Inside a machine one distance stands for another that could not be measured. And what
+             * is copied there goes no faster than a copy: messages to and fro were in caches,
+             * others are not.
+             */
+            if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
+                mine.tuning.cost.links[DISTI_SAME_NODE] = mine.tuning.cost.links[DISTI_SAME_NUMA];
+            if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
+                mine.tuning.cost.links[DISTI_SAME_NUMA] = mine.tuning.cost.links[DISTI_SAME_NODE];
+            for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
+                if (mine.tuning.cost.links[d].bytes_per_second >
+                    mine.tuning.cost.copy_bytes_per_second)
+                    mine.tuning.cost.links[d].bytes_per_second =
+                        mine.tuning.cost.copy_bytes_per_second;
+            }
+            disti_tune_links_free(engine);
+        }
+    }
     if (status == DIST_OK && effort == TUNE_CARE)
         status = tune_together(engine, &mine.copied);
     if (status != DIST_OK)
@@ -646,10 +1025,19 @@ dist_status disti_tune_decide(struct dist_engine *engine,
             DIST_ERR_MISMATCH,
             "rank %d got invalid costs from rank 0: give all ranks the same version of libdist",
             engine->config->rank);
-    if (engine->config->group == 0)
-        tune_remember(engine->config, tuning);
+    if (engine->config->group == 0) {
+        pthread_mutex_lock(&tune_lock);
+        tune_world_name(engine->config, tune_job, sizeof(tune_job));
+        tune_known = *tuning;
+        pthread_mutex_unlock(&tune_lock);
+    }
     tuning->cost.node_cpus = disti_tune_node_cpus(engine->topology, offer->usable_cpus);
     tuning->cost.all_cpus = offer->shared_cpus > 0 ? offer->shared_cpus : 0;
-    tune_remember_cpus(engine->topology, &tuning->cost);
+    pthread_mutex_lock(&tune_lock);
+    tune_group.ranks = engine->topology->ranks;
+    tune_group.nodes = engine->topology->nodes;
+    tune_group.node_cpus = tuning->cost.node_cpus;
+    tune_group.all_cpus = tuning->cost.all_cpus;
+    pthread_mutex_unlock(&tune_lock);
     return DIST_OK;
 }

@@ -39,15 +39,6 @@ static const struct {
 #define WAIT_NAP_MOST_NS (20 * 1000 * 1000)
 #define WAIT_NAP_SHARE 8
 
-static void wait_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static void wait_behave(struct disti_wait_policy *policy, enum disti_wait_manner manner)
 {
     policy->manner = manner;
@@ -69,7 +60,11 @@ static void wait_spin(const struct disti_wait_policy *policy, struct disti_wait 
 {
     int64_t now;
 
-    wait_relax();
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
     if (++wait->polls % WAIT_SPINS_BETWEEN != 0 || !policy->spin_ns)
         return;
     now = disti_now_ns();
@@ -132,14 +127,6 @@ void disti_wait_tire(struct disti_wait_policy *policy, int64_t now_ns)
         wait_behave(policy, DISTI_WAIT_CROWDED);
 }
 
-/* How often the calling thread has lost its CPU without having gone to sleep. */
-static long wait_switches(void)
-{
-    struct rusage use;
-
-    return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nivcsw : 0;
-}
-
 void disti_wait_learn(struct disti_wait_policy *policy, const struct disti_wait *wait, bool tired)
 {
     long switches;
@@ -154,7 +141,9 @@ void disti_wait_learn(struct disti_wait_policy *policy, const struct disti_wait 
         policy->yields = 0;
     if (!disti_wait_yielded(policy, wait->last_ns, wait->took_ns) && policy->yields != 1)
         return;
-    switches = wait_switches();
+    /* How often the calling thread has lost its CPU without having gone to sleep. */
+    struct rusage use;
+    switches = getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nivcsw : 0;
     if (policy->yields > 1)
         disti_wait_adapt(policy, switches - policy->switches);
     policy->switches = switches;

@@ -1,16 +1,595 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making the boards of a group's ranks, and mapping them. */
+/* The boards and windows of a group's ranks, and whose memory this rank sees. */
+#include "base/clock.h"
 #include "base/faults.h"
+#include "base/lock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/settings/config.h"
 #include "node/state.h"
 
+#include <errno.h>
+#include <linux/membarrier.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+/*
+ * Cross-memory attach: the kernel copies between the memory of two processes (process_vm_readv(2)),
+ * once, where a window takes two copies. It may refuse (ptrace_scope, containers, seccomp), or not
+ * reach some memory (a device's). Only a copy shows that; so whoever fails says so when all have
+ * done their part, and the call begins again with windows.
+ */
+
+/* A rank that gives a call up waits for so long for peers that write to its memory. */
+#define CMA_DRAIN_MS 1000
+
+typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iovec *there);
+
+static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank, cma_call call,
+                     void *here, size_t bytes, const struct iovec *there)
+{
+    int32_t *failed = &node_slot(node->board, op)->failed;
+    struct iovec own = {.iov_base = here, .iov_len = bytes};
+    ssize_t copied;
+
+    if (*failed)
+        return;
+    copied = call(node->hellos[rank].pid, &own, there);
+    if (copied < 0)
+        *failed = errno;
+    else if ((size_t)copied < bytes)
+        *failed = EFAULT;
+}
+
+void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int rank, void *to,
+                        uint64_t from, size_t bytes)
+{
+    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes};
+
+    cma_copy(node, op, rank, disti_process_read, to, bytes, &there);
+}
+
+/*
+ * A rank that has given up may use its memory for something else. So a peer says that it writes
+ * before it looks whether the rank is there, and the rank says that it is gone before it looks who
+ * writes:
+ *
+ *     writes_to = rank               presence = GONE
+ *     presence == GONE? no write     writes_to == rank? written = nothing
+ *     write to `written`             wait while writes_to == rank
+ *
+ * The peer may be stopped between its look and its write, for longer than anybody waits. So the
+ * place that it gives to the kernel stands on its board, and the rank takes it away: the kernel,
+ * which reads it as the write begins, then writes nothing. What is waited for is a write under way.
+ *
+ * So it is where a rank itself stores into memory that it sees, a bite at a time (op.c); but for
+ * one that is stopped in the middle of a bite, which nobody can keep from going on.
+ */
+void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
+                        const void *from, size_t bytes)
+{
+    _Atomic int32_t *writes_to = &node->board->writes_to;
+    struct iovec *written = &node->board->written;
+    int32_t before = atomic_load_explicit(writes_to, memory_order_relaxed);
+
+    *written = (struct iovec){.iov_base = (void *)(uintptr_t)to, .iov_len = bytes};
+    atomic_store_explicit(writes_to, rank, memory_order_seq_cst);
+    if (atomic_load_explicit(&node->peers[rank].board->presence, memory_order_seq_cst) != NODE_GONE)
+        cma_copy(node, op, rank, disti_process_write, (void *)(uintptr_t)from, bytes, written);
+    atomic_store_explicit(writes_to, before, memory_order_release);
+}
+
+bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *op)
+{
+    int error = 0;
+
+    for (int r = 0; r < node->ranks; r++) {
+        int32_t failed = node_slot(node->peers[r].board, op)->failed;
+
+        /* What one buffer's memory does not allow, another's may. */
+        if (failed && (!error || failed != EFAULT))
+            error = failed;
+    }
+    if (error && error != EFAULT) {
+        node->cma = false;
+        disti_info("ordinary memory goes through windows: the kernel does not copy between these "
+                   "processes: %s",
+                   strerror(error));
+    }
+    return error;
+}
+
+/* Does the peer write to this rank's memory, and live? */
+static bool cma_writes(const struct disti_node *node, int rank)
+{
+    int32_t to = atomic_load_explicit(&node->peers[rank].board->writes_to, memory_order_seq_cst);
+
+    return (to == node->rank || to == NODE_TO_ANY) &&
+           (kill(node->hellos[rank].pid, 0) == 0 || errno != ESRCH);
+}
+
+void disti_node_cma_drain(const struct disti_node *node)
+{
+    int64_t deadline = disti_deadline_ms(CMA_DRAIN_MS);
+
+    for (int r = 0; r < node->ranks; r++) {
+        if (r != node->rank && cma_writes(node, r))
+            __atomic_store_n(&node->peers[r].board->written.iov_len, 0, __ATOMIC_SEQ_CST);
+        while (r != node->rank && cma_writes(node, r) && !disti_expired(deadline))
+            disti_sleep_ns(100 * 1000);
+    }
+}
+
+/* Segments that hold data of a call: who can map whose. */
+
+/* ---- this rank's segments ---- */
+
+/* What is known of a segment of this rank's; NULL: nothing. */
+static struct node_proof *view_proof(struct disti_node *node, uint64_t key)
+{
+    for (int i = 0; i < NODE_VIEWS; i++) {
+        if (node->proofs[i].key == key)
+            return &node->proofs[i];
+    }
+    return NULL;
+}
+
+bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
+                     struct disti_segment_location *location_p, bool *offered_p)
+{
+    const struct node_proof *proof;
+
+    *offered_p = false;
+    if (!disti_segment_find(memory, bytes, location_p))
+        return false;
+    proof = view_proof(node, location_p->name.key);
+    *offered_p = !proof;
+    if (proof && !proof->mapped)
+        location_p->name.key = 0;
+    return proof && proof->mapped;
+}
+
+/* Did all of them map what was offered? */
+static bool view_is_mapped(const struct disti_node *node, const struct disti_node_op *op)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        if (r != node->rank && node_slot(node->peers[r].board, op)->locations.refuses)
+            return false;
+    }
+    return true;
+}
+
+static void view_note(struct disti_node *node, uint64_t key, bool mapped)
+{
+    struct node_proof *proof = view_proof(node, key);
+
+    if (!proof)
+        proof = &node->proofs[node->proof_next++ % NODE_VIEWS];
+    *proof = (struct node_proof){.key = key, .mapped = mapped};
+}
+
+void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_locations *locations = &node_slot(node->board, op)->locations;
+    bool mapped;
+
+    if (!locations->in_offered && !locations->out_offered)
+        return;
+    mapped = view_is_mapped(node, op);
+    if (locations->in_offered)
+        view_note(node, locations->in.name.key, mapped);
+    if (locations->out_offered)
+        view_note(node, locations->out.name.key, mapped);
+    if (!mapped)
+        disti_info("memory of dist_alloc and dist_register is used as ordinary memory is: another "
+                   "rank cannot map it");
+}
+
+/* ---- the others' ---- */
+
+/* Puts the view at the front, where it is found first. */
+static char *view_use(struct node_peer *peer, int at, struct node_view view)
+{
+    memmove(&peer->views[1], &peer->views[0], (size_t)at * sizeof(view));
+    peer->views[0] = view;
+    return view.memory;
+}
+
+/* The mapping of a segment: one of the last few, or a new one. */
+static dist_status view_map(struct node_peer *peer, const struct disti_segment_name *name,
+                            char **memory_p)
+{
+    void *memory;
+    int at = 0;
+    dist_status status;
+
+    while (at < NODE_VIEWS && peer->views[at].key != name->key)
+        at++;
+    if (at < NODE_VIEWS) {
+        *memory_p = at ? view_use(peer, at, peer->views[at]) : peer->views[0].memory;
+        return DIST_OK;
+    }
+    status = disti_segment_map(name, &memory);
+    if (status != DIST_OK)
+        return status;
+    disti_segment_unmap(peer->views[NODE_VIEWS - 1].key);
+    *memory_p =
+        view_use(peer, NODE_VIEWS - 1, (struct node_view){.key = name->key, .memory = memory});
+    return DIST_OK;
+}
+
+/* An address in the peer's segment, NULL if it has shown none. */
+static dist_status node_see(struct node_peer *peer, const struct disti_segment_location *at,
+                            size_t bytes, char **memory_p)
+{
+    char *memory = NULL;
+    dist_status status = DIST_OK;
+
+    if (at->name.key && (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset))
+        return disti_fail(DIST_ERR_INTERNAL, "a peer shows memory beyond its segment's end");
+    if (at->name.key)
+        status = view_map(peer, &at->name, &memory);
+    *memory_p = memory ? memory + at->offset : NULL;
+    return status;
+}
+
+char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
+                         size_t bytes)
+{
+    const struct disti_log *log = disti_log_current();
+    char *memory;
+    dist_status status;
+
+    disti_log_use(NULL);
+    status = node_see(peer, at, bytes, &memory);
+    disti_log_use(log);
+    return status == DIST_OK ? memory : NULL;
+}
+
+void disti_node_disprove(struct disti_node *node, uint64_t key)
+{
+    if (key)
+        view_note(node, key, false);
+}
+
+/* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
+static void node_try(struct disti_node *node, const struct disti_node_op *op,
+                     struct node_peer *peer, const struct disti_segment_location *at)
+{
+    const struct disti_log *log = disti_log_current();
+    char *memory;
+
+    disti_log_use(NULL);
+    if (view_map(peer, &at->name, &memory) != DIST_OK)
+        node_slot(node->board, op)->locations.refuses = true;
+    disti_log_use(log);
+}
+
+/* Where the data of a long call are: in segments of the ranks, or in their windows. */
+
+size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
+                        size_t *first_p)
+{
+    size_t first = (size_t)round * op->piece;
+
+    *first_p = first;
+    if (first >= count)
+        return 0;
+    return count - first < op->piece ? count - first : op->piece;
+}
+
+void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
+                      size_t elements, int s, size_t *from_p, size_t *to_p)
+{
+    size_t grain = NODE_APART / op->element_bytes; /* elements on a whole number of lines */
+    size_t share = (elements / (size_t)node->ranks + grain) / grain * grain;
+    size_t from = share * (size_t)s, to = from + share;
+
+    *from_p = from < elements ? from : elements;
+    *to_p = to < elements ? to : elements;
+}
+
+char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
+{
+    char *window = rank == node->rank ? node->window : node->peers[rank].window;
+
+    return window + (node->peers[rank].rounds + round) % NODE_ROUNDS * node->round_bytes;
+}
+
+const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
+                          int block, size_t at)
+{
+    const char *in = rank == node->rank ? op->call.in : node->peers[rank].in;
+    size_t first = (size_t)op->round * op->piece;
+
+    if (in)
+        return in + (node_in_first(op, block) + first + at) * op->element_bytes;
+    return disti_node_window(node, rank, op->round) +
+           ((size_t)block * op->piece + at) * op->element_bytes;
+}
+
+/* ---- this rank's ---- */
+
+static dist_status window_make(struct disti_node *node)
+{
+    void *memory;
+    dist_status status = DIST_OK;
+
+    if (node->window)
+        return DIST_OK;
+    status = disti_segment_alloc_shared(NODE_ROUNDS * node->round_bytes, &memory,
+                                        &node->window_location);
+    if (status == DIST_OK)
+        node->window = memory;
+    return status;
+}
+
+/* Makes this rank's window, of which no page is touched, and says where it is; if it can. */
+static void window_offer(struct disti_node *node, struct disti_node_hello *hello)
+{
+    bool tried = disti_log_trying(true);
+
+    if (window_make(node) == DIST_OK)
+        hello->window = node->window_location;
+    disti_log_trying(tried);
+}
+
+dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations)
+{
+    dist_status status = window_make(node);
+
+    node->peers[node->rank].rounds = node->rounds;
+    locations->rounds = node->rounds % NODE_ROUNDS;
+    if (status == DIST_OK)
+        locations->window = node->window_location;
+    return status;
+}
+
+/* Elements to the end of the last block. */
+static size_t window_extent(const size_t *counts, const size_t *offsets, int blocks)
+{
+    size_t extent = 0;
+
+    for (int b = 0; b < blocks; b++) {
+        if (counts[b] && offsets[b] + counts[b] > extent)
+            extent = offsets[b] + counts[b];
+    }
+    return extent;
+}
+
+/* Bytes of a rank's IN, and of OUT. */
+static size_t window_in_bytes(const struct disti_node *node, const struct disti_node_op *op,
+                              int rank)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t elements = op->call.count;
+
+    if (op->call.in_counts)
+        elements = window_extent(op->call.in_counts, op->call.in_offsets, node->ranks);
+    else if (pattern->in_blocks)
+        elements *= (size_t)node->ranks;
+    else if (op->call.out_counts)
+        elements = op->call.out_counts[rank];
+    return elements * op->element_bytes;
+}
+
+static size_t window_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+
+    if (op->call.out_counts)
+        return window_extent(op->call.out_counts, op->call.out_offsets, node->ranks) *
+               op->element_bytes;
+    return op->call.count * op->element_bytes * (gathers ? (size_t)node->ranks : 1);
+}
+
+dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_locations *locations = &node_slot(node->board, op)->locations;
+    struct node_peer *self = &node->peers[node->rank];
+    bool gives = node_is(pattern->givers, op, node->rank);
+    bool takes = (pattern->slices || pattern->rooted) && node_is(pattern->takers, op, node->rank);
+    size_t in_bytes = window_in_bytes(node, op, node->rank), out_bytes = window_out_bytes(node, op);
+
+    self->in = self->out = NULL;
+    locations->in.name.key = locations->out.name.key = 0;
+    locations->in_offered = locations->out_offered = locations->refuses = false;
+    node_slot(node->board, op)->failed = 0;
+    if (gives &&
+        disti_node_find(node, op->call.in, in_bytes, &locations->in, &locations->in_offered))
+        self->in = op->call.in;
+    locations->in_place = takes && self->in && self->in == op->call.out && in_bytes >= out_bytes;
+    if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
+                                                         &locations->out, &locations->out_offered)))
+        self->out = op->call.out;
+    locations->out_named = locations->out.name.key;
+    /*
+     * Where peers write, this rank writes in the twin as well, and reads there: so what lies where
+     * stays as the program has it. All of OUT is written, but for what is IN too.
+     */
+    void *in = self->in
+                   ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op, node->rank))
+                   : NULL;
+    void *out = self->out ? disti_segment_twin(self->out, window_out_bytes(node, op)) : NULL;
+    if (out && out != op->call.out) {
+        op->program_out = op->call.out;
+        self->out = op->call.out = out;
+        if (in)
+            self->in = op->call.in = in;
+    }
+    locations->in_address = (uintptr_t)op->call.in;
+    locations->out_address = (uintptr_t)op->call.out;
+    /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
+    return disti_node_show_window(node, locations);
+}
+
+void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op)
+{
+    if (op->program_out)
+        disti_segment_store(op->program_out, window_out_bytes(node, op));
+}
+
+/* ---- the others' ---- */
+
+/* Are all data visible that anybody reads or writes but their owner? */
+static bool window_all_seen(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    for (int r = 0; r < node->ranks; r++) {
+        const struct node_peer *peer = &node->peers[r];
+        bool empty = op->call.out_counts && !op->call.out_counts[r];
+
+        if ((node_is(pattern->givers, op, r) && !peer->in && !empty) ||
+            (pattern->slices && node_is(pattern->takers, op, r) && !peer->out))
+            return false;
+    }
+    return true;
+}
+
+/* A window stays mapped as long as the group is: it is the same for all calls. */
+static dist_status window_attach(struct disti_node *node, int rank,
+                                 const struct disti_segment_location *at)
+{
+    struct node_peer *peer = &node->peers[rank];
+    size_t bytes = NODE_ROUNDS * node->round_bytes;
+    void *memory;
+    dist_status status;
+
+    if (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset)
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "rank %d's window lies beyond its segment's end: give all ranks the same "
+                          "version of libdist",
+                          rank);
+    status = disti_segment_map(&at->name, &memory);
+    if (status == DIST_OK) {
+        peer->window = (char *)memory + at->offset;
+        peer->window_key = at->name.key;
+    }
+    return status;
+}
+
+dist_status disti_node_attach(struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+
+    return peer->window ? DIST_OK
+                        : window_attach(node, rank, &node_slot(peer->board, op)->locations.window);
+}
+
+/* Maps the windows of all ranks, or checks that it could map the next rank's. Returns the first
+ * rank whose window cannot be mapped, or -1. Windows that are not made yet count as mapped. */
+static int windows_meet(struct disti_node *node, bool map)
+{
+    bool tried = disti_log_trying(true);
+    int failed = -1;
+
+    for (int r = 0; r < node->ranks && failed < 0; r++) {
+        const struct disti_segment_location *at = &node->hellos[r].window;
+        dist_status status = DIST_OK;
+
+        if (r == node->rank || !at->name.key)
+            continue;
+        if (map)
+            status = window_attach(node, r, at);
+        else if (r == (node->rank + 1) % node->ranks)
+            status = disti_segment_can_map(&at->name);
+        if (status != DIST_OK)
+            failed = r;
+    }
+    disti_log_trying(tried);
+    return failed;
+}
+
+static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
+        if (r != node->rank)
+            status = disti_node_attach(node, op, r);
+    }
+    return status;
+}
+
+/*
+ * Of two ranks that both go through windows each writes its sums over what it read, in the other's
+ * window. So a line of a window goes to and fro between the CPUs once, and not twice:
+ *
+ *   window of    rank 0                  rank 1
+ *   fill         0: slice 1 of its IN    1: slice 0 of its IN
+ *   work         1: adds its own         0: adds its own
+ *   drain        0: into OUT             1: into OUT
+ */
+static bool window_swaps(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    if (node->ranks != 2 || !pattern->slices || pattern->takers != NODE_ALL)
+        return false;
+    for (int r = 0; r < 2; r++) {
+        if (node->peers[r].in || node->peers[r].out)
+            return false;
+    }
+    return true;
+}
+
+dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
+        if (r != node->rank) {
+            struct node_peer *peer = &node->peers[r];
+            const struct node_locations *locations = &node_slot(peer->board, op)->locations;
+            char *in = NULL, *out = NULL;
+            status = DIST_OK;
+            if (locations->in_offered)
+                node_try(node, op, peer, &locations->in);
+            else
+                status = node_see(peer, &locations->in, window_in_bytes(node, op, r), &in);
+            if (locations->out_offered)
+                node_try(node, op, peer, &locations->out);
+            else if (status == DIST_OK && locations->out_named && !locations->in_place)
+                status = node_see(peer, &locations->out, window_out_bytes(node, op), &out);
+            peer->in = in;
+            peer->out = locations->in_place ? in : out;
+            peer->rounds = locations->rounds;
+            if (op->cma) {
+                peer->in_address = locations->in_address;
+                peer->out_address = locations->out_address;
+            }
+        }
+    }
+    if (status != DIST_OK)
+        return status;
+    if (!op->cma && !window_all_seen(node, op)) {
+        op->way = window_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_WINDOWS;
+        return window_attach_all(node, op);
+    }
+    op->way = window_all_seen(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    op->piece = op->largest;
+    op->rounds = 1;
+    return DIST_OK;
+}
+
+dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_node_op *op)
+{
+    op->way = NODE_WAY_WINDOWS;
+    disti_node_cut(node, op);
+    return window_attach_all(node, op);
+}
+
+/* Making the boards of a group's ranks, and mapping them. */
 
 /* In groups of at most this many ranks each rank maps all windows when it starts: later it may have
  * no descriptor left. In larger groups it only checks that it could map the next rank's, so that
@@ -31,34 +610,35 @@ static size_t board_bytes(const struct disti_node *node)
     return (size_t)node->ranks * (sizeof(struct node_board) + node->area_bytes);
 }
 
-/* Rank 0: memory for all boards, of which each rank makes the pages of its own. */
-static dist_status board_make_all(struct disti_node *node, struct disti_node_hello *hello)
-{
-    bool tried = disti_log_trying(true);
-    dist_status status =
-        disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
-
-    disti_log_trying(tried);
-    return status;
-}
-
 /* Where this rank cannot, the others are told, and no board is used. */
 static dist_status board_make(struct disti_node *node, struct disti_node_hello *hello)
 {
+    bool tried;
     int wanted;
     dist_status status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
 
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
-    if (node->rank == 0 && board_make_all(node, hello) != DIST_OK)
-        return DIST_OK;
-    disti_node_window_offer(node, hello);
+    if (node->rank ==
+        0) { /* memory for all boards, of which each rank makes the pages of its own */
+        tried = disti_log_trying(true);
+        status = disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
+        disti_log_trying(tried);
+        if (status != DIST_OK)
+            return DIST_OK;
+    }
+    window_offer(node, hello);
     node->cpu = -1;
     hello->pid = (int32_t)getpid();
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
-    hello->fences = !disti_node_can_fence();
+    hello->fences =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0; /* waking.c */
     hello->crowded = node->config->crowded;
-    return disti_node_cma_open(hello);
+    /* Reads DIST_SHM_CMA, and says so in the hello. */
+    status = disti_variable_int("DIST_SHM_CMA", 1, &wanted);
+    if (status == DIST_OK)
+        hello->cma = wanted;
+    return status;
 }
 
 /* -1: all can; else the first rank that cannot. Also sees whether one needs fences, or slots. */
@@ -121,8 +701,7 @@ bool disti_node_map(struct disti_node *node)
     int hidden = -1; /* the first rank whose memory cannot be mapped */
 
     if (cannot < 0)
-        hidden =
-            board_map(node) ? disti_node_windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
+        hidden = board_map(node) ? windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
     node->used = cannot < 0 && hidden < 0;
     if (cannot >= 0)
         disti_info("no collectives in shared memory: %s",
@@ -150,53 +729,9 @@ static dist_status board_reserve(struct disti_node *node)
     return DIST_OK;
 }
 
-static int board_cpus(const struct dist_backend_config *config)
-{
-    cpu_set_t usable;
-
-    if (!config->crowded || sched_getaffinity(0, sizeof(usable), &usable) < 0 ||
-        CPU_COUNT(&usable) > config->world_size)
-        return config->world_size;
-    return CPU_COUNT(&usable);
-}
-
 bool disti_node_is_crowded(const struct disti_node *node)
 {
     return node->config->crowded;
-}
-
-void disti_node_use_ring(struct disti_node *node)
-{
-    if (!node_use_ring(node))
-        return;
-#ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    unsigned char *ring = node->self->areas;
-
-    (void)madvise(ring - (uintptr_t)ring % page, node->area_bytes, MADV_POPULATE_WRITE);
-#endif
-}
-
-static dist_status board_open(struct disti_node *node, struct disti_node_hello *hello)
-{
-    const struct dist_backend_config *config = node->config;
-    dist_status status;
-
-    node->rank = config->rank;
-    node->ranks = config->world_size;
-    node->round_bytes = NODE_ROUND_BYTES;
-    node_size_areas(node);
-    node->last_slot = NODE_SLOTS_ALONE - 1;
-    node->cpus = board_cpus(config);
-    node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
-    node->gone = -1;
-    for (node->operands = 1; 2 * node->operands <= node->ranks;)
-        node->operands *= 2;
-    node->sleeper = -1;
-    status = disti_node_migrate_open(node);
-    if (status == DIST_OK)
-        status = board_reserve(node);
-    return status == DIST_OK ? board_make(node, hello) : status;
 }
 
 dist_status disti_node_open(const struct dist_backend_config *config,
@@ -212,12 +747,76 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     if (!node)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
     node->config = config;
-    status = board_open(node, hello);
+    node->rank = config->rank;
+    node->ranks = config->world_size;
+    node->round_bytes = NODE_ROUND_BYTES;
+    node_size_areas(node);
+    node->last_slot = NODE_SLOTS_ALONE - 1;
+    cpu_set_t usable;
+    node->cpus = config->world_size;
+    if (config->crowded && sched_getaffinity(0, sizeof(usable), &usable) == 0 &&
+        CPU_COUNT(&usable) < node->cpus)
+        node->cpus = CPU_COUNT(&usable);
+    node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
+    node->gone = -1;
+    for (node->operands = 1; 2 * node->operands <= node->ranks;)
+        node->operands *= 2;
+    node->sleeper = -1;
+    status = disti_node_migrate_open(node);
+    if (status == DIST_OK)
+        status = board_reserve(node);
+    if (status == DIST_OK)
+        status = board_make(node, hello);
     if (status == DIST_OK)
         *node_p = node;
     else
         disti_node_close(node);
     return status;
+}
+
+/* Boards and windows of groups that have ended, while peers may still read them. */
+
+/* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
+#define DEFERRED_TIMEOUTS 2
+
+struct deferred {
+    struct deferred *next;
+    void *memory;
+    int64_t until_ns;
+};
+
+DISTI_PROCESS_LOCK(deferred_lock);
+static struct deferred *deferred_list;
+
+/*
+ * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
+ * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
+ */
+static void board_free(void *memory, bool now, int timeout_ms)
+{
+    struct deferred **at = &deferred_list, *deferred;
+
+    pthread_mutex_lock(&deferred_lock);
+    while (*at) {
+        deferred = *at;
+        if (!disti_expired(deferred->until_ns)) {
+            at = &deferred->next;
+            continue;
+        }
+        *at = deferred->next;
+        disti_segment_free(deferred->memory);
+        free(deferred);
+    }
+    deferred = memory && !now ? calloc(1, sizeof(*deferred)) : NULL; /* NULL: never freed */
+    if (deferred) {
+        deferred->memory = memory;
+        deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
+        deferred->next = deferred_list;
+        deferred_list = deferred;
+    } else if (memory && now) {
+        disti_segment_free(memory);
+    }
+    pthread_mutex_unlock(&deferred_lock);
 }
 
 void disti_node_close(struct disti_node *node)
@@ -230,14 +829,18 @@ void disti_node_close(struct disti_node *node)
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++) {
         if (r == node->rank)
             continue;
-        disti_node_unview(&node->peers[r]);
+        /* Releases what is mapped of a peer. */
+        for (int i = 0; i < NODE_VIEWS; i++) {
+            disti_segment_unmap(node->peers[r].views[i].key);
+            node->peers[r].views[i] = (struct node_view){0};
+        }
         disti_segment_unmap(node->peers[r].window_key);
     }
     if (node->board)
         disti_segment_unmap(node->hellos[0].boards.name.key);
     disti_node_doorbell_close(node);
-    disti_node_free(node->boards, now, node->config->timeout_ms);
-    disti_node_free(node->window, now, node->config->timeout_ms);
+    board_free(node->boards, now, node->config->timeout_ms);
+    board_free(node->window, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     disti_node_migrate_close(node);

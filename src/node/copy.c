@@ -72,23 +72,6 @@ static size_t move_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
-static void node_prefetch(const char *memory, size_t bytes, size_t at)
-{
-    size_t from = at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
-
-    for (; from < end; from += NODE_LINE)
-        __builtin_prefetch(memory + from);
-}
-
-static void copy_node_prefetch_write(char *memory, size_t bytes, size_t at)
-{
-    size_t from = at + MOVE_AHEAD;
-
-    if (from < bytes)
-        node_prefetch_write(memory + from, move_least(bytes - from, NODE_TILE));
-}
-
 /* ---- whole lines, of `pages` stretches of so many bytes in turn ---- */
 
 typedef void (*move_lines)(char *to, const char *from, size_t bytes, size_t pages);
@@ -196,12 +179,6 @@ static int copy_out_block(const struct disti_node_op *op, int rank)
     return disti_node_pattern(op->call.collective)->givers == NODE_ALL ? rank : 0;
 }
 
-/* The block of a giver's IN that is for this rank. */
-static int copy_in_block(const struct disti_node *node, const struct disti_node_op *op)
-{
-    return disti_node_pattern(op->call.collective)->in_blocks ? node->rank : 0;
-}
-
 static void copy(char *to, const char *from, size_t bytes)
 {
     if (to != from && bytes)
@@ -244,33 +221,6 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int give
         move(to, disti_node_in(node, op, giver, block, at), bytes, op->gait);
 }
 
-/* Elements of this rank's IN into a taker's OUT, `offset` bytes behind its beginning. */
-static void copy_put(struct disti_node *node, struct disti_node_op *op, int taker, size_t offset,
-                     int block, size_t at, size_t elements)
-{
-    const struct node_peer *peer = &node->peers[taker];
-    const char *from = disti_node_in(node, op, node->rank, block, at);
-    size_t bytes = elements * op->element_bytes;
-
-    if (peer->out)
-        move(peer->out + offset, from, bytes, op->gait);
-    else
-        disti_node_cma_put(node, op, taker, peer->out_address + offset, from, bytes);
-}
-
-/* From one giver, or as much of that as is one bite. */
-static size_t copy_from(struct disti_node *node, struct disti_node_op *op, int giver, size_t at,
-                        size_t elements, size_t first)
-{
-    size_t bite = node_bite(op, NODE_BITE);
-    size_t take = elements - at < bite ? elements - at : bite;
-    size_t block = node_out_first(op, copy_out_block(op, giver));
-
-    copy_get(node, op, giver, (char *)op->call.out + (block + first + at) * op->element_bytes,
-             copy_in_block(node, op), at, take);
-    return take;
-}
-
 /*
  * Nobody reads the window of a root that gathers: so it copies its own block while the others fill
  * theirs.
@@ -299,7 +249,14 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
             !(giver == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
-            took = copy_from(node, op, giver, op->done, elements, first);
+            /* From one giver, or as much of that as is one bite. */
+            size_t bite = node_bite(op, NODE_BITE);
+            size_t block = node_out_first(op, copy_out_block(op, giver));
+            took = elements - op->done < bite ? elements - op->done : bite;
+            copy_get(node, op, giver,
+                     (char *)op->call.out + (block + first + op->done) * op->element_bytes,
+                     disti_node_pattern(op->call.collective)->in_blocks ? node->rank : 0, op->done,
+                     took);
             op->done += took;
             moved += took;
         }
@@ -326,33 +283,6 @@ static bool copy_root_has_own(const struct disti_node *node, const struct disti_
     return disti_node_pattern(op->call.collective)->in_blocks && from + block != to;
 }
 
-/*
- * Nobody is idle: of the block between the root and another each moves a part, if both can reach
- * all of it. With p ranks the root has p - 1 of them, so that its part is one p-th:
- *
- *      block   | the root: 1 / p | the other: the rest |
- *
- * If the root has its own block to copy, all have one. The others' copies take twice as long where
- * they are the kernel's, so there the root does half of its part.
- */
-static void copy_part(const struct disti_node *node, const struct disti_node_op *op, int other,
-                      size_t *from_p, size_t *to_p)
-{
-    bool gathers = disti_node_pattern(op->call.collective)->takers == NODE_ROOT;
-    bool is_root = node->rank == op->call.root;
-    size_t split, start;
-
-    disti_node_slice(node, op, op->call.count, 0, &start, &split);
-    if (other == op->call.root)
-        split = op->call.count;
-    else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
-        split = gathers ? op->call.count : 0;
-    else if (copy_root_has_own(node, op, gathers))
-        split = op->way == NODE_WAY_DIRECT ? 0 : split / 2;
-    *from_p = is_root ? 0 : split;
-    *to_p = is_root ? split : op->call.count;
-}
-
 /* Between the root and the other, from `at` on; this rank is one of them. */
 static void copy_between(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
                          size_t elements)
@@ -362,25 +292,49 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
     int giver = gathers ? other : op->call.root, taker = gathers ? op->call.root : other;
     int block = pattern->in_blocks ? taker : 0;
     size_t offset = (node_out_first(op, copy_out_block(op, giver)) + at) * op->element_bytes;
+    size_t bytes = elements * op->element_bytes;
+    const struct node_peer *peer = &node->peers[taker];
 
     if (taker == node->rank)
         copy_get(node, op, giver, (char *)op->call.out + offset, block, at, elements);
+    else if (peer->out)
+        move(peer->out + offset, disti_node_in(node, op, node->rank, block, at), bytes, op->gait);
     else
-        copy_put(node, op, taker, offset, block, at, elements);
+        disti_node_cma_put(node, op, taker, peer->out_address + offset,
+                           disti_node_in(node, op, node->rank, block, at), bytes);
 }
 
-/* The root deals with all others, and with itself, in turn; another with the root. */
+/*
+ * Nobody is idle: of the block between the root and another each moves a part, if both can reach
+ * all of it. With p ranks the root has p - 1 of them, so that its part is one p-th:
+ *
+ *      block   | the root: 1 / p | the other: the rest |
+ *
+ * If the root has its own block to copy, all have one. The others' copies take twice as long where
+ * they are the kernel's, so there the root does half of its part.
+ *
+ * The root deals with all others, and with itself, in turn; another with the root.
+ */
 static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
+    bool gathers = disti_node_pattern(op->call.collective)->takers == NODE_ROOT;
     bool is_root = node->rank == op->call.root;
-    size_t bite = node_bite(op, NODE_BITE), from, to;
+    size_t bite = node_bite(op, NODE_BITE), from, to, split, start;
     int others = is_root ? node->ranks : 1;
 
     while (op->others < others && bite > 0) {
         int other = is_root ? (node->rank + 1 + op->others) % node->ranks : node->rank;
         size_t take;
 
-        copy_part(node, op, other, &from, &to);
+        disti_node_slice(node, op, op->call.count, 0, &start, &split);
+        if (other == op->call.root)
+            split = op->call.count;
+        else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
+            split = gathers ? op->call.count : 0;
+        else if (copy_root_has_own(node, op, gathers))
+            split = op->way == NODE_WAY_DIRECT ? 0 : split / 2;
+        from = is_root ? 0 : split;
+        to = is_root ? split : op->call.count;
         take = to - from - op->done < bite ? to - from - op->done : bite;
         if (take > 0)
             copy_between(node, op, other, from + op->done, take);
@@ -392,27 +346,6 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
         }
     }
     return op->others == others;
-}
-
-/* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
-static bool node_copy_some(struct disti_node *node, struct disti_node_op *op)
-{
-    bool windows = op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
-
-    return !windows && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
-                                                                       : copy_own(node, op);
-}
-
-/* Of a vector that is reduced in slices the others do not need this rank's slice. */
-static void fill_around(struct disti_node *node, const struct disti_node_op *op, char *window,
-                        const char *in, size_t elements)
-{
-    size_t from, to;
-
-    disti_node_slice(node, op, elements, node->rank, &from, &to);
-    disti_node_move(window, in, from * op->element_bytes, node_window_gait(op));
-    disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
-                    (elements - to) * op->element_bytes, node_window_gait(op));
 }
 
 /* Puts the round's pieces of IN into this rank's window, for others to read. */
@@ -431,7 +364,14 @@ static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_
         return;
     }
     if (pattern->slices) {
-        fill_around(node, op, window, in + first * op->element_bytes, elements);
+        /* Of a vector that is reduced in slices the others do not need this rank's slice. */
+        size_t from, to;
+
+        in += first * op->element_bytes;
+        disti_node_slice(node, op, elements, node->rank, &from, &to);
+        disti_node_move(window, in, from * op->element_bytes, node_window_gait(op));
+        disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
+                        (elements - to) * op->element_bytes, node_window_gait(op));
         return;
     }
     for (int b = 0; b < (pattern->in_blocks ? node->ranks : 1); b++) {
@@ -490,46 +430,6 @@ static const char *sum_operands(struct node_sum *sum, int first, int operands, c
     return dst;
 }
 
-/* All ranks' tile into dst, which may be one of the sources. */
-static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
-{
-    int operands = sum->node->operands;
-    char *tiles = sum->node->tiles;
-    const char *left, *right;
-
-    sum->surplus = sum->node->ranks - operands;
-    left = sum_operands(sum, 0, operands / 2, tiles, tiles + NODE_TILE);
-    right = sum_operands(sum, operands / 2, operands / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
-    sum->sink.finish_ranks = finish_ranks;
-    sum_two(sum, dst, left, right); /* the first write to dst, and no source is read after it */
-    sum->sink.finish_ranks = 0;
-}
-
-/* In place a line is fetched once, for being written. */
-static void prefetch_all(struct disti_node *node, size_t bytes, size_t at, int targets)
-{
-    for (int i = 0; i < targets; i++)
-        copy_node_prefetch_write(node->targets[i], bytes, at);
-    for (int r = 0; r < node->ranks; r++)
-        node_prefetch(node->sources[r], bytes, at);
-}
-
-/*
- * The beginning of each, which nothing has asked for yet: line by line of all of them, so that the
- * pages of many ranks are looked up side by side.
- */
-static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
-{
-    size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
-
-    for (size_t at = 0; at < end; at += NODE_LINE) {
-        for (int i = 0; i < targets; i++)
-            node_prefetch_write(node->targets[i] + at, NODE_LINE);
-        for (int r = 0; r < node->ranks; r++)
-            __builtin_prefetch(node->sources[r] + at);
-    }
-}
-
 /* Two ranks need no tree. The kernel is at hand: a short call has no time to look it up. */
 static inline void reduce_two(const struct disti_node_op *op, void *dst, const void *a,
                               const void *b, size_t count)
@@ -538,26 +438,6 @@ static inline void reduce_two(const struct disti_node_op *op, void *dst, const v
         disti_reduce(op->call.dtype, op->call.op, dst, a, b, count);
     else
         op->pair(dst, a, b, count);
-}
-
-static inline void sum_pair(const struct disti_node_op *op, void *dst, const void *a, const void *b,
-                            size_t count)
-{
-    reduce_two(op, dst, a, b, count);
-    if (op->call.op == DIST_AVG)
-        disti_finish(dst, count, op->call.dtype, op->call.op, 2);
-}
-
-/* One tile of all sources, at sum->at, into dst. */
-static void sum_sources(struct node_sum *sum, const struct disti_node_op *op, char *dst)
-{
-    const char **sources = sum->node->sources;
-
-    if (op->pair)
-        sum_pair(op, dst, sources[0] + sum->at, sources[1] + sum->at,
-                 sum->sink.bytes / op->element_bytes);
-    else
-        sum_tile(sum, dst, sum->node->ranks);
 }
 
 /* node->sources of all ranks, summed into node->targets, of which there are `targets`; a window
@@ -576,15 +456,60 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     int near = past ? 0 : targets - streams; /* the first of them, which stay in the caches */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
-    if (direct && node->ranks > 2)
-        prefetch_first(node, bytes, near);
+    if (direct && node->ranks > 2) {
+        /*
+         * The beginning of each, which nothing has asked for yet: line by line of all of them, so
+         * that the pages of many ranks are looked up side by side.
+         */
+        size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
+        for (size_t at = 0; at < end; at += NODE_LINE) {
+            for (int i = 0; i < near; i++)
+                node_prefetch_write(node->targets[i] + at, NODE_LINE);
+            for (int r = 0; r < node->ranks; r++)
+                __builtin_prefetch(node->sources[r] + at);
+        }
+    }
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
-        if (asks)
-            prefetch_all(node, bytes, sum.at, near);
+        if (asks) {
+            /* In place a line is fetched once, for being written. */
+            for (int i = 0; i < near; i++) {
+                size_t from = sum.at + MOVE_AHEAD;
+                if (from < bytes)
+                    node_prefetch_write(node->targets[i] + from,
+                                        move_least(bytes - from, NODE_TILE));
+            }
+            for (int r = 0; r < node->ranks; r++) {
+                /* Asks for a tile some way behind `sum.at`, if there is one, to be read or written
+                 * soon. */
+                size_t from = sum.at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
+                for (; from < end; from += NODE_LINE)
+                    __builtin_prefetch(node->sources[r] + from);
+            }
+        }
         if (near)
             first = node->targets[0] + sum.at;
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
-        sum_sources(&sum, op, first);
+        /* One tile of all sources, at sum->at, into dst. */
+        const char **sources = sum.node->sources;
+        if (op->pair) {
+            size_t count = sum.sink.bytes / op->element_bytes;
+            reduce_two(op, first, sources[0] + sum.at, sources[1] + sum.at, count);
+            if (op->call.op == DIST_AVG)
+                disti_finish(first, count, op->call.dtype, op->call.op, 2);
+        } else {
+            /* All ranks' tile into first, which may be one of the sources. */
+            int operands = sum.node->operands;
+            char *tiles = sum.node->tiles;
+            const char *left, *right;
+            sum.surplus = sum.node->ranks - operands;
+            left = sum_operands(&sum, 0, operands / 2, tiles, tiles + NODE_TILE);
+            right = sum_operands(&sum, operands / 2, operands / 2, tiles + NODE_TILE,
+                                 tiles + 2 * NODE_TILE);
+            sum.sink.finish_ranks = sum.node->ranks;
+            /* the first write to `first`, and no source is read after it */
+            sum_two(&sum, first, left, right);
+            sum.sink.finish_ranks = 0;
+        }
         for (int i = near ? 1 : 0; i < targets; i++)
             disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes,
                             i < near ? 0 : NODE_PAST);
@@ -669,28 +594,6 @@ static bool node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     return at + take == to;
 }
 
-/* Fetches the round's slices that others have reduced. */
-static void node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t first, from, to;
-    size_t elements = disti_node_round(op, op->call.count, round, &first);
-    bool swapped = op->way == NODE_WAY_SWAPPED;
-
-    if (!pattern->slices || node->peers[node->rank].out ||
-        !node_is(pattern->takers, op, node->rank))
-        return;
-    for (int i = 1; i < node->ranks; i++) {
-        int s = (node->rank + i) % node->ranks;
-
-        disti_node_slice(node, op, elements, s, &from, &to);
-        disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
-                        disti_node_window(node, swapped ? node->rank : s, round) +
-                            from * op->element_bytes,
-                        (to - from) * op->element_bytes, op->gait);
-    }
-}
-
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
 {
     int64_t begun = node_gait_clock(op);
@@ -700,8 +603,13 @@ bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
         ended = disti_node_pairs_work(node, op);
     else if (disti_node_pattern(op->call.collective)->reduces)
         ended = node_reduce_some(node, op);
-    else
-        ended = node_copy_some(node, op);
+    else {
+        /* Long: some of this rank's part of the op's round, from op->done on. True: that was the
+         * rest. */
+        bool windows = op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
+        ended = !windows && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
+                                                                            : copy_own(node, op);
+    }
     op->worked_ns += node_gait_clock(op) - begun;
     return ended;
 }
@@ -723,6 +631,22 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
 {
     int64_t begun = node_gait_clock(op);
 
-    node_drain(node, op, round);
+    /* Fetches the round's slices that others have reduced. */
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, from, to;
+    size_t elements = disti_node_round(op, op->call.count, round, &first);
+    bool swapped = op->way == NODE_WAY_SWAPPED;
+    if (pattern->slices && !node->peers[node->rank].out &&
+        node_is(pattern->takers, op, node->rank)) {
+        for (int i = 1; i < node->ranks; i++) {
+            int s = (node->rank + i) % node->ranks;
+
+            disti_node_slice(node, op, elements, s, &from, &to);
+            disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
+                            disti_node_window(node, swapped ? node->rank : s, round) +
+                                from * op->element_bytes,
+                            (to - from) * op->element_bytes, op->gait);
+        }
+    }
     op->worked_ns += node_gait_clock(op) - begun;
 }

@@ -3,14 +3,12 @@
 libdist_core_sources += \
 	src/node/migrate.c \
 	src/node/waking.c \
-	src/node/trial.c \
 	src/node/board.c \
-	src/node/arena.c \
+	src/node/pages.c \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pairs.c \
 	src/node/copy.c \
 	src/node/segment.c \
 	src/node/segment.h \
-	src/node/state.h \
-	src/node/window.c
+	src/node/state.h

@@ -176,7 +176,7 @@ enum disti_node_way {
     NODE_WAY_WINDOWS, /* they go through windows; */
     NODE_WAY_SWAPPED, /* of two ranks, each of which writes into the other's */
     NODE_WAY_DIRECT,  /* all see them where they lie */
-    NODE_WAY_CMA      /* the kernel copies what a rank does not see (window.c) */
+    NODE_WAY_CMA      /* the kernel copies what a rank does not see (board.c) */
 };
 
 struct disti_node_op;
@@ -211,7 +211,7 @@ struct disti_node_op {
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
     int64_t filled_ns;           /* the same: what it took to fill its window before */
-    bool chosen;                 /* BOARD: trial.c has chosen it for this call alone */
+    bool chosen;                 /* BOARD: op.c has chosen it for this call alone */
     bool paired;                 /* a call of pairs (pairs.c), */
     bool together;               /* in which this rank and others copy */
     enum disti_node_place place; /* of what it gives */
@@ -295,9 +295,6 @@ void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op 
 
 /* Are there more ranks than CPUs for them? */
 bool disti_node_is_crowded(const struct disti_node *node);
-
-/* Will this call run here? Every rank gets the same answer. node may be NULL: no. */
-bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
 
 /*
  * Begins a call, of which `call` is copied; `history` is a hash of it and all before it, also of

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A call on the boards, from stage to stage. */
+/* A call on the boards, from stage to stage, and the way its data go. */
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/lock.h"
@@ -7,9 +7,735 @@
 #include "node/state.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A call before it begins: its number, and which way its data go. */
+
+bool disti_node_knows(dist_collective collective)
+{
+    return disti_node_pattern(collective)->taken;
+}
+
+/*
+ * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
+ *
+ *   stage 0         stage 1         stage 2                stage r
+ *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
+ *   shown   | there fill 1  | there work 1   | there
+ *                                   fill 2
+ *
+ * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
+ * three rounds of a window. What is direct has neither fill nor drain.
+ *
+ * A round holds whole lines of each block.
+ */
+size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));
+
+    return node->round_bytes / blocks / NODE_APART * NODE_APART / op->element_bytes;
+}
+
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
+{
+    size_t piece = disti_node_piece(node, op);
+
+    op->piece = piece < op->largest ? piece : op->largest;
+    op->rounds = (op->largest + op->piece - 1) / op->piece;
+}
+
+/* May OUT be written past the caches: is it more than this rank's cache holds, and not yet in it?
+ */
+static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+    size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
+
+    return 2 * blocks * op->largest * op->element_bytes >= node->cache_bytes &&
+           !(pattern->reduces && op->call.in == op->call.out);
+}
+
+/* ---- how long is short ---- */
+
+static size_t start_bytes(dist_collective collective, int ranks, size_t block)
+{
+    return disti_node_pattern(collective)->in_blocks ? block * (size_t)ranks : block;
+}
+
+/* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for.
+ */
+static bool start_is_short(dist_collective collective, int ranks, size_t block)
+{
+    const struct node_pattern *pattern = disti_node_pattern(collective);
+    bool shares = ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
+
+    return start_bytes(collective, ranks, block) <= (shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX);
+}
+
+/* Who shares a sum should not do all of it. */
+static bool fits_area(dist_collective collective, int ranks, size_t block)
+{
+    const struct node_pattern *pattern = disti_node_pattern(collective);
+
+    return start_bytes(collective, ranks, block) <= NODE_AREA_BYTES &&
+           (!pattern->reduces || (ranks == 2 && pattern->takers == NODE_ROOT));
+}
+
+const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
+{
+    if (start_is_short(collective, ranks, block))
+        return "on boards that all ranks have mapped, without messages";
+    if (fits_area(collective, ranks, block))
+        return "data of dist_alloc where they are, others by boards that all ranks have mapped";
+    if (disti_node_pattern(collective)->reduces)
+        return "data of dist_alloc where they are, others through windows that all ranks have "
+               "mapped";
+    return "data of dist_alloc where they are, others by the kernel or through windows: "
+           "the first calls find out which is faster";
+}
+
+/* Elements that all blocks of IN have. */
+static size_t start_given(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t given = 0;
+
+    if (!op->call.in_counts)
+        return op->call.count * node_blocks(node, disti_node_pattern(op->call.collective));
+    for (int r = 0; r < node->ranks; r++)
+        given += op->call.in_counts[r];
+    return given;
+}
+
+size_t disti_node_slot_bytes(const struct node_pattern *pattern)
+{
+    return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
+                                                                      : NODE_SLOT_DATA;
+}
+
+static node_finish_fn start_finish(const struct disti_node_op *op,
+                                   const struct node_pattern *pattern)
+{
+    if (!op->takes || !op->largest)
+        return NULL;
+    if (!pattern->reduces)
+        return disti_node_copy_short;
+    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
+}
+
+/* In a long call all keep step; in a short one takers wait for givers. */
+static void node_roles(const struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool all = op->way != NODE_WAY_BOARD;
+
+    op->gives = node_is(pattern->givers, op, node->rank);
+    op->takes = node_is(pattern->takers, op, node->rank);
+    op->first = all || pattern->givers == NODE_ALL ? 0 : op->call.root;
+    op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
+    if (!all && !op->takes)
+        op->end = op->first;
+    op->met = op->end - op->first == node->ranks;
+    op->awaited = node->others + op->first - (op->first > node->rank);
+    op->awaited_end = node->others + op->end - (op->end > node->rank);
+    op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
+    op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
+    op->pair = node->ranks == 2 && pattern->reduces
+                   ? disti_reduce_kernel(op->call.dtype, op->call.op)
+                   : NULL;
+    op->finish = start_finish(op, pattern);
+    op->depth = !op->in_area || !op->gives ? node->last_slot + 1
+                : op->chosen               ? node->area_depth
+                                           : NODE_AREAS_FIXED;
+    op->seen = op->first;
+}
+
+static size_t start_largest(const size_t *counts, int ranks, size_t largest)
+{
+    for (int r = 0; counts && r < ranks; r++)
+        largest = counts[r] > largest ? counts[r] : largest;
+    return largest;
+}
+
+void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
+                      uint64_t history, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(call->collective);
+    size_t blocks = node_blocks(node, pattern), bytes;
+
+    op->call = *call;
+    op->fingerprint = fingerprint;
+    op->history = history;
+    op->number = ++node->calls;
+    op->slot = node_slot_number(node, op->number);
+    op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
+    op->paired = pattern->paired;
+    /* The largest block that this rank knows of; and its own, if lists of which all know all say
+     * it. */
+    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
+    if (!op->paired && (in || out))
+        op->call.count = (in ? in : out)[node->rank];
+    op->largest = start_largest(in, node->ranks, op->call.count);
+    op->largest = start_largest(out, node->ranks, op->largest);
+    bytes = op->largest * op->element_bytes;
+    op->way =
+        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
+    op->state = NODE_OP_POSTED;
+    op->cma = op->chosen = false;
+    op->stage = op->base = 0;
+    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
+    op->finish = NULL;
+    if (op->paired)
+        op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
+    else
+        node_roles(node, op);
+    op->admitted = 0;
+    op->round = 0;
+    op->done = 0;
+    op->others = 0;
+    op->program_out = NULL;
+    op->begun_ns = op->filled_ns = 0;
+    op->gait = 0;
+    op->tries_gait = false;
+    op->worked_ns = 0;
+    if (!op->paired && op->way != NODE_WAY_BOARD)
+        disti_node_cut(node, op);
+}
+
+/* How far a rank may be ahead of the others, whom it waits for, and whether they were called the
+ * same. */
+
+/*
+ * A rank that only gives ends its call when its data stand on its board, and goes on until its
+ * slots are full. Then it looks how far the others have come, and waits until they have half of
+ * them behind them, so that it need not look again for as many calls:
+ *
+ *     number   c - s                c - s / 2              c
+ *     ---------|--------------------|----------------------|
+ *              confirmed: all       awaited: all must      begun next
+ *              have begun it        have begun it
+ *
+ * In that look it compares the others' histories with its own. A call that differed before in
+ * vain, since nobody waited in it, so is found s calls later at most; or in the first in which a
+ * rank waits for another. Nobody loses sight of the calls that differ first: to write over them a
+ * rank must have compared the calls behind them.
+ */
+
+/* ---- what was called ---- */
+
+static uint64_t ahead_begun(const struct disti_node *node, int rank)
+{
+    return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
+}
+
+static uint64_t ahead_fingerprint(const struct disti_node *node, int rank, uint64_t number)
+{
+    struct node_board *board = node->peers[rank].board;
+
+    return atomic_load_explicit(&board->slots[node_slot_number(node, number)].fingerprint,
+                                memory_order_acquire);
+}
+
+/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
+ * is none that stands on the boards, but one of those between them, which went by messages. */
+static dist_status node_differs(const struct disti_node *node, struct disti_node_op *op,
+                                uint64_t number, int rank)
+{
+    uint64_t first = number <= node->last_slot ? 1 : number - node->last_slot;
+
+    if (first <= node->confirmed)
+        first = node->confirmed + 1;
+    while (first < number &&
+           ahead_fingerprint(node, node->rank, first) == ahead_fingerprint(node, rank, first))
+        first++;
+    op->peer = rank;
+    op->mine = ahead_fingerprint(node, node->rank, first);
+    op->theirs = ahead_fingerprint(node, rank, first);
+    op->sequence = node->sequences[node_slot_number(node, first)];
+    return op->mine == op->theirs ? DIST_OK : DIST_ERR_MISMATCH;
+}
+
+/*
+ * Were all calls the same that both this rank and that one have begun? The other may have left the
+ * last of them behind: then its slot holds a later call, or half of it, and the stage says so.
+ */
+static dist_status ahead_compare(const struct disti_node *node, struct disti_node_op *op, int rank)
+{
+    uint64_t mine = ahead_begun(node, node->rank), theirs = ahead_begun(node, rank);
+    uint64_t number = theirs < mine ? theirs : mine;
+    size_t at = node_slot_number(node, number);
+    struct node_slot *slot = &node->peers[rank].board->slots[at];
+    uint64_t history;
+
+    if (number <= node->confirmed)
+        return DIST_OK;
+    history = atomic_load_explicit(&slot->history, memory_order_acquire);
+    if (history == node->board->slots[at].history ||
+        atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
+            node_writing(number + node->last_slot + 1))
+        return DIST_OK;
+    return node_differs(node, op, number, rank);
+}
+
+dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++)
+        status = ahead_compare(node, op, r);
+    return status;
+}
+
+/* ---- how far ahead ---- */
+
+/* The call that all must have begun before this one is, if it has to wait. */
+static uint64_t ahead_awaited(const struct disti_node_op *op)
+{
+    uint64_t half = op->depth / 2;
+
+    return op->number < half ? 0 : op->number - half;
+}
+
+/* POSTED: is the rank so far behind that the op cannot begin? */
+static bool node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    return rank != node->rank && atomic_load_explicit(&node->peers[rank].board->begun,
+                                                      memory_order_seq_cst) < ahead_awaited(op);
+}
+
+/*
+ * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
+ * ERR_MISMATCH: a rank has called something else.
+ */
+static dist_status node_admit(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->number - node->confirmed < op->depth)
+        return DIST_OK;
+    for (; op->admitted < node->ranks; op->admitted++) {
+        bool behind = node_is_behind(node, op, op->admitted);
+        dist_status status = ahead_compare(node, op, op->admitted); /* all that it has begun */
+
+        if (status != DIST_OK || behind)
+            return status == DIST_OK ? DIST_IN_PROGRESS : status;
+    }
+    node->confirmed = ahead_awaited(op);
+    return DIST_OK;
+}
+
+/* ---- for whom it waits ---- */
+
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_slot *slot = node_slot(node->peers[rank].board, op);
+
+    if (op->state == NODE_OP_POSTED)
+        return node_is_behind(node, op, rank);
+    if (op->paired && op->stage > node->peers[rank].last)
+        return false;
+    return rank != node->rank && rank >= op->first && rank < op->end &&
+           atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
+               node_stage(op->number, op->stage);
+}
+
+void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
+                         size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < node->ranks && used + 16 < size; r++) {
+        if (disti_node_waits_for(node, op, r))
+            used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
+    }
+}
+
+/*
+ * The gait of a copy: as the C library does it, or with lines asked for ahead, or past the caches.
+ * All give the same result. Which is soonest depends on the CPU (on some it takes twice as long to
+ * ask for a line that another CPU has, on others half), on sizes, caches, and on who else uses
+ * them. So every rank tries them in its own calls, of each collective and size class, and need not
+ * agree with others:
+ *
+ *   call     0 1 2 0 1 2 0 1 2 0 1 2                               without windows
+ *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through windows
+ *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   reductions; then the best
+ *
+ *   8 ...    0 4 0 4 0 4 0 4                                       by areas: too short for more
+ *
+ * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
+ * so that a window's reader pays for how it was written.
+ */
+
+#define GAIT_TURNS 3 /* of those that do not stream */
+/* Calls by areas in which both ways are tried. */
+#define GAIT_AREA_TRIALS 8
+/* They begin behind so many. */
+#define GAIT_AREA_BEFORE 8
+
+/* Number of calls of a class after which its trial begins anew: the first time, and later. */
+#define TRIAL_CALLS_FIRST 64
+#define TRIAL_CALLS 2000
+
+static bool trial_runs(const struct node_trial *trial, int before, int calls)
+{
+    return trial->calls >= before && trial->calls < before + calls;
+}
+
+static void trial_record(struct node_trial *trial, int which, const struct disti_node_op *op,
+                         int64_t took_ns)
+{
+    uint64_t bytes = op->largest * op->element_bytes;
+    uint64_t ns = (uint64_t)took_ns * 1024 / (bytes / 1024 + 1) + 1;
+
+    if (!trial->ns[which] || ns < trial->ns[which])
+        trial->ns[which] = ns;
+}
+
+static void trial_count(struct node_trial *trial)
+{
+    if (++trial->calls == (trial->tried ? TRIAL_CALLS : TRIAL_CALLS_FIRST))
+        *trial = (struct node_trial){.best = trial->best, .tried = true};
+}
+
+/* ---- the gait ---- */
+
+static struct node_gaits *gaits_of(struct disti_node *node, const struct disti_node_op *op)
+{
+    return &node->gaits[op->call.collective][disti_node_size_class(op)];
+}
+
+/* A sum in segments reads and writes the memory of all ranks at once: it does best to ask for it.
+ */
+static bool gait_is_given(const struct node_gaits *gaits, const struct disti_node_op *op)
+{
+    return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
+}
+
+/* Is there no window to stream into? Of two ranks that sum for both each writes over what it has
+ * just read, in the other's window. */
+static bool gait_never_streams(const struct disti_node *node, const struct disti_node_op *op,
+                               bool direct)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return direct || (node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL);
+}
+
+static size_t node_class_bytes(int size_class);
+
+/*
+ * Calls in a row in which one is tried. A reduction tries each until the windows' rounds have all
+ * been written so: until then they lie where another gait has left them. A long call uses each of
+ * them more than once. Where the kernel may copy, the mover compares it with few calls, which are
+ * to show several.
+ */
+static int gait_run(const struct disti_node_op *op)
+{
+    if (!disti_node_pattern(op->call.collective)->reduces)
+        return 1;
+    if (node_class_bytes(disti_node_size_class(op)) > NODE_ROUNDS * NODE_ROUND_BYTES)
+        return 2;
+    return 4;
+}
+
+/* Calls in which all are tried, each twice at least. */
+static int gait_trials(const struct disti_node *node, const struct disti_node_op *op, bool direct)
+{
+    const int run = gait_run(op);
+
+    if (gait_never_streams(node, op, direct))
+        return GAIT_TURNS * NODE_STREAMS;
+    return (run > 1 ? run : 2) * NODE_GAITS;
+}
+
+static uint8_t gait_tried(const struct disti_node *node, const struct disti_node_op *op,
+                          bool direct, int calls)
+{
+    const int turn = calls / gait_run(op) % NODE_GAITS;
+
+    if (gait_never_streams(node, op, direct))
+        return (uint8_t)(calls % NODE_STREAMS);
+    return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
+}
+
+void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
+{
+    struct node_gaits *gaits = gaits_of(node, op);
+    bool direct = gaits->was_direct;
+    const struct node_trial *gait = direct ? &gaits->direct : &gaits->elsewhere;
+
+    op->worked_ns = 0;
+    op->tries_gait =
+        trial_runs(gait, 0, gait_trials(node, op, direct)) && !gait_is_given(gaits, op);
+    op->gait = op->tries_gait ? gait_tried(node, op, direct, gait->calls) : gait->best;
+    if (gait_is_given(gaits, op))
+        op->gait = NODE_ASKS | NODE_PAST;
+    if (!past)
+        op->gait &= (uint8_t)~NODE_PAST;
+}
+
+/*
+ * Streams must save a quarter: the ranks may not agree, and who does not stream pays for others.
+ * Who only gives does not see what its readers pay: it must save half.
+ */
+static uint64_t gait_cost(const struct node_trial *gait, uint8_t which, bool only_gives)
+{
+    return gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
+}
+
+/* The trial ends after so many calls. */
+static void gait_count(struct node_trial *gait, const struct disti_node_op *op, int trials,
+                       bool only_gives)
+{
+    if (op->tries_gait)
+        trial_record(gait, op->gait, op, op->worked_ns);
+    if (gait->calls + 1 == trials) {
+        for (uint8_t i = 0; i < NODE_GAITS; i++) {
+            bool better = !gait->ns[gait->best] ||
+                          gait_cost(gait, i, only_gives) < gait_cost(gait, gait->best, only_gives);
+            if (gait->ns[i] && better)
+                gait->best = i;
+        }
+    }
+    trial_count(gait);
+}
+
+void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_gaits *gaits = gaits_of(node, op);
+    bool direct = op->way == NODE_WAY_DIRECT, was_direct = gaits->was_direct;
+
+    gaits->was_direct = direct;
+    if (op->way != NODE_WAY_CMA && direct == was_direct)
+        gait_count(direct ? &gaits->direct : &gaits->elsewhere, op, gait_trials(node, op, direct),
+                   false);
+}
+
+/* ---- areas ---- */
+
+void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_trial *gait = &gaits_of(node, op)->area;
+
+    op->tries_gait = trial_runs(gait, GAIT_AREA_BEFORE, GAIT_AREA_TRIALS);
+    if (gait->calls == GAIT_AREA_BEFORE) {
+        /* This rank's ring of areas is used from now on, and its pages are there. */
+        if (node_use_ring(node)) {
+#ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
+            const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+            unsigned char *ring = node->self->areas;
+            (void)madvise(ring - (uintptr_t)ring % page, node->area_bytes, MADV_POPULATE_WRITE);
+#endif
+        }
+    }
+    op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
+    op->worked_ns = -node_gait_clock(op);
+}
+
+static void area_shown(struct disti_node_op *op)
+{
+    if (op->gait & NODE_STREAMS)
+        disti_node_store_fence();
+    op->worked_ns += node_gait_clock(op);
+}
+
+void disti_node_area_end(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    op->worked_ns += node_gait_clock(op);
+    gait_count(&gaits_of(node, op)->area, op, GAIT_AREA_BEFORE + GAIT_AREA_TRIALS,
+               pattern->givers != pattern->takers);
+}
+
+/*
+ * Which way ordinary memory is moved. Where the data are is known only when all have come to a
+ * call; so the calls before it, of the same collective and size class, tell.
+ *
+ * Up to NODE_AREA_BYTES a board is best, for who gives need not wait; unless the data are in
+ * segments, where it would be a needless copy. So a few calls see where they are.
+ *
+ * Longer data go through windows, copied twice, in rounds; or are copied by the kernel, once, at
+ * the price of system calls. What is faster depends on caches, kernel, size, and on how many ranks
+ * share a CPU. So a few calls in a row take one way, then a few the other (windows are sooner when
+ * they lie in the caches), and all ranks show what they measured:
+ *
+ *   call     0 ... 7   8 ... 11   12 ... 15   16
+ *            CMA       CMA        windows     all see all times: the sooner way from now on
+ *
+ * A window that nobody has used yet has no pages, and whoever fills it first waits for each of
+ * them: a program that makes a few calls does without, so the kernel copies in those. Long calls
+ * use each page more than once: they try from the third on, and decide in the eleventh.
+ *
+ * What counts is the time from when all had come, and what a rank has put into its window before.
+ * Ranks that share a CPU count the time that they had one: whoever gets it last finds the others'
+ * work done, and would call that quick. The times of all ranks are added.
+ *
+ * Every rank counts the same calls and sees the same times, and so comes to the same answer. They
+ * try again soon, when buffers and windows lie in the caches as they do from then on; and now and
+ * then, for ranks move to other CPUs, and neighbours come and go.
+ */
+
+/* The trials begin behind so many calls; the call behind them decides. */
+#define MOVER_BEFORE 8
+#define MOVER_TRIALS 8
+/* The same of calls so long that the windows' first pages are little of them. */
+#define MOVER_BEFORE_LONG 2
+/* So many calls in a row with data elsewhere than in segments: boards are taken. */
+#define MOVER_LOOKS 2
+/* The least class: calls of up to so many bytes. */
+#define MOVER_LEAST 13
+
+int disti_node_size_class(const struct disti_node_op *op)
+{
+    size_t bytes = op->largest * op->element_bytes;
+    int size = 0;
+
+    while (size < NODE_SIZES - 1 && bytes >> MOVER_LEAST >> size)
+        size++;
+    return size;
+}
+
+/* The least bytes of a size class. */
+static size_t node_class_bytes(int size_class)
+{
+    return size_class ? (size_t)1 << (MOVER_LEAST - 1 + size_class) : 0;
+}
+
+static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
+{
+    return &node->movers[op->call.collective][disti_node_size_class(op)];
+}
+
+/* Calls before the trial. */
+static int mover_before(const struct disti_node_op *op)
+{
+    const bool is_long = op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
+
+    return is_long ? MOVER_BEFORE_LONG : MOVER_BEFORE;
+}
+
+static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    return trial_runs(&mover->trial, mover_before(op), MOVER_TRIALS);
+}
+
+static bool mover_decides(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    return mover->trial.calls == mover_before(op) + MOVER_TRIALS;
+}
+
+static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
+{
+    const bool cma_is_best = mover->trial.best == MOVER_CMA;
+    int trial;
+
+    if (mover->direct)
+        return true;
+    if (mover->trial.calls < MOVER_BEFORE_LONG) /* short calls stay here */
+        return cma_is_best;
+    trial = mover->trial.calls - mover_before(op);
+    if (trial == MOVER_TRIALS)
+        return true;
+    return trial >= 0 && trial < MOVER_TRIALS ? trial < MOVER_TRIALS / 2 : cma_is_best;
+}
+
+/* Calls of pairs reduce nothing. */
+bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
+{
+    return node->cma && !node->cma_refused && mover_begins_with_cma(mover_of(node, op), op);
+}
+
+bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    if (mover->trial.calls < MOVER_LOOKS)
+        return false;
+    trial_count(&mover->trial);
+    return true;
+}
+
+void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    op->cma = (node->cma && !disti_node_pattern(op->call.collective)->reduces) &&
+              mover_begins_with_cma(mover, op);
+    if (mover->trial.calls < MOVER_LOOKS ||
+        !fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
+        return;
+    op->way = NODE_WAY_BOARD;
+    op->in_area = op->chosen = true;
+    node_roles(node, op);
+    trial_count(&mover->trial);
+}
+
+void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_mover *mover = mover_of(node, op);
+    struct node_locations *locations = &node_slot(node->board, op)->locations;
+
+    if (mover_decides(mover, op)) {
+        locations->mover_ns[false] = mover->trial.ns[MOVER_WINDOWS];
+        locations->mover_ns[true] = mover->trial.ns[MOVER_CMA];
+    }
+}
+
+static int64_t mover_clock(const struct disti_node *node)
+{
+    struct timespec now; /* the CPU time of this thread, the kernel's work for it included */
+
+    if (!disti_node_is_crowded(node))
+        return disti_now_ns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    op->begun_ns = 0;
+    if (op->way == NODE_WAY_DIRECT) {
+        if (!mover->direct)
+            *mover = (struct node_mover){.direct = true};
+        return;
+    }
+    mover->direct = false;
+    if (mover_decides(mover, op)) {
+        /* Decides by the sum of all ranks' times; in a call of pairs the leader decides alone. */
+        uint64_t all[2] = {0, 0};
+        for (int r = 0; !op->paired && r < node->ranks; r++) {
+            const struct node_locations *locations =
+                &node_slot(node->peers[r].board, op)->locations;
+            all[MOVER_WINDOWS] += locations->mover_ns[false];
+            all[MOVER_CMA] += locations->mover_ns[true];
+        }
+        /* In the first trials windows have not found their gait: they may take a quarter more. */
+        const uint64_t *ns = op->paired ? mover->trial.ns : all;
+        const uint64_t cma = ns[MOVER_CMA], windows = ns[MOVER_WINDOWS];
+        const bool prefers = mover->trial.tried ? cma >= windows : cma * 5 >= windows * 4;
+        mover->trial.best = prefers ? MOVER_WINDOWS : MOVER_CMA;
+    } else if (mover_tries(mover, op))
+        op->begun_ns = mover_clock(node) - op->filled_ns;
+    trial_count(&mover->trial);
+}
+
+void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
+{
+    if (op->begun_ns)
+        trial_record(&mover_of(node, op)->trial, op->cma ? MOVER_CMA : MOVER_WINDOWS, op,
+                     mover_clock(node) - op->begun_ns);
+}
+
+/* A call on the boards, from stage to stage. */
 
 /* The arrows of the drawing in node.h, by where they begin. */
 static const uint8_t op_arrows[] = {
@@ -34,9 +760,6 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
     op->state = to;
     return DIST_OK;
 }
-
-static dist_status node_differs(const struct disti_node *node, struct disti_node_op *op,
-                                uint64_t number, int rank);
 
 /* ---- saying and hearing how far one is ---- */
 
@@ -77,29 +800,6 @@ static bool op_has_gait(const struct disti_node_op *op)
     return op->in_area && op->chosen && (!op->paired || op->given > NODE_SHORT_MAX);
 }
 
-static void op_show_area(struct disti_node *node, struct disti_node_op *op)
-{
-    disti_node_area_begin(node, op);
-    if (op->given) {
-        node_take_area(node, node_slot(node->board, op), op->given);
-        disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
-                        node_window_gait(op));
-    }
-    disti_node_area_shown(op);
-}
-
-static dist_status op_show_short(struct disti_node *node, struct disti_node_op *op)
-{
-    op_begin(node, op);
-    if (op_has_gait(op))
-        op_show_area(node, op);
-    else
-        short_show(node, node_slot(node->board, op), op);
-    return disti_node_op_go(op, NODE_OP_WAITING);
-}
-
-static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op);
-
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
@@ -110,46 +810,49 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
         return status;
     disti_node_mover_show(node, op);
     disti_node_gait_choose(node, op, node_may_go_past(node, op));
-    if (!op->cma)
-        disti_node_mover_fill(node, op);
+    if (!op->cma) {
+        /* Fills this rank's window for the first round. */
+        const bool timed = mover_tries(mover_of(node, op), op);
+        const int64_t begun = timed ? mover_clock(node) : 0;
+        disti_node_work_fill(node, op, 0);
+        if (timed)
+            op->filled_ns = mover_clock(node) - begun;
+    }
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
-
-static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status;
-
-    op_begin(node, op);
-    if (op_has_gait(op))
-        disti_node_area_begin(node, op);
-    status = disti_node_pairs_show(node, op);
-    if (op_has_gait(op))
-        disti_node_area_shown(op);
-    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
-}
-
-/* Which way its data go: once. */
-static void op_choose(struct disti_node *node, struct disti_node_op *op)
-{
-    if (op->paired && !op->chosen)
-        disti_node_pairs_choose(node, op);
-    else if (!op->paired && op->way == NODE_WAY_WINDOWS)
-        disti_node_mover_choose(node, op);
-}
-
-static dist_status node_admit(struct disti_node *node, struct disti_node_op *op);
 
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
 
-    op_choose(node, op);
+    /* Which way its data go: once. */
+    if (op->paired && !op->chosen)
+        disti_node_pairs_choose(node, op);
+    else if (!op->paired && op->way == NODE_WAY_WINDOWS)
+        disti_node_mover_choose(node, op);
     status = node_admit(node, op);
-    if (status == DIST_OK && op->paired)
-        status = op_show_pairs(node, op);
-    else if (status == DIST_OK && op->way == NODE_WAY_BOARD)
-        status = op_show_short(node, op);
-    else if (status == DIST_OK)
+    if (status == DIST_OK && op->paired) {
+        op_begin(node, op);
+        if (op_has_gait(op))
+            disti_node_area_begin(node, op);
+        status = disti_node_pairs_show(node, op);
+        if (op_has_gait(op))
+            area_shown(op);
+        status = status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
+    } else if (status == DIST_OK && op->way == NODE_WAY_BOARD) {
+        op_begin(node, op);
+        if (op_has_gait(op)) {
+            disti_node_area_begin(node, op);
+            if (op->given) {
+                node_take_area(node, node_slot(node->board, op), op->given);
+                disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
+                                node_window_gait(op));
+            }
+            area_shown(op);
+        } else
+            short_show(node, node_slot(node->board, op), op);
+        status = disti_node_op_go(op, NODE_OP_WAITING);
+    } else if (status == DIST_OK)
         status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
@@ -165,7 +868,7 @@ static dist_status op_finish_short(struct disti_node *node, struct disti_node_op
     dist_status status;
 
     if (gait)
-        disti_node_area_take(op);
+        op->worked_ns -= node_gait_clock(op);
     status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
     if (status == DIST_OK)
         status = disti_node_op_go(op, NODE_OP_ENDED);
@@ -274,7 +977,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
 
 /*
  * Some of a stage's work; true: that was the rest. A rank that has given up may use its memory for
- * something else: the board says that this one writes before it looks who is gone (window.c).
+ * something else: the board says that this one writes before it looks who is gone (board.c).
  */
 static bool op_bite(struct disti_node *node, struct disti_node_op *op)
 {
@@ -292,20 +995,6 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
     if (!op_has_windows(op)) /* the others look at this line in every call */
         atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
     return ended;
-}
-
-/* One bite of a stage of a long call that all have reached. OK: the call has ended. */
-static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
-
-    if (status != DIST_OK)
-        return status;
-    if (op->stage == op->base + op->rounds)
-        return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
-    if (!op_bite(node, op))
-        return DIST_IN_PROGRESS;
-    return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
 }
 
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved)
@@ -327,7 +1016,17 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (op->paired && op->stage == 0 && op->state == NODE_OP_WAITING &&
         disti_node_pairs_are_short(node, op))
         return op_finish_short(node, op);
-    return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
+    if (op->way == NODE_WAY_BOARD)
+        return op_finish_short(node, op);
+    /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
+    status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
+    if (status != DIST_OK)
+        return status;
+    if (op->stage == op->base + op->rounds)
+        return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
+    if (!op_bite(node, op))
+        return DIST_IN_PROGRESS;
+    return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
 }
 
 /* ---- once more ---- */
@@ -375,409 +1074,4 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
         return disti_node_op_left(op, call, history);
     short_take(node, op, number);
     return DIST_OK;
-}
-
-/* A call before it begins: its number, and which way its data go. */
-
-bool disti_node_knows(dist_collective collective)
-{
-    return disti_node_pattern(collective)->taken;
-}
-
-bool disti_node_takes(const struct disti_node *node, const struct dist_call *call)
-{
-    return node && disti_node_knows(call->collective);
-}
-
-/*
- * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
- *
- *   stage 0         stage 1         stage 2                stage r
- *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
- *   shown   | there fill 1  | there work 1   | there
- *                                   fill 2
- *
- * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
- * three rounds of a window. What is direct has neither fill nor drain.
- *
- * A round holds whole lines of each block.
- */
-size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op)
-{
-    size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));
-
-    return node->round_bytes / blocks / NODE_APART * NODE_APART / op->element_bytes;
-}
-
-void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
-{
-    size_t piece = disti_node_piece(node, op);
-
-    op->piece = piece < op->largest ? piece : op->largest;
-    op->rounds = (op->largest + op->piece - 1) / op->piece;
-}
-
-/* May OUT be written past the caches: is it more than this rank's cache holds, and not yet in it?
- */
-static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
-    size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
-
-    return 2 * blocks * op->largest * op->element_bytes >= node->cache_bytes &&
-           !(pattern->reduces && op->call.in == op->call.out);
-}
-
-/* ---- how long is short ---- */
-
-static size_t start_bytes(dist_collective collective, int ranks, size_t block)
-{
-    return disti_node_pattern(collective)->in_blocks ? block * (size_t)ranks : block;
-}
-
-/* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for.
- */
-static bool start_is_short(dist_collective collective, int ranks, size_t block)
-{
-    const struct node_pattern *pattern = disti_node_pattern(collective);
-    bool shares = ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
-
-    return start_bytes(collective, ranks, block) <= (shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX);
-}
-
-/* Who shares a sum should not do all of it. */
-bool disti_node_fits_area(dist_collective collective, int ranks, size_t block)
-{
-    const struct node_pattern *pattern = disti_node_pattern(collective);
-
-    return start_bytes(collective, ranks, block) <= NODE_AREA_BYTES &&
-           (!pattern->reduces || (ranks == 2 && pattern->takers == NODE_ROOT));
-}
-
-const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
-{
-    if (start_is_short(collective, ranks, block))
-        return "on boards that all ranks have mapped, without messages";
-    if (disti_node_fits_area(collective, ranks, block))
-        return "data of dist_alloc where they are, others by boards that all ranks have mapped";
-    if (disti_node_pattern(collective)->reduces)
-        return "data of dist_alloc where they are, others through windows that all ranks have "
-               "mapped";
-    return "data of dist_alloc where they are, others by the kernel or through windows: "
-           "the first calls find out which is faster";
-}
-
-/* Elements that all blocks of IN have. */
-static size_t start_given(const struct disti_node *node, const struct disti_node_op *op)
-{
-    size_t given = 0;
-
-    if (!op->call.in_counts)
-        return op->call.count * node_blocks(node, disti_node_pattern(op->call.collective));
-    for (int r = 0; r < node->ranks; r++)
-        given += op->call.in_counts[r];
-    return given;
-}
-
-size_t disti_node_slot_bytes(const struct node_pattern *pattern)
-{
-    return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
-                                                                      : NODE_SLOT_DATA;
-}
-
-static node_finish_fn start_finish(const struct disti_node_op *op,
-                                   const struct node_pattern *pattern)
-{
-    if (!op->takes || !op->largest)
-        return NULL;
-    if (!pattern->reduces)
-        return disti_node_copy_short;
-    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
-}
-
-/* In a long call all keep step; in a short one takers wait for givers. */
-void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool all = op->way != NODE_WAY_BOARD;
-
-    op->gives = node_is(pattern->givers, op, node->rank);
-    op->takes = node_is(pattern->takers, op, node->rank);
-    op->first = all || pattern->givers == NODE_ALL ? 0 : op->call.root;
-    op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
-    if (!all && !op->takes)
-        op->end = op->first;
-    op->met = op->end - op->first == node->ranks;
-    op->awaited = node->others + op->first - (op->first > node->rank);
-    op->awaited_end = node->others + op->end - (op->end > node->rank);
-    op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
-    op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
-    op->pair = node->ranks == 2 && pattern->reduces
-                   ? disti_reduce_kernel(op->call.dtype, op->call.op)
-                   : NULL;
-    op->finish = start_finish(op, pattern);
-    op->depth = !op->in_area || !op->gives ? node->last_slot + 1
-                : op->chosen               ? node->area_depth
-                                           : NODE_AREAS_FIXED;
-    op->seen = op->first;
-}
-
-static size_t start_largest(const size_t *counts, int ranks, size_t largest)
-{
-    for (int r = 0; counts && r < ranks; r++)
-        largest = counts[r] > largest ? counts[r] : largest;
-    return largest;
-}
-
-/* The largest block that this rank knows of; and its own, if lists of which all know all say it. */
-static void start_count(const struct disti_node *node, struct disti_node_op *op)
-{
-    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
-
-    if (!op->paired && (in || out))
-        op->call.count = (in ? in : out)[node->rank];
-    op->largest = start_largest(in, node->ranks, op->call.count);
-    op->largest = start_largest(out, node->ranks, op->largest);
-}
-
-void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
-                      uint64_t history, struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(call->collective);
-    size_t blocks = node_blocks(node, pattern), bytes;
-
-    op->call = *call;
-    op->fingerprint = fingerprint;
-    op->history = history;
-    op->number = ++node->calls;
-    op->slot = node_slot_number(node, op->number);
-    op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
-    op->paired = pattern->paired;
-    start_count(node, op);
-    bytes = op->largest * op->element_bytes;
-    op->way =
-        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
-    op->state = NODE_OP_POSTED;
-    op->cma = op->chosen = false;
-    op->stage = op->base = 0;
-    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
-    op->finish = NULL;
-    if (op->paired)
-        op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
-    else
-        disti_node_roles(node, op);
-    op->admitted = 0;
-    op->round = 0;
-    op->done = 0;
-    op->others = 0;
-    op->program_out = NULL;
-    op->begun_ns = op->filled_ns = 0;
-    op->gait = 0;
-    op->tries_gait = false;
-    op->worked_ns = 0;
-    if (!op->paired && op->way != NODE_WAY_BOARD)
-        disti_node_cut(node, op);
-}
-
-/* Boards and windows of groups that have ended, while peers may still read them. */
-
-/* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
-#define DEFERRED_TIMEOUTS 2
-
-struct deferred {
-    struct deferred *next;
-    void *memory;
-    int64_t until_ns;
-};
-
-DISTI_PROCESS_LOCK(deferred_lock);
-static struct deferred *deferred_list;
-
-static void deferred_sweep(void)
-{
-    struct deferred **at = &deferred_list;
-
-    while (*at) {
-        struct deferred *deferred = *at;
-
-        if (!disti_expired(deferred->until_ns)) {
-            at = &deferred->next;
-            continue;
-        }
-        *at = deferred->next;
-        disti_segment_free(deferred->memory);
-        free(deferred);
-    }
-}
-
-void disti_node_free(void *memory, bool now, int timeout_ms)
-{
-    struct deferred *deferred = NULL;
-
-    pthread_mutex_lock(&deferred_lock);
-    deferred_sweep();
-    if (memory && !now)
-        deferred = calloc(1, sizeof(*deferred)); /* without memory it is never freed */
-    if (deferred) {
-        deferred->memory = memory;
-        deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
-        deferred->next = deferred_list;
-        deferred_list = deferred;
-    } else if (memory && now) {
-        disti_segment_free(memory);
-    }
-    pthread_mutex_unlock(&deferred_lock);
-}
-
-/* How far a rank may be ahead of the others, whom it waits for, and whether they were called the
- * same. */
-
-/*
- * A rank that only gives ends its call when its data stand on its board, and goes on until its
- * slots are full. Then it looks how far the others have come, and waits until they have half of
- * them behind them, so that it need not look again for as many calls:
- *
- *     number   c - s                c - s / 2              c
- *     ---------|--------------------|----------------------|
- *              confirmed: all       awaited: all must      begun next
- *              have begun it        have begun it
- *
- * In that look it compares the others' histories with its own. A call that differed before in
- * vain, since nobody waited in it, so is found s calls later at most; or in the first in which a
- * rank waits for another. Nobody loses sight of the calls that differ first: to write over them a
- * rank must have compared the calls behind them.
- */
-
-/* ---- what was called ---- */
-
-static uint64_t ahead_begun(const struct disti_node *node, int rank)
-{
-    return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
-}
-
-static uint64_t ahead_fingerprint(const struct disti_node *node, int rank, uint64_t number)
-{
-    struct node_board *board = node->peers[rank].board;
-
-    return atomic_load_explicit(&board->slots[node_slot_number(node, number)].fingerprint,
-                                memory_order_acquire);
-}
-
-/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
- * is none that stands on the boards, but one of those between them, which went by messages. */
-static dist_status node_differs(const struct disti_node *node, struct disti_node_op *op,
-                                uint64_t number, int rank)
-{
-    uint64_t first = number <= node->last_slot ? 1 : number - node->last_slot;
-
-    if (first <= node->confirmed)
-        first = node->confirmed + 1;
-    while (first < number &&
-           ahead_fingerprint(node, node->rank, first) == ahead_fingerprint(node, rank, first))
-        first++;
-    op->peer = rank;
-    op->mine = ahead_fingerprint(node, node->rank, first);
-    op->theirs = ahead_fingerprint(node, rank, first);
-    op->sequence = node->sequences[node_slot_number(node, first)];
-    return op->mine == op->theirs ? DIST_OK : DIST_ERR_MISMATCH;
-}
-
-/*
- * Were all calls the same that both this rank and that one have begun? The other may have left the
- * last of them behind: then its slot holds a later call, or half of it, and the stage says so.
- */
-static dist_status ahead_compare(const struct disti_node *node, struct disti_node_op *op, int rank)
-{
-    uint64_t mine = ahead_begun(node, node->rank), theirs = ahead_begun(node, rank);
-    uint64_t number = theirs < mine ? theirs : mine;
-    size_t at = node_slot_number(node, number);
-    struct node_slot *slot = &node->peers[rank].board->slots[at];
-    uint64_t history;
-
-    if (number <= node->confirmed)
-        return DIST_OK;
-    history = atomic_load_explicit(&slot->history, memory_order_acquire);
-    if (history == node->board->slots[at].history ||
-        atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
-            node_writing(number + node->last_slot + 1))
-        return DIST_OK;
-    return node_differs(node, op, number, rank);
-}
-
-dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status = DIST_OK;
-
-    for (int r = 0; r < node->ranks && status == DIST_OK; r++)
-        status = ahead_compare(node, op, r);
-    return status;
-}
-
-/* ---- how far ahead ---- */
-
-/* The call that all must have begun before this one is, if it has to wait. */
-static uint64_t ahead_awaited(const struct disti_node_op *op)
-{
-    uint64_t half = op->depth / 2;
-
-    return op->number < half ? 0 : op->number - half;
-}
-
-/* POSTED: is the rank so far behind that the op cannot begin? */
-static bool node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
-{
-    return rank != node->rank && atomic_load_explicit(&node->peers[rank].board->begun,
-                                                      memory_order_seq_cst) < ahead_awaited(op);
-}
-
-bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number)
-{
-    return ahead_begun(node, rank) >= number;
-}
-
-/*
- * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
- * ERR_MISMATCH: a rank has called something else.
- */
-static dist_status node_admit(struct disti_node *node, struct disti_node_op *op)
-{
-    if (op->number - node->confirmed < op->depth)
-        return DIST_OK;
-    for (; op->admitted < node->ranks; op->admitted++) {
-        bool behind = node_is_behind(node, op, op->admitted);
-        dist_status status = ahead_compare(node, op, op->admitted); /* all that it has begun */
-
-        if (status != DIST_OK || behind)
-            return status == DIST_OK ? DIST_IN_PROGRESS : status;
-    }
-    node->confirmed = ahead_awaited(op);
-    return DIST_OK;
-}
-
-/* ---- for whom it waits ---- */
-
-bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
-{
-    struct node_slot *slot = node_slot(node->peers[rank].board, op);
-
-    if (op->state == NODE_OP_POSTED)
-        return node_is_behind(node, op, rank);
-    if (op->paired && op->stage > node->peers[rank].last)
-        return false;
-    return rank != node->rank && rank >= op->first && rank < op->end &&
-           atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
-               node_stage(op->number, op->stage);
-}
-
-void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
-                         size_t size)
-{
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (int r = 0; r < node->ranks && used + 16 < size; r++) {
-        if (disti_node_waits_for(node, op, r))
-            used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
-    }
 }

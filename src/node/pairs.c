@@ -33,27 +33,6 @@ static enum disti_node_place pairs_place(struct disti_node *node, const struct d
                                                                             : NODE_IN_MEMORY;
 }
 
-/* Who only takes shows where to, if that may matter: a giver may not find room on its board. */
-static enum disti_node_place pairs_taker_place(const struct disti_node_op *op)
-{
-    return op->largest * op->element_bytes > NODE_SHORT_MAX ? NODE_IN_MEMORY : NODE_NOWHERE;
-}
-
-/* Of a root and another only one gives: that awaits the other if both copy. */
-static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *op, bool gives)
-{
-    bool rooted = disti_node_pattern(op->call.collective)->rooted;
-    bool waits = !gives || !rooted || op->place == NODE_IN_MEMORY;
-    bool all = !rooted || node->rank == op->call.root;
-
-    op->first = all ? 0 : op->call.root;
-    op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
-    op->met = op->end - op->first == node->ranks;
-    op->awaited = node->others + op->first - (op->first > node->rank);
-    op->awaited_end = node->others + op->end - (op->end > node->rank);
-    op->seen = op->first;
-}
-
 void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
 {
     bool gives = pairs_gives_others(node, op);
@@ -61,7 +40,9 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     int listed = pairs_listed(node, op);
 
     op->chosen = true;
-    op->place = gives ? pairs_place(node, op, bytes, listed) : pairs_taker_place(op);
+    op->place =
+        gives ? pairs_place(node, op, bytes, listed)
+              : (op->largest * op->element_bytes > NODE_SHORT_MAX ? NODE_IN_MEMORY : NODE_NOWHERE);
     op->in_area = op->place == NODE_IN_AREA;
     op->given = 0;
     if (op->place == NODE_IN_SLOT || op->in_area)
@@ -73,7 +54,16 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->together = false;
     op->base = 1;
     op->rounds = 0;
-    pairs_wait_for(node, op, gives);
+    /* Of a root and another only one gives: that awaits the other if both copy. */
+    bool rooted = disti_node_pattern(op->call.collective)->rooted;
+    bool waits = !gives || !rooted || op->place == NODE_IN_MEMORY;
+    bool all = !rooted || node->rank == op->call.root;
+    op->first = all ? 0 : op->call.root;
+    op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
+    op->met = op->end - op->first == node->ranks;
+    op->awaited = node->others + op->first - (op->first > node->rank);
+    op->awaited_end = node->others + op->end - (op->end > node->rank);
+    op->seen = op->first;
 }
 
 /* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
@@ -96,22 +86,6 @@ static void node_pairs_list(const struct disti_node *node, const struct disti_no
     }
 }
 
-/* The blocks, one behind the other. */
-static void pairs_show_blocks(const struct disti_node *node, const struct disti_node_op *op,
-                              char *to, uint8_t gait)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        struct node_block block = pairs_in(op, r);
-        size_t bytes = block.count * op->element_bytes;
-
-        if (r == node->rank || !pairs_takes(op, r) || !bytes)
-            continue;
-        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
-                        gait);
-        to += bytes;
-    }
-}
-
 /* A segment is shown unless a peer is known not to have mapped it. */
 static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes,
                        struct disti_segment_location *location_p)
@@ -122,39 +96,6 @@ static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes
         return true;
     location_p->name.key = 0;
     return false;
-}
-
-/* Has this rank a block for itself that it has to copy? */
-static bool pairs_has_own(const struct disti_node *node, const struct disti_node_op *op)
-{
-    struct node_block in, out;
-
-    if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank))
-        return false;
-    in = pairs_in(op, node->rank);
-    out = pairs_out(op, node->rank);
-    return in.count && (const char *)op->call.in + in.first * op->element_bytes !=
-                           (char *)op->call.out + out.first * op->element_bytes;
-}
-
-static dist_status pairs_show_memory(struct disti_node *node, const struct disti_node_op *op,
-                                     bool gives)
-{
-    struct node_locations *at = &node_slot(node->board, op)->locations;
-    size_t in_bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op);
-    size_t out_bytes = pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
-
-    at->in.name.key = at->out.name.key = 0;
-    at->has_own = pairs_has_own(node, op);
-    at->in_address = (uintptr_t)op->call.in;
-    at->out_address = (uintptr_t)op->call.out;
-    if (gives && pairs_find(node, op->call.in, in_bytes, &at->in))
-        disti_segment_load((void *)(uintptr_t)op->call.in, in_bytes);
-    /* Between the blocks lies what the program may write: nothing is copied from a twin's ends. */
-    if (!gives && pairs_find(node, op->call.out, out_bytes, &at->out) &&
-        disti_segment_twin(op->call.out, out_bytes) != op->call.out)
-        at->out.name.key = 0;
-    return gives ? disti_node_show_window(node, at) : DIST_OK;
 }
 
 dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op)
@@ -174,10 +115,43 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
         node_take_area(node, slot, op->given);
     list = node_list(node->self, op);
     node_pairs_list(node, op, list);
-    if (op->place == NODE_IN_MEMORY)
-        return pairs_show_memory(node, op, gives);
-    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place),
-                      __builtin_expect(op->gait, 0) ? node_window_gait(op) : 0);
+    if (op->place == NODE_IN_MEMORY) {
+        struct node_locations *at = &node_slot(node->board, op)->locations;
+        size_t in_bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op);
+        size_t out_bytes = pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+        at->in.name.key = at->out.name.key = 0;
+        /* Has this rank a block for itself that it has to copy? */
+        struct node_block in, out;
+        if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank)) {
+            at->has_own = false;
+        } else {
+            in = pairs_in(op, node->rank);
+            out = pairs_out(op, node->rank);
+            at->has_own = in.count && (const char *)op->call.in + in.first * op->element_bytes !=
+                                          (char *)op->call.out + out.first * op->element_bytes;
+        }
+        at->in_address = (uintptr_t)op->call.in;
+        at->out_address = (uintptr_t)op->call.out;
+        if (gives && pairs_find(node, op->call.in, in_bytes, &at->in))
+            disti_segment_load((void *)(uintptr_t)op->call.in, in_bytes);
+        /* Between the blocks lies what the program may write: nothing is copied from a twin's ends.
+         */
+        if (!gives && pairs_find(node, op->call.out, out_bytes, &at->out) &&
+            disti_segment_twin(op->call.out, out_bytes) != op->call.out)
+            at->out.name.key = 0;
+        return gives ? disti_node_show_window(node, at) : DIST_OK;
+    }
+    /* The blocks, one behind the other. */
+    char *to = (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place);
+    for (int r = 0; r < node->ranks; r++) {
+        struct node_block block = pairs_in(op, r);
+        size_t bytes = block.count * op->element_bytes;
+        if (r == node->rank || !pairs_takes(op, r) || !bytes)
+            continue;
+        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
+                        __builtin_expect(op->gait, 0) ? node_window_gait(op) : 0);
+        to += bytes;
+    }
     return DIST_OK;
 }
 
@@ -196,12 +170,6 @@ static bool pairs_shares(const struct disti_node *node, const struct disti_node_
         return false;
     return taker->locations.out.name.key ? pairs_means(op, &giver->locations) != NODE_BY_WINDOW
                                          : pairs_means(op, &giver->locations) == NODE_BY_KERNEL;
-}
-
-static const struct node_locations *pairs_root(const struct disti_node *node,
-                                               const struct disti_node_op *op)
-{
-    return &node_slot(node->peers[op->call.root].board, op)->locations;
 }
 
 /*
@@ -227,7 +195,7 @@ static void pairs_range(const struct disti_node *node, const struct disti_node_o
         *to_p = count;
     if (count && pairs_shares(node, op, rank)) {
         disti_node_slice(node, op, count, 0, from_p, to_p);
-        if (pairs_root(node, op)->has_own)
+        if (node_slot(node->peers[op->call.root].board, op)->locations.has_own)
             *to_p /= 2;
         if (node->rank != op->call.root)
             *from_p = *to_p, *to_p = count;
@@ -245,33 +213,30 @@ static const char *pairs_in_window(const struct disti_node *node, const struct d
            (block + at - (size_t)op->round * op->piece) * op->element_bytes;
 }
 
-/* Elements from `at` on of the block of a giver's. */
-static void pairs_get(struct disti_node *node, struct disti_node_op *op, int giver, size_t at,
-                      size_t elements)
+/* Elements from `at` on of the block between this rank and another. */
+static void pairs_copy(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
+                       size_t elements, bool gives)
 {
-    const struct node_peer *peer = &node->peers[giver];
+    const struct node_peer *peer = &node->peers[other];
     size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
-    char *to = (char *)op->call.out + pairs_out(op, giver).first * op->element_bytes + offset;
+    const char *from;
+    char *to;
 
+    if (gives) {
+        from = (const char *)op->call.in + pairs_in(op, other).first * op->element_bytes + offset;
+        if (peer->out)
+            disti_node_move(peer->out + offset, from, bytes, op->gait);
+        else if (!node_slot(peer->board, op)->locations.out.name.key)
+            disti_node_cma_put(node, op, other, peer->out_address + offset, from, bytes);
+        return;
+    }
+    to = (char *)op->call.out + pairs_out(op, other).first * op->element_bytes + offset;
     if (peer->means == NODE_BY_WINDOW)
-        disti_node_move(to, pairs_in_window(node, op, giver, at), bytes, op->gait);
+        disti_node_move(to, pairs_in_window(node, op, other, at), bytes, op->gait);
     else if (peer->means == NODE_BY_KERNEL)
-        disti_node_cma_get(node, op, giver, to, peer->in_address + offset, bytes);
+        disti_node_cma_get(node, op, other, to, peer->in_address + offset, bytes);
     else if (peer->in)
         disti_node_move(to, peer->in + offset, bytes, op->gait);
-}
-
-static void pairs_put(struct disti_node *node, struct disti_node_op *op, int taker, size_t at,
-                      size_t elements)
-{
-    const struct node_peer *peer = &node->peers[taker];
-    size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
-    const char *from = (const char *)op->call.in + pairs_in(op, taker).first * op->element_bytes;
-
-    if (peer->out)
-        disti_node_move(peer->out + offset, from + offset, bytes, op->gait);
-    else if (!node_slot(peer->board, op)->locations.out.name.key)
-        disti_node_cma_put(node, op, taker, peer->out_address + offset, from + offset, bytes);
 }
 
 /* This rank's own block, from `at` on. */
@@ -348,10 +313,8 @@ bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op)
         take = to - from - op->done < bite ? to - from - op->done : bite;
         if (take && other == node->rank)
             pairs_own(node, op, from + op->done, take);
-        else if (take && gives)
-            pairs_put(node, op, other, from + op->done, take);
         else if (take)
-            pairs_get(node, op, other, from + op->done, take);
+            pairs_copy(node, op, other, from + op->done, take, gives);
         bite -= take;
         op->done += take;
         if (from + op->done == to) {
@@ -447,43 +410,10 @@ static void pairs_find_taker(struct disti_node *node, struct disti_node_op *op, 
     peer->out_address = slot->locations.out_address + first;
 }
 
-static dist_status pairs_meet(struct disti_node *node, struct disti_node_op *op, int rank)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_peer *peer = &node->peers[rank];
-    bool gives = pairs_gives_others(node, op);
-    bool takes = !pattern->rooted || !gives;
-    bool far = takes && node_slot(peer->board, op)->place == NODE_IN_MEMORY;
-    dist_status status = DIST_OK;
-
-    if (takes)
-        status = pairs_find_giver(node, op, rank);
-    if (gives && op->place == NODE_IN_MEMORY) {
-        far = true;
-        if (pattern->rooted)
-            pairs_find_taker(node, op, rank);
-        else
-            peer->by_window =
-                pairs_means(op, &node_slot(node->board, op)->locations) == NODE_BY_WINDOW;
-    }
-    peer->last = far;
-    op->together |= far;
-    return status;
-}
-
-/* This rank and others copy. */
-static void pairs_join(struct disti_node *node, struct disti_node_op *op, bool seen)
-{
-    size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
-                   pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
-
-    op->piece = disti_node_piece(node, op);
-    op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
-    disti_node_gait_choose(node, op, bytes >= node->cache_bytes);
-}
-
 dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op)
 {
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gives = pairs_gives_others(node, op);
     dist_status status = DIST_OK;
     bool seen = true;
 
@@ -503,17 +433,36 @@ dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_
     }
     op->cma = node_slot(node->peers[pairs_leader(op)].board, op)->cma;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
-        const struct node_peer *peer = &node->peers[r];
+        struct node_peer *peer = &node->peers[r];
+        bool takes = !pattern->rooted || !gives;
+        bool far = takes && node_slot(peer->board, op)->place == NODE_IN_MEMORY;
 
         if (r == node->rank)
             continue;
-        status = pairs_meet(node, op, r);
+        if (takes)
+            status = pairs_find_giver(node, op, r);
+        if (gives && op->place == NODE_IN_MEMORY) {
+            far = true;
+            if (pattern->rooted)
+                pairs_find_taker(node, op, r);
+            else
+                peer->by_window =
+                    pairs_means(op, &node_slot(node->board, op)->locations) == NODE_BY_WINDOW;
+        }
+        peer->last = far;
+        op->together |= far;
         seen = seen && !peer->by_window && peer->means <= NODE_SEEN;
     }
-    if (op->place == NODE_IN_MEMORY && pairs_gives_others(node, op))
+    if (op->place == NODE_IN_MEMORY && gives)
         seen = seen && node_slot(node->board, op)->locations.in.name.key;
-    if (op->together)
-        pairs_join(node, op, seen);
+    if (op->together) {
+        /* This rank and others copy. */
+        size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
+                       pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+        op->piece = disti_node_piece(node, op);
+        op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+        disti_node_gait_choose(node, op, bytes >= node->cache_bytes);
+    }
     return status;
 }
 
@@ -539,17 +488,6 @@ static bool pairs_failed(struct disti_node *node, const struct disti_node_op *op
     return failed;
 }
 
-/* Rounds of a window that the two have before them. */
-static uint32_t pairs_rounds(const struct disti_node_op *op, const struct node_peer *peer,
-                             size_t given)
-{
-    size_t most = peer->means == NODE_BY_WINDOW ? peer->count : 0;
-
-    if (peer->by_window && given > most)
-        most = given;
-    return (uint32_t)((most + op->piece - 1) / op->piece);
-}
-
 bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op)
 {
     bool gives = pairs_gives_others(node, op) && op->place == NODE_IN_MEMORY;
@@ -565,7 +503,12 @@ bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op)
             if (peer->means == NODE_SEEN || peer->means == NODE_BY_KERNEL)
                 peer->means = NODE_BY_WINDOW;
         }
-        rounds = pairs_rounds(op, peer, gives ? pairs_in(op, r).count : 0);
+        /* Rounds of a window that the two have before them. */
+        size_t given = gives ? pairs_in(op, r).count : 0;
+        size_t most = peer->means == NODE_BY_WINDOW ? peer->count : 0;
+        if (peer->by_window && given > most)
+            most = given;
+        rounds = (uint32_t)((most + op->piece - 1) / op->piece);
         peer->last = rounds ? 2 + rounds : 1;
         if (rounds > op->rounds)
             op->rounds = rounds;
@@ -650,54 +593,6 @@ static struct node_again *again_new(const struct disti_node *node)
     return again;
 }
 
-/* Blocks that lie one behind the other are one stretch. */
-static void again_give(const struct disti_node *node, const struct disti_node_op *op,
-                       struct node_again *again)
-{
-    struct again_stretch *last = NULL;
-
-    again->stretches = 0;
-    for (int r = 0; r < node->ranks; r++) {
-        struct node_block block = pairs_in(op, r);
-        size_t from = block.first * op->element_bytes, bytes = block.count * op->element_bytes;
-
-        if (r == node->rank || !pairs_takes(op, r) || !bytes)
-            continue;
-        if (last && last->from + last->bytes == from) {
-            last->bytes += bytes;
-            continue;
-        }
-        last = &again->stretch[again->stretches++];
-        *last = (struct again_stretch){from, bytes};
-    }
-}
-
-static void again_take_from(const struct disti_node *node, const struct disti_node_op *op,
-                            struct node_again *again)
-{
-    again->takes = 0;
-    for (int r = op->first; r < op->end; r++) {
-        struct node_block block = pairs_out(op, r);
-
-        if (r != node->rank)
-            again->take[again->takes++] =
-                (struct again_take){.peer = &node->peers[r],
-                                    .count = block.count,
-                                    .to = block.first * op->element_bytes,
-                                    .bytes = block.count * op->element_bytes};
-    }
-}
-
-static void again_own(const struct disti_node *node, const struct disti_node_op *op,
-                      struct node_again *again)
-{
-    bool own = pairs_gives(op, node->rank) && pairs_takes(op, node->rank);
-
-    again->own_bytes = own ? pairs_in(op, node->rank).count * op->element_bytes : 0;
-    again->own_from = own ? pairs_in(op, node->rank).first * op->element_bytes : 0;
-    again->own_to = own ? pairs_out(op, node->rank).first * op->element_bytes : 0;
-}
-
 static void again_behind(int listed, size_t behind[2])
 {
     behind[0] = pairs_list_bytes(listed, NODE_IN_SLOT);
@@ -727,10 +622,37 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
     again->stretches = 0;
     if (op->place != NODE_NOWHERE)
         node_pairs_list(node, op, again->list);
-    if (gives)
-        again_give(node, op, again);
-    again_take_from(node, op, again);
-    again_own(node, op, again);
+    if (gives) {
+        /* Blocks that lie one behind the other are one stretch. */
+        struct again_stretch *last = NULL;
+        again->stretches = 0;
+        for (int r = 0; r < node->ranks; r++) {
+            struct node_block block = pairs_in(op, r);
+            size_t from = block.first * op->element_bytes, bytes = block.count * op->element_bytes;
+            if (r == node->rank || !pairs_takes(op, r) || !bytes)
+                continue;
+            if (last && last->from + last->bytes == from) {
+                last->bytes += bytes;
+                continue;
+            }
+            last = &again->stretch[again->stretches++];
+            *last = (struct again_stretch){from, bytes};
+        }
+    }
+    again->takes = 0;
+    for (int r = op->first; r < op->end; r++) {
+        struct node_block block = pairs_out(op, r);
+        if (r != node->rank)
+            again->take[again->takes++] =
+                (struct again_take){.peer = &node->peers[r],
+                                    .count = block.count,
+                                    .to = block.first * op->element_bytes,
+                                    .bytes = block.count * op->element_bytes};
+    }
+    bool own = pairs_gives(op, node->rank) && pairs_takes(op, node->rank);
+    again->own_bytes = own ? pairs_in(op, node->rank).count * op->element_bytes : 0;
+    again->own_from = own ? pairs_in(op, node->rank).first * op->element_bytes : 0;
+    again->own_to = own ? pairs_out(op, node->rank).first * op->element_bytes : 0;
     return again;
 }
 
@@ -815,15 +737,6 @@ static inline bool again_take_all(const struct disti_node_op *op, const struct n
     return true;
 }
 
-static inline void again_take_own(const struct disti_node_op *op, const struct node_again *again)
-{
-    const char *from = (const char *)op->call.in + again->own_from;
-    char *to = (char *)op->call.out + again->own_to;
-
-    if (again->own_bytes && from != to)
-        node_copy(to, from, again->own_bytes);
-}
-
 /* NULL: no memory, or it may not begin yet. */
 static inline const struct node_again *again_find(struct disti_node *node,
                                                   const struct disti_node_op *op)
@@ -858,7 +771,10 @@ dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_ca
     short_publish(node, slot, node_stage(number, 0));
     if (!again_take_all(op, again, history))
         return disti_node_op_left(op, call, history);
-    again_take_own(op, again);
+    const char *from = (const char *)op->call.in + again->own_from;
+    char *to = (char *)op->call.out + again->own_to;
+    if (again->own_bytes && from != to)
+        node_copy(to, from, again->own_bytes);
     short_take(node, op, number);
     return DIST_OK;
 }

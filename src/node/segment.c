@@ -9,7 +9,9 @@
 #include "node/node.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,157 +20,424 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-/* Whole pages, at least one. */
-static dist_status segment_round(size_t bytes, size_t *bytes_p)
+/*
+ * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, whose whole pages
+ * are mapped where the program had its memory. PRIVATE, by alloc: ordinary memory, as no arena
+ * could be made; so is what was registered then. It has no name.
+ */
+enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PRIVATE };
+
+struct segment {
+    char *memory;
+    size_t bytes;
+    enum segment_kind kind;
+    struct disti_segment_name name; /* of the file; key 0: there is none */
+    size_t offset;                  /* of memory in it */
+    struct arena *arena;            /* that it is, or REGISTERED: that its block is of */
+};
+
+/* The whole pages of what is REGISTERED, which may be none. */
+struct segment_pages {
+    char *memory;
+    size_t bytes;
+    size_t offset; /* of memory in the file */
+};
+/*
+ * An arena is a segment that is divided into blocks. Its file is sparse: what no block has touched
+ * takes no memory, so it is made large, and the next one of its pool as large as all before it. So
+ * a process has few of them, whatever it allocates, and a peer maps few.
+ *
+ *     pool   |- 256 MiB -|   |- 256 MiB -|   |------- 512 MiB -------|   ...
+ *              |  |  blocks: 2^n pages, each at a multiple of its length
+ *
+ * A block that is given back is punched out of the file: its pages are the system's again,
+ * peers' mappings of it read zeros, and so does who gets it next.
+ */
+enum arena_pool { ARENA_PROGRAM, ARENA_LIBRARY, ARENA_POOLS };
+
+struct arena_block {
+    struct arena *arena;
+    size_t offset; /* in its segment */
+};
+
+/* The first of each pool: address space, and no memory until it is used. */
+static const size_t arena_first[ARENA_POOLS] = {
+    [ARENA_PROGRAM] = (size_t)256 << 20,
+    [ARENA_LIBRARY] = (size_t)32 << 20,
+};
+
+struct arena {
+    struct arena *next;
+    enum arena_pool pool;
+    char *memory;
+    struct disti_segment_name name;
+    struct buddy buddy; /* of pages */
+    size_t blocks;      /* that are taken */
+    size_t dumped;      /* bytes from the beginning that a core dump has */
+    bool retired;       /* no block is taken from it any more */
+};
+
+static pthread_mutex_t arena_growth = PTHREAD_MUTEX_INITIALIZER; /* before the table's lock */
+static struct arena *arenas[ARENA_POOLS];                        /* by the table's lock */
+
+/* The table of what this process shares, by address; and its end in a forked child. */
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct segment *table; /* by address */
+static size_t table_room;
+static atomic_size_t table_count;
+static int32_t table_pid; /* set once, and in a forked child */
+
+/* How many segments begin at or before an address. */
+static size_t table_upto(const void *memory)
 {
-    size_t page = disti_segment_page();
+    size_t low = 0, high = atomic_load_explicit(&table_count, memory_order_relaxed);
 
-    if (!disti_add(bytes ? bytes : 1, page - 1, bytes_p))
-        return disti_fail(DIST_ERR_NO_MEMORY,
-                          "%zu bytes of shared memory are more than can exist: ask for less",
-                          bytes);
-    *bytes_p -= *bytes_p % page;
-    return DIST_OK;
-}
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
 
-static dist_status segment_add(const struct segment *segment)
-{
-    dist_status status;
-
-    disti_segment_lock();
-    status = disti_segment_table_room();
-    if (status == DIST_OK)
-        disti_segment_table_add(segment);
-    disti_segment_unlock();
-    return status;
-}
-
-/* ---- blocks of arenas ---- */
-
-static dist_status segment_alloc_private(size_t bytes, void **memory_p)
-{
-    struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    dist_status status;
-
-    if (memory == MAP_FAILED)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
-                          bytes >> 10);
-    disti_segment_log_private(bytes);
-    segment.memory = memory;
-    status = segment_add(&segment);
-    if (status == DIST_OK)
-        *memory_p = memory;
-    else
-        munmap(memory, bytes);
-    return status;
-}
-
-/* A block of whole pages out of the pool. *shared_p: see disti_arena_take. */
-static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
-                                bool *shared_p)
-{
-    dist_status status;
-
-    disti_segment_begin();
-    status = segment_round(*bytes, bytes);
-    return status == DIST_OK ? disti_arena_take(pool, *bytes, block_p, shared_p) : status;
-}
-
-dist_status disti_segment_alloc(size_t bytes, void **memory_p)
-{
-    struct arena_block block;
-    bool shared;
-    dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
-
-    if (status == DIST_OK && !shared)
-        return segment_alloc_private(bytes, memory_p);
-    if (status == DIST_OK)
-        *memory_p = disti_arena_memory(&block);
-    return status;
-}
-
-dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
-                                       struct disti_segment_location *location_p)
-{
-    struct arena_block block;
-    bool shared;
-    dist_status status = segment_take(ARENA_LIBRARY, &bytes, &block, &shared);
-
-    if (status != DIST_OK)
-        return status;
-    if (!shared)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
-                                              "or allow memfd_create in the sandbox");
-    *location_p =
-        (struct disti_segment_location){.name = *disti_arena_name(&block), .offset = block.offset};
-    *memory_p = disti_arena_memory(&block);
-    return DIST_OK;
-}
-
-/* It is in the table no more, but for an arena, whose block it was. */
-static void segment_end(const struct segment *segment)
-{
-    if (segment->kind == SEGMENT_ARENA)
-        disti_arena_give(&(struct arena_block){.arena = segment->arena, .offset = segment->offset});
-    else
-        munmap(segment->memory, segment->bytes);
-}
-
-dist_status disti_segment_free(void *memory)
-{
-    struct segment segment;
-    dist_status status;
-
-    if (!memory)
-        return DIST_OK;
-    disti_segment_lock();
-    status = disti_segment_table_take(memory, false, &segment);
-    disti_segment_unlock();
-    if (status == DIST_OK)
-        segment_end(&segment);
-    return status;
-}
-
-/* ---- what lies where ---- */
-
-/* With the lock held. */
-static bool segment_holds(const void *memory, size_t bytes,
-                          struct disti_segment_location *location_p)
-{
-    const struct segment *segment = disti_segment_table_find(memory);
-    struct arena_block block = {.offset = 0};
-    size_t offset, end;
-
-    if (!segment || segment->name.key == 0)
-        return false;
-    offset = (size_t)((uintptr_t)memory - (uintptr_t)segment->memory);
-    end = segment->bytes;
-    if (segment->kind == SEGMENT_ARENA) {
-        if (!disti_arena_find(segment->arena, memory, &block, &end))
-            return false;
-        end += block.offset;
+        if ((uintptr_t)table[middle].memory <= (uintptr_t)memory)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    if (!disti_inside(offset, bytes, end))
+    return low;
+}
+
+static dist_status table_make_room(void)
+{
+    size_t room = table_room ? 2 * table_room : 16;
+    struct segment *larger;
+
+    if (atomic_load_explicit(&table_count, memory_order_relaxed) < table_room)
+        return DIST_OK;
+    larger = realloc(table, room * sizeof(*table));
+    if (!larger)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a table of %zu segments", room);
+    table = larger;
+    table_room = room;
+    return DIST_OK;
+}
+
+static void table_add(const struct segment *segment)
+{
+    size_t at = table_upto(segment->memory),
+           length = atomic_load_explicit(&table_count, memory_order_relaxed);
+
+    memmove(&table[at + 1], &table[at], (length - at) * sizeof(*table));
+    table[at] = *segment;
+    atomic_store_explicit(&table_count, length + 1, memory_order_relaxed);
+}
+
+static const struct segment *table_find(const void *memory)
+{
+    size_t after = table_upto(memory);
+    const struct segment *segment = after ? &table[after - 1] : NULL;
+
+    return segment && (uintptr_t)memory - (uintptr_t)segment->memory < segment->bytes ? segment
+                                                                                      : NULL;
+}
+
+/* bytes is not 0, and does not wrap. */
+static bool table_overlaps(const void *memory, size_t bytes)
+{
+    const char *last = (const char *)memory + bytes - 1;
+    size_t upto;
+    bool overlaps;
+
+    pthread_mutex_lock(&table_lock);
+    upto = table_upto(last);
+    overlaps = upto > 0 &&
+               (uintptr_t)table[upto - 1].memory + table[upto - 1].bytes - 1 >= (uintptr_t)memory;
+    pthread_mutex_unlock(&table_lock);
+    return overlaps;
+}
+
+static void table_remove(const void *memory)
+{
+    size_t after = table_upto(memory),
+           length = atomic_load_explicit(&table_count, memory_order_relaxed);
+
+    memmove(&table[after - 1], &table[after], (length - after) * sizeof(*table));
+    atomic_store_explicit(&table_count, length - 1, memory_order_relaxed);
+}
+
+/* Arenas: segments that are divided into blocks. */
+
+/* ---- arenas that come and go ---- */
+
+static void arena_free(struct arena *arena)
+{
+    if (!arena)
+        return;
+    if (arena->memory)
+        munmap(arena->memory, arena->name.bytes);
+    if (arena->name.key)
+        disti_segment_file_drop(&arena->name);
+    disti_buddy_close(&arena->buddy);
+    free(arena);
+}
+
+/* With the lock held: out of pool and table. */
+static void arena_remove(struct arena *arena)
+{
+    struct arena **entry = &arenas[arena->pool];
+
+    while (*entry != arena)
+        entry = &(*entry)->next;
+    *entry = arena->next;
+    table_remove(arena->memory);
+}
+
+static dist_status arena_make(enum arena_pool pool, unsigned levels)
+{
+    size_t bytes = disti_segment_page() << levels;
+    struct arena **entry, *arena = calloc(1, sizeof(*arena));
+    void *memory = NULL;
+    dist_status status;
+
+    if (!arena)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for an arena");
+    arena->pool = pool;
+    if (disti_buddy_open(&arena->buddy, levels))
+        status = disti_segment_file_make(bytes, &arena->name);
+    else
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an arena of %zu KiB", bytes >> 10);
+    if (status == DIST_OK)
+        status = disti_segment_file_map(arena->name.fd, 0, bytes, &memory);
+    arena->memory = memory;
+    if (status == DIST_OK) {
+        madvise(memory, bytes, MADV_DONTDUMP); /* a dump would make pages of all that is unused */
+        pthread_mutex_lock(&table_lock);
+        status = table_make_room();
+        if (status == DIST_OK) {
+            table_add(&(struct segment){.memory = memory,
+                                        .bytes = bytes,
+                                        .name = arena->name,
+                                        .arena = arena,
+                                        .kind = SEGMENT_ARENA});
+            for (entry = &arenas[pool]; *entry;)
+                entry = &(*entry)->next;
+            *entry = arena;
+        }
+        pthread_mutex_unlock(&table_lock);
+    }
+    if (status != DIST_OK)
+        arena_free(arena);
+    return status;
+}
+
+/* As large as all before it; if that cannot be had, as large as must be. */
+static dist_status arena_grow(enum arena_pool pool, unsigned order)
+{
+    const struct disti_log *log = disti_log_current();
+    size_t bytes;
+    unsigned levels;
+    dist_status status;
+
+    pthread_mutex_lock(&table_lock);
+    /* With the lock held: all of a pool's bytes that blocks may be taken from. */
+    bytes = 0;
+    for (const struct arena *arena = arenas[pool]; arena; arena = arena->next)
+        bytes += arena->retired ? 0 : arena->name.bytes;
+    pthread_mutex_unlock(&table_lock);
+    bytes = bytes > arena_first[pool] ? bytes : arena_first[pool];
+    levels = disti_buddy_order(bytes / disti_segment_page());
+    disti_log_use(NULL); /* it is no error: there is other memory */
+    status = arena_make(pool, levels > order ? levels : order);
+    if (status != DIST_OK && levels > order)
+        status = arena_make(pool, order);
+    disti_log_use(log);
+    return status;
+}
+
+/* ---- blocks ---- */
+
+static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *block_p)
+{
+    size_t unit = 0, end, page = disti_segment_page();
+    struct arena *arena;
+
+    pthread_mutex_lock(&table_lock);
+    arena = arenas[pool];
+    while (arena && (arena->retired || !disti_buddy_take(&arena->buddy, order, &unit)))
+        arena = arena->next;
+    if (arena) {
+        arena->blocks++;
+        end = (unit + ((size_t)1 << order)) * page;
+        if (end > arena->dumped) {
+            arena->dumped = end;
+            madvise(arena->memory, end, MADV_DODUMP);
+        }
+        *block_p = (struct arena_block){.arena = arena, .offset = unit * page};
+    }
+    pthread_mutex_unlock(&table_lock);
+    return arena;
+}
+
+/* With the lock held. The block that an address is in, and its bytes. False: it is in none. */
+static bool arena_find(struct arena *arena, const void *memory, struct arena_block *block_p,
+                       size_t *bytes_p)
+{
+    size_t page = disti_segment_page(), first;
+    size_t unit = (size_t)((uintptr_t)memory - (uintptr_t)arena->memory) / page;
+    unsigned order;
+
+    if (!disti_buddy_find(&arena->buddy, unit, &first, &order))
         return false;
-    *location_p =
-        (struct disti_segment_location){.name = segment->name, .offset = segment->offset + offset};
+    *block_p = (struct arena_block){.arena = arena, .offset = first * page};
+    *bytes_p = page << order;
     return true;
 }
 
-bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_location *location_p)
+static void arena_give(const struct arena_block *block)
 {
-    bool found;
+    struct arena *arena = block->arena;
+    size_t page = disti_segment_page(), bytes = page;
+    struct arena_block found;
+    bool spare;
 
-    if (disti_segment_table_length() == 0)
-        return false;
-    disti_segment_lock();
-    found = segment_holds(memory, bytes, location_p);
-    disti_segment_unlock();
-    return found;
+    pthread_mutex_lock(&table_lock);
+    arena_find(arena, block->arena->memory + block->offset, &found, &bytes);
+    pthread_mutex_unlock(&table_lock);
+    /*
+     * Who keeps pages registered with a network card watches for madvise, as for munmap; of a hole
+     * in the file it would not hear. Locked pages refuse it.
+     */
+    if (madvise(block->arena->memory + block->offset, bytes, MADV_REMOVE) < 0)
+        (void)!fallocate(block->arena->name.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         (off_t)block->offset, (off_t)bytes);
+    pthread_mutex_lock(&table_lock);
+    disti_buddy_give(&arena->buddy, block->offset / page, disti_buddy_order(bytes / page));
+    arena->blocks--;
+    const struct arena *other = arenas[arena->pool];
+    while (other && (other == arena || other->blocks > 0 || other->retired))
+        other = other->next;
+    spare = arena->blocks == 0 && (arena->retired || other);
+    if (spare)
+        arena_remove(arena);
+    pthread_mutex_unlock(&table_lock);
+    if (spare)
+        arena_free(arena);
 }
 
-/* This process's mappings of other processes' segments, held or kept for the next time. */
+/*
+ * A block of at least `bytes` bytes, zeroed. *shared_p is false if there is memory, but no arena
+ * can be made: no descriptor, no room in the address space, a limit on files. ERR_NO_MEMORY
+ * otherwise.
+ */
+static dist_status arena_take(enum arena_pool pool, size_t bytes, struct arena_block *block_p,
+                              bool *shared_p)
+{
+    size_t page = disti_segment_page();
+    unsigned order = disti_buddy_order(bytes / page + (bytes % page > 0));
+    struct arena_block block;
+    dist_status status = disti_segment_file_check(bytes);
+
+    if (status != DIST_OK)
+        return status;
+    *shared_p = arena_try(pool, order, &block);
+    if (!*shared_p) { /* several threads that need an arena get one */
+        pthread_mutex_lock(&arena_growth);
+        *shared_p = arena_try(pool, order, &block) ||
+                    (arena_grow(pool, order) == DIST_OK && arena_try(pool, order, &block));
+        pthread_mutex_unlock(&arena_growth);
+    }
+    if (!*shared_p)
+        return DIST_OK;
+    status = disti_segment_file_reserve(&block.arena->name, block.offset, bytes);
+    if (status == DIST_OK)
+        *block_p = block;
+    else
+        arena_give(&block);
+    return status;
+}
+
+void disti_segment_retire(void)
+{
+    struct arena *empty;
+
+    do {
+        pthread_mutex_lock(&table_lock);
+        /* With the lock held. An arena to be freed, which is in the pool no more; NULL: there is
+         * none. */
+        empty = NULL;
+        for (struct arena *arena = arenas[ARENA_PROGRAM]; arena; arena = arena->next) {
+            arena->retired = true;
+            if (arena->blocks == 0)
+                empty = arena;
+        }
+        if (empty)
+            arena_remove(empty);
+        pthread_mutex_unlock(&table_lock);
+        arena_free(empty);
+    } while (empty);
+}
+
+/* ---- what begins where ---- */
+
+/* What begins there, of an arena the block. False: nothing. */
+static bool table_begins(const void *memory, struct segment *segment_p)
+{
+    const struct segment *segment = table_find(memory);
+    struct arena_block block;
+
+    if (!segment)
+        return false;
+    *segment_p = *segment;
+    if (segment->kind == SEGMENT_ARENA) {
+        if (!arena_find(segment->arena, memory, &block, &segment_p->bytes))
+            return false;
+        segment_p->offset = block.offset;
+        segment_p->memory = block.arena->memory + block.offset;
+    }
+    return segment_p->memory == memory;
+}
+
+/*
+ * With the lock held. Takes the entry out that begins at memory, of register if `registered`, else
+ * of another; but no arena. ERR_INVALID_ARGUMENT: there is none. table_get only looks.
+ */
+static dist_status table_get(const void *memory, bool registered, struct segment *segment_p)
+{
+    struct segment segment;
+
+    if (!table_begins(memory, &segment))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%p does not begin %s memory of this process: it was %s before, never "
+                          "obtained, or obtained by the parent before fork",
+                          memory, registered ? "registered" : "allocated",
+                          registered ? "unregistered" : "freed");
+    if ((segment.kind == SEGMENT_REGISTERED) != registered)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%p was %s: give it to %s", memory,
+                          registered ? "allocated by dist_alloc" : "registered by dist_register",
+                          registered ? "dist_free" : "dist_unregister");
+    *segment_p = segment;
+    return DIST_OK;
+}
+
+static dist_status table_take(const void *memory, bool registered, struct segment *segment_p)
+{
+    dist_status status = table_get(memory, registered, segment_p);
+
+    if (status == DIST_OK && segment_p->kind != SEGMENT_ARENA)
+        table_remove(memory);
+    return status;
+}
+
+/* ---- a fork ---- */
+
+static struct segment_pages segment_pages_of(const struct segment *segment)
+{
+    size_t page = disti_segment_page(), before = -(uintptr_t)segment->memory % page;
+    size_t after = ((uintptr_t)segment->memory + segment->bytes) % page;
+
+    if (segment->bytes < before + after)
+        return (struct segment_pages){.memory = segment->memory, .offset = segment->offset};
+    return (struct segment_pages){.memory = segment->memory + before,
+                                  .bytes = segment->bytes - before - after,
+                                  .offset = segment->offset + before};
+}
 
 /* Keys are random, so their lowest bits choose a chain. */
 #define PEER_CHAINS 256
@@ -188,6 +457,218 @@ static struct peer *peer_chains[PEER_CHAINS];
 static TAILQ_HEAD(peer_queue, peer) peer_idle = TAILQ_HEAD_INITIALIZER(peer_idle);
 static size_t peer_idle_count;
 
+static void arena_view(void *arg, size_t unit, size_t units)
+{
+    const struct arena *arena = arg;
+    size_t page = disti_segment_page();
+
+    disti_pages_map(arena->memory + unit * page, units * page, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_FIXED, arena->name.fd, (off_t)(unit * page));
+}
+
+/*
+ * The child gets a view of its own: its writes are its own, as with memory that is not shared; what
+ * the parent writes it sees until it writes to that page itself. It owns no segment.
+ */
+static void table_forked(void)
+{
+    for (size_t i = 0; i < atomic_load_explicit(&table_count, memory_order_relaxed); i++) {
+        const struct segment *segment = &table[i];
+        struct segment_pages pages = segment_pages_of(segment);
+
+        if (segment->kind == SEGMENT_REGISTERED && segment->arena)
+            disti_pages_map(pages.memory, pages.bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_FIXED, segment->name.fd, (off_t)pages.offset);
+    }
+    atomic_store_explicit(&table_count, 0, memory_order_relaxed);
+    table_pid = (int32_t)getpid();
+    for (int i = 0; i < PEER_CHAINS; i++) {
+        while (peer_chains[i]) {
+            struct peer *peer = peer_chains[i];
+            peer_chains[i] = peer->next;
+            free(peer);
+        }
+    }
+    TAILQ_INIT(&peer_idle);
+    peer_idle_count = 0;
+    pthread_mutex_unlock(&peer_lock);
+    pthread_mutex_unlock(&table_lock);
+    /* Of what is in no block there is no view: it may be large, and is charged as if it were used.
+     */
+    for (int pool = 0; pool < ARENA_POOLS; pool++) {
+        while (arenas[pool]) {
+            struct arena *arena = arenas[pool];
+            arenas[pool] = arena->next;
+            disti_pages_map(arena->memory, arena->name.bytes, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+            disti_buddy_each(&arena->buddy, arena_view, arena);
+            close(arena->name.fd);
+            disti_buddy_close(&arena->buddy);
+            free(arena);
+        }
+    }
+    pthread_mutex_unlock(&arena_growth);
+}
+
+static void table_before_fork(void)
+{
+    pthread_mutex_lock(&arena_growth);
+    pthread_mutex_lock(&table_lock);
+    pthread_mutex_lock(&peer_lock);
+}
+
+static void table_after_fork(void)
+{
+    pthread_mutex_unlock(&peer_lock);
+    pthread_mutex_unlock(&table_lock);
+    pthread_mutex_unlock(&arena_growth);
+}
+
+static void table_begin_once(void)
+{
+    table_pid = (int32_t)getpid();
+    pthread_atfork(table_before_fork, table_after_fork, table_forked);
+}
+
+/*
+ * First of every function that makes something: sees to what a fork needs, and returns this
+ * process's id, without a call of the system.
+ */
+static int32_t segment_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, table_begin_once);
+    return table_pid;
+}
+
+/* ---- blocks of arenas ---- */
+
+/* A block of whole pages, at least one, out of the pool. *shared_p: see arena_take. */
+static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
+                                bool *shared_p)
+{
+    size_t page = disti_segment_page(), rounded;
+
+    segment_begin();
+    if (!disti_add(*bytes ? *bytes : 1, page - 1, &rounded))
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "%zu bytes of shared memory are more than can exist: ask for less",
+                          *bytes);
+    *bytes = rounded - rounded % page;
+    return arena_take(pool, *bytes, block_p, shared_p);
+}
+
+dist_status disti_segment_alloc(size_t bytes, void **memory_p)
+{
+    struct arena_block block;
+    bool shared;
+    dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
+
+    if (status == DIST_OK && !shared) {
+        struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
+                              bytes >> 10);
+        disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
+                   dist_last_error());
+        segment.memory = memory;
+        pthread_mutex_lock(&table_lock);
+        status = table_make_room();
+        if (status == DIST_OK)
+            table_add(&segment);
+        pthread_mutex_unlock(&table_lock);
+        if (status == DIST_OK)
+            *memory_p = memory;
+        else
+            munmap(memory, bytes);
+        return status;
+    }
+    if (status == DIST_OK)
+        *memory_p = block.arena->memory + block.offset;
+    return status;
+}
+
+dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
+                                       struct disti_segment_location *location_p)
+{
+    struct arena_block block;
+    bool shared;
+    dist_status status = segment_take(ARENA_LIBRARY, &bytes, &block, &shared);
+
+    if (status != DIST_OK)
+        return status;
+    if (!shared)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
+                                              "or allow memfd_create in the sandbox");
+    *location_p =
+        (struct disti_segment_location){.name = *(&block.arena->name), .offset = block.offset};
+    *memory_p = block.arena->memory + block.offset;
+    return DIST_OK;
+}
+
+dist_status disti_segment_free(void *memory)
+{
+    struct segment segment;
+    dist_status status;
+
+    if (!memory)
+        return DIST_OK;
+    pthread_mutex_lock(&table_lock);
+    status = table_take(memory, false, &segment);
+    pthread_mutex_unlock(&table_lock);
+    if (status == DIST_OK) {
+        /* It is in the table no more, but for an arena, whose block it was. */
+        if (segment.kind == SEGMENT_ARENA)
+            arena_give(&(struct arena_block){.arena = segment.arena, .offset = segment.offset});
+        else
+            munmap(segment.memory, segment.bytes);
+    }
+    return status;
+}
+
+/* ---- what lies where ---- */
+
+/* With the lock held. */
+static bool segment_holds(const void *memory, size_t bytes,
+                          struct disti_segment_location *location_p)
+{
+    const struct segment *segment = table_find(memory);
+    struct arena_block block = {.offset = 0};
+    size_t offset, end;
+
+    if (!segment || segment->name.key == 0)
+        return false;
+    offset = (size_t)((uintptr_t)memory - (uintptr_t)segment->memory);
+    end = segment->bytes;
+    if (segment->kind == SEGMENT_ARENA) {
+        if (!arena_find(segment->arena, memory, &block, &end))
+            return false;
+        end += block.offset;
+    }
+    if (!disti_inside(offset, bytes, end))
+        return false;
+    *location_p =
+        (struct disti_segment_location){.name = segment->name, .offset = segment->offset + offset};
+    return true;
+}
+
+bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_location *location_p)
+{
+    bool found;
+
+    if (atomic_load_explicit(&table_count, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&table_lock);
+    found = segment_holds(memory, bytes, location_p);
+    pthread_mutex_unlock(&table_lock);
+    return found;
+}
+
+/* This process's mappings of other processes' segments, held or kept for the next time. */
+
 static struct peer **peer_entry(uint64_t key)
 {
     struct peer **entry = &peer_chains[key % PEER_CHAINS];
@@ -203,74 +684,33 @@ static void peer_reuse(struct peer *peer)
     peer_idle_count--;
 }
 
-static void peer_drop(struct peer *peer)
+/* With the lock held. A forked child has no part in them: there they do not exist. Nor has a core
+ * dump, which would make pages of all that the owner has not touched. */
+static dist_status peer_new(const struct disti_segment_name *name, struct peer **peer_p)
 {
-    *peer_entry(peer->key) = peer->next;
-    peer_reuse(peer);
-    munmap(peer->memory, peer->bytes);
-    free(peer);
-}
-
-/* A forked child has no part in them: there they do not exist. Nor has a core dump, which would
- * make pages of all that the owner has not touched. */
-static dist_status peer_map(const struct disti_segment_name *name, struct peer *peer)
-{
+    struct peer *peer;
     dist_status status;
     int fd;
 
+    peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a mapping");
     status = disti_segment_file_open(name, &fd);
-    if (status != DIST_OK)
-        return status;
-    peer->key = name->key;
-    peer->bytes = name->bytes;
-    status = disti_segment_file_map(fd, 0, peer->bytes, &peer->memory);
     if (status == DIST_OK) {
-        madvise(peer->memory, peer->bytes, MADV_DONTFORK);
-        madvise(peer->memory, peer->bytes, MADV_DONTDUMP);
+        status = disti_segment_file_map(fd, 0, name->bytes, &peer->memory);
+        close(fd);
     }
-    close(fd);
-    return status;
-}
-
-/* With the lock held. */
-static dist_status peer_new(const struct disti_segment_name *name, struct peer **peer_p)
-{
-    struct peer *peer = calloc(1, sizeof(*peer));
-    dist_status status =
-        peer ? peer_map(name, peer) : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a mapping");
-
     if (status != DIST_OK) {
         free(peer);
         return status;
     }
+    peer->key = name->key;
+    peer->bytes = name->bytes;
+    madvise(peer->memory, peer->bytes, MADV_DONTFORK);
+    madvise(peer->memory, peer->bytes, MADV_DONTDUMP);
     *peer_entry(peer->key) = peer;
     *peer_p = peer;
     return DIST_OK;
-}
-
-static dist_status peer_find(const struct disti_segment_name *name, void **memory_p)
-{
-    struct peer *peer;
-    dist_status status = DIST_OK;
-
-    pthread_mutex_lock(&peer_lock);
-    peer = *peer_entry(name->key);
-    if (!peer) {
-        status = peer_new(name, &peer);
-    } else if (peer->bytes != name->bytes) {
-        status = disti_fail(DIST_ERR_SYSTEM,
-                            "process %d offered the same memory once with %zu bytes and once with "
-                            "%zu",
-                            name->pid, peer->bytes, (size_t)name->bytes);
-    } else if (peer->holders == 0) {
-        peer_reuse(peer);
-    }
-    if (status == DIST_OK) {
-        peer->holders++;
-        *memory_p = peer->memory;
-    }
-    pthread_mutex_unlock(&peer_lock);
-    return status;
 }
 
 /*
@@ -279,14 +719,42 @@ static dist_status peer_find(const struct disti_segment_name *name, void **memor
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p)
 {
-    int32_t pid = disti_segment_begin();
+    int32_t pid = segment_begin();
     void *memory;
 
     if (name->key == 0 || name->bytes == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no segment is named");
-    if (name->pid != pid)
-        return peer_find(name, memory_p);
-    memory = disti_segment_table_find_key(name->key);
+    if (name->pid != pid) {
+        struct peer *peer;
+        dist_status status = DIST_OK;
+        pthread_mutex_lock(&peer_lock);
+        peer = *peer_entry(name->key);
+        if (!peer) {
+            status = peer_new(name, &peer);
+        } else if (peer->bytes != name->bytes) {
+            status =
+                disti_fail(DIST_ERR_SYSTEM,
+                           "process %d offered the same memory once with %zu bytes and once with "
+                           "%zu",
+                           name->pid, peer->bytes, (size_t)name->bytes);
+        } else if (peer->holders == 0) {
+            peer_reuse(peer);
+        }
+        if (status == DIST_OK) {
+            peer->holders++;
+            *memory_p = peer->memory;
+        }
+        pthread_mutex_unlock(&peer_lock);
+        return status;
+    }
+    memory = NULL;
+    pthread_mutex_lock(&table_lock);
+    for (size_t i = 0; !memory && i < atomic_load_explicit(&table_count, memory_order_relaxed);
+         i++) {
+        if (table[i].name.key == name->key && table[i].kind != SEGMENT_REGISTERED)
+            memory = table[i].memory;
+    }
+    pthread_mutex_unlock(&table_lock);
     if (!memory)
         return disti_fail(DIST_ERR_SYSTEM,
                           "this process, which is number %d too, does not have the offered memory: "
@@ -302,7 +770,7 @@ dist_status disti_segment_can_map(const struct disti_segment_name *name)
     dist_status status;
     int fd;
 
-    if (name->pid == disti_segment_begin())
+    if (name->pid == segment_begin())
         return DIST_OK;
     pthread_mutex_lock(&peer_lock);
     mapped = *peer_entry(name->key);
@@ -328,35 +796,15 @@ void disti_segment_inherit(const struct disti_segment_location *location, size_t
     pthread_mutex_unlock(&peer_lock);
 }
 
-void disti_segment_peers_lock(void)
-{
-    pthread_mutex_lock(&peer_lock);
-}
-
-void disti_segment_peers_unlock(void)
-{
-    pthread_mutex_unlock(&peer_lock);
-}
-
-void disti_segment_peers_forked(void)
-{
-    for (int i = 0; i < PEER_CHAINS; i++) {
-        while (peer_chains[i]) {
-            struct peer *peer = peer_chains[i];
-
-            peer_chains[i] = peer->next;
-            free(peer);
-        }
-    }
-    TAILQ_INIT(&peer_idle);
-    peer_idle_count = 0;
-    disti_segment_peers_unlock();
-}
-
 static void peer_trim(size_t keep)
 {
-    while (peer_idle_count > keep)
-        peer_drop(TAILQ_LAST(&peer_idle, peer_queue));
+    while (peer_idle_count > keep) {
+        struct peer *peer = TAILQ_LAST(&peer_idle, peer_queue);
+        *peer_entry(peer->key) = peer->next;
+        peer_reuse(peer);
+        munmap(peer->memory, peer->bytes);
+        free(peer);
+    }
 }
 
 void disti_segment_unmap(uint64_t key)
@@ -382,18 +830,6 @@ void disti_segment_trim(size_t keep)
 
 /* Registered memory that does not begin and end with pages: what becomes of its ends. */
 
-struct segment_pages disti_segment_pages(const struct segment *segment)
-{
-    size_t page = disti_segment_page(), before = -(uintptr_t)segment->memory % page;
-    size_t after = ((uintptr_t)segment->memory + segment->bytes) % page;
-
-    if (segment->bytes < before + after)
-        return (struct segment_pages){.memory = segment->memory, .offset = segment->offset};
-    return (struct segment_pages){.memory = segment->memory + before,
-                                  .bytes = segment->bytes - before - after,
-                                  .offset = segment->offset + before};
-}
-
 /* A range's bytes before and behind the shared pages. */
 struct ends {
     char *memory, *twin;
@@ -408,29 +844,23 @@ static size_t ends_before(const char *from, const char *to, size_t bytes)
     return there < bytes ? there : bytes;
 }
 
-static struct ends ends_of(const struct segment *segment, char *memory, size_t bytes)
-{
-    struct segment_pages pages = disti_segment_pages(segment);
-    struct ends ends = {.memory = memory, .bytes = bytes};
-    struct arena_block block = {segment->arena,
-                                segment->offset + (size_t)(memory - segment->memory)};
-
-    ends.head = ends_before(memory, pages.memory, bytes);
-    ends.tail = bytes - ends_before(memory, pages.memory + pages.bytes, bytes);
-    ends.twin = ends.head || ends.tail ? disti_arena_memory(&block) : memory;
-    return ends;
-}
-
 static struct ends ends_find(void *memory, size_t bytes)
 {
     struct ends ends = {.memory = memory, .twin = memory, .bytes = bytes};
     const struct segment *segment;
 
-    disti_segment_lock();
-    segment = disti_segment_table_find(memory);
-    if (segment && segment->kind == SEGMENT_REGISTERED && segment->arena)
-        ends = ends_of(segment, memory, bytes);
-    disti_segment_unlock();
+    pthread_mutex_lock(&table_lock);
+    segment = table_find(memory);
+    if (segment && segment->kind == SEGMENT_REGISTERED && segment->arena) {
+        struct segment_pages pages = segment_pages_of(segment);
+
+        ends.head = ends_before(memory, pages.memory, bytes);
+        ends.tail = bytes - ends_before(memory, pages.memory + pages.bytes, bytes);
+        if (ends.head || ends.tail)
+            ends.twin =
+                segment->arena->memory + segment->offset + ((char *)memory - segment->memory);
+    }
+    pthread_mutex_unlock(&table_lock);
     return ends;
 }
 
@@ -512,28 +942,6 @@ static const char *register_validate(const struct register_range *range)
     return NULL;
 }
 
-/*
- * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it. *swaps_p
- * becomes false where code may run, as in all of a heap under valgrind: shared memory is for data.
- */
-static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end, bool *swaps_p)
-{
-    struct register_range range;
-    const char *wrong = NULL;
-    char *line = NULL;
-    size_t room = 0;
-
-    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
-        if (!register_parse(line, &range) || range.end <= begin)
-            continue;
-        wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
-        *swaps_p = *swaps_p && range.rights[2] != 'x';
-        begin = range.end;
-    }
-    free(line);
-    return !wrong && begin < end ? "it is not mapped" : wrong;
-}
-
 /* *swaps_p: false if it must stay as it is, also where no descriptor was left to look at it by. */
 static dist_status register_check(const void *memory, size_t bytes, bool *swaps_p)
 {
@@ -551,7 +959,7 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
     end &= ~(page - 1);
     if (here >= begin && here < end)
         return register_bad(memory, bytes, "it is the stack");
-    if (disti_segment_table_overlaps(memory, bytes))
+    if (table_overlaps(memory, bytes))
         return register_bad(memory, bytes, "it is already shared memory");
     maps = fopen(DISTI_PROCESS_OWN "/maps", "re");
     *swaps_p = maps || (errno != EMFILE && errno != ENFILE);
@@ -559,7 +967,24 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
         return DIST_OK;
     if (!maps)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read " DISTI_PROCESS_OWN "/maps");
-    wrong = register_walk(maps, begin, end, swaps_p);
+    /*
+     * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it.
+     * *swaps_p becomes false where code may run, as in all of a heap under valgrind: shared memory
+     * is for data.
+     */
+    struct register_range range;
+    wrong = NULL;
+    char *line = NULL;
+    size_t room = 0;
+    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
+        if (!register_parse(line, &range) || range.end <= begin)
+            continue;
+        wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
+        *swaps_p = *swaps_p && range.rights[2] != 'x';
+        begin = range.end;
+    }
+    free(line);
+    wrong = !wrong && begin < end ? "it is not mapped" : wrong;
     fclose(maps);
     return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
 }
@@ -621,29 +1046,17 @@ static void register_forget(void *memory, size_t bytes)
     (void)madvise(memory, bytes, MADV_DONTNEED); /* locked pages refuse, after the cache has seen */
 }
 
-/* Fills the page table that register_forget has emptied. Otherwise the next access to each page
- * would. */
-static void register_populate(void *memory, size_t bytes)
-{
-#ifdef MADV_POPULATE_WRITE
-    (void)madvise(memory, bytes, MADV_POPULATE_WRITE);
-#else
-    (void)memory;
-    (void)bytes;
-#endif
-}
-
 /*
  * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the place of the
  * memory's whole pages; NULL: nothing, it stays ordinary memory.
  */
 static dist_status register_add(const struct segment *segment, void *copy)
 {
-    struct segment_pages pages = disti_segment_pages(segment);
+    struct segment_pages pages = segment_pages_of(segment);
     dist_status status;
 
-    disti_segment_lock();
-    status = disti_segment_table_room();
+    pthread_mutex_lock(&table_lock);
+    status = table_make_room();
     if (copy && status == DIST_OK)
         status = register_move(copy, pages.memory, pages.bytes);
     else if (copy)
@@ -651,16 +1064,9 @@ static dist_status register_add(const struct segment *segment, void *copy)
     if (copy && status == DIST_OK)
         register_forget(pages.memory, pages.bytes);
     if (status == DIST_OK)
-        disti_segment_table_add(segment);
-    disti_segment_unlock();
+        table_add(segment);
+    pthread_mutex_unlock(&table_lock);
     return status;
-}
-
-static dist_status register_private(struct segment *segment)
-{
-    segment->name.key = 0;
-    segment->arena = NULL;
-    return register_add(segment, NULL);
 }
 
 /* The block's whole pages are mapped a second time, where the program's are. */
@@ -673,87 +1079,55 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
 
     segment->arena = block->arena;
     segment->offset = block->offset + (uintptr_t)segment->memory % disti_segment_page();
-    segment->name = *disti_arena_name(block);
-    pages = disti_segment_pages(segment);
+    segment->name = *(&block->arena->name);
+    pages = segment_pages_of(segment);
     disti_log_use(NULL); /* it is no error: it is used as ordinary memory is */
     status = disti_segment_file_map(segment->name.fd, pages.offset, pages.bytes, &copy);
     if (status == DIST_OK) {
         memcpy(copy, pages.memory, pages.bytes);
         status = register_add(segment, copy);
     }
-    if (status == DIST_OK)
-        register_populate(pages.memory, pages.bytes);
+    if (status == DIST_OK) {
+/* Fills the page table that register_forget has emptied. Otherwise the next access to each page
+ * would. */
+#ifdef MADV_POPULATE_WRITE
+        (void)madvise(pages.memory, pages.bytes, MADV_POPULATE_WRITE);
+#else
+        (void)pages.memory;
+        (void)pages.bytes;
+#endif
+    }
     disti_log_use(log);
     return status;
-}
-
-/* The block has room for all pages that the memory lies in. */
-static dist_status register_share(struct segment *segment)
-{
-    size_t before = (uintptr_t)segment->memory % disti_segment_page();
-    struct arena_block block;
-    bool shared;
-    dist_status status = disti_arena_take(ARENA_PROGRAM, before + segment->bytes, &block, &shared);
-
-    if (status != DIST_OK)
-        return status;
-    if (shared && register_swap(segment, &block) == DIST_OK)
-        return DIST_OK;
-    if (shared)
-        disti_arena_give(&block);
-    disti_segment_log_private(segment->bytes);
-    return register_private(segment);
 }
 
 dist_status disti_segment_register(void *memory, size_t bytes)
 {
     struct segment segment = {.memory = memory, .bytes = bytes, .kind = SEGMENT_REGISTERED};
-    bool swaps = true;
+    bool swaps = true, shared;
     dist_status status;
 
-    disti_segment_begin();
+    segment_begin();
     status = register_check(memory, bytes, &swaps);
+    if (status == DIST_OK && swaps && segment_pages_of(&segment).bytes > 0) {
+        struct arena_block block; /* has room for all pages that the memory lies in */
+
+        status = arena_take(ARENA_PROGRAM, (uintptr_t)memory % disti_segment_page() + bytes, &block,
+                            &shared);
+        if (status == DIST_OK && shared) {
+            if (register_swap(&segment, &block) == DIST_OK)
+                return DIST_OK;
+            arena_give(&block);
+        }
+        if (status == DIST_OK)
+            disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
+                       dist_last_error());
+    }
     if (status != DIST_OK)
         return status;
-    return swaps && disti_segment_pages(&segment).bytes > 0 ? register_share(&segment)
-                                                            : register_private(&segment);
-}
-
-/* With the lock held; the table has room to take it back. */
-static dist_status register_remove(void *memory, void *copy, struct segment *segment_p)
-{
-    dist_status status = disti_segment_table_take(memory, true, segment_p);
-    struct segment_pages pages;
-
-    if (status != DIST_OK)
-        return status;
-    pages = disti_segment_pages(segment_p);
-    register_forget(pages.memory, pages.bytes);
-    status = register_move(copy, pages.memory, pages.bytes);
-    if (status != DIST_OK)
-        disti_segment_table_add(segment_p);
-    return status;
-}
-
-static dist_status register_swap_back(struct segment *segment)
-{
-    struct segment_pages pages = disti_segment_pages(segment);
-    size_t before = (uintptr_t)segment->memory % disti_segment_page();
-    void *copy =
-        mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    dist_status status;
-
-    if (copy == MAP_FAILED)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
-                          pages.bytes >> 10);
-    memcpy(copy, pages.memory, pages.bytes);
-    disti_segment_lock();
-    status = register_remove(segment->memory, copy, segment);
-    disti_segment_unlock();
-    if (status == DIST_OK)
-        disti_arena_give(
-            &(struct arena_block){.arena = segment->arena, .offset = segment->offset - before});
-    return status;
+    segment.name.key = 0;
+    segment.arena = NULL;
+    return register_add(&segment, NULL);
 }
 
 dist_status disti_segment_unregister(void *memory)
@@ -763,10 +1137,33 @@ dist_status disti_segment_unregister(void *memory)
 
     if (!memory)
         return DIST_OK;
-    disti_segment_lock();
-    status = disti_segment_table_get(memory, true, &segment);
+    pthread_mutex_lock(&table_lock);
+    status = table_get(memory, true, &segment);
     if (status == DIST_OK && !segment.arena)
-        disti_segment_table_remove(memory);
-    disti_segment_unlock();
-    return status == DIST_OK && segment.arena ? register_swap_back(&segment) : status;
+        table_remove(memory);
+    pthread_mutex_unlock(&table_lock);
+    if (!(status == DIST_OK && segment.arena))
+        return status;
+    struct segment_pages pages = segment_pages_of(&segment);
+    size_t before = (uintptr_t)segment.memory % disti_segment_page();
+    void *copy =
+        mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
+                          pages.bytes >> 10);
+    memcpy(copy, pages.memory, pages.bytes);
+    pthread_mutex_lock(&table_lock);
+    status = table_take(segment.memory, true, &segment);
+    if (status == DIST_OK) {
+        pages = segment_pages_of(&segment);
+        register_forget(pages.memory, pages.bytes);
+        status = register_move(copy, pages.memory, pages.bytes);
+        if (status != DIST_OK) /* the table has room to take it back */
+            table_add(&segment);
+    }
+    pthread_mutex_unlock(&table_lock);
+    if (status == DIST_OK)
+        arena_give(
+            &(struct arena_block){.arena = segment.arena, .offset = segment.offset - before});
+    return status;
 }

@@ -46,7 +46,7 @@ struct node_locations {
     struct disti_segment_location out;
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
-    uint64_t mover_ns[2];             /* trial.c: by windows, and by CMA */
+    uint64_t mover_ns[2];             /* op.c: by windows, and by CMA */
 };
 
 /*
@@ -215,8 +215,6 @@ void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *
  * there, and behind; before it takes others', and behind.
  */
 void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op);
-void disti_node_area_shown(struct disti_node_op *op);
-void disti_node_area_take(struct disti_node_op *op);
 void disti_node_area_end(struct disti_node *node, struct disti_node_op *op);
 
 /* The time, in a call whose work is timed. */
@@ -434,7 +432,7 @@ static inline void node_prefetch_write(const void *memory, size_t bytes)
 #endif
 }
 
-/* ---- window.c: where data are in a long call ---- */
+/* ---- board.c: where data are in a long call ---- */
 
 /* Of a block of so many elements those that go in the round, and the first of them. */
 size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
@@ -447,11 +445,6 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
                           int block, size_t at);
 /* A rank's window in a round of the call under way. */
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
-/* Makes this rank's window, of which no page is touched, and says where it is; if it can. */
-void disti_node_window_offer(struct disti_node *node, struct disti_node_hello *hello);
-/* Maps the windows of all ranks, or checks that it could map the next rank's. Returns the first
- * rank whose window cannot be mapped, or -1. Windows that are not made yet count as mapped. */
-int disti_node_windows_meet(struct disti_node *node, bool map);
 /* Writes where this rank's data and its window are into its slot. */
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
 /* Brings what peers have written into a twin to where the program has it; at the call's end. */
@@ -466,7 +459,7 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 /* Writes where this rank's window is into its slot; makes it if there is none. */
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations);
 
-/* ---- window.c: who can map whose segments ---- */
+/* ---- board.c: who can map whose segments ---- */
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
@@ -480,9 +473,6 @@ char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_loca
 /* A peer could not map that segment of this rank's. */
 void disti_node_disprove(struct disti_node *node, uint64_t key);
 
-/* Releases what is mapped of a peer. */
-void disti_node_unview(struct node_peer *peer);
-
 /* ---- copy.c: moving long data ---- */
 
 /* Bytes of a CPU's second-level cache. */
@@ -491,10 +481,8 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
 void disti_node_store_fence(void);
 
-/* ---- window.c: copies that the kernel makes between the ranks' own memory ---- */
+/* ---- board.c: copies that the kernel makes between the ranks' own memory ---- */
 
-/* Reads DIST_SHM_CMA, and says so in the hello. */
-dist_status disti_node_cma_open(struct disti_node_hello *hello);
 /* From the peer's memory, or into it. A failure is noted in this rank's slot. */
 void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int rank, void *to,
                         uint64_t from, size_t bytes);
@@ -507,8 +495,6 @@ void disti_node_cma_drain(const struct disti_node *node);
 
 /* ---- op.c: a call before it begins ---- */
 
-/* Who gives, takes and is awaited, once the op's way is known. */
-void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
 /* Bytes that a rank gives in a slot, rather than in an area. Where all wait for all two slots are
  * in use; so fewer, larger ones stay in the caches. */
 size_t disti_node_slot_bytes(const struct node_pattern *pattern);
@@ -517,10 +503,8 @@ size_t disti_node_piece(const struct disti_node *node, const struct disti_node_o
 
 /* Cuts a call that goes through windows into rounds. */
 void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
-/* May ordinary memory go by the boards, in blocks of so many bytes? */
-bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
-/* ---- trial.c: which way ordinary memory is copied ---- */
+/* ---- op.c: which way ordinary memory is copied ---- */
 
 /* The op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
@@ -533,8 +517,6 @@ bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_nod
 void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op);
 /* Shows the others this rank's times, before stage 0. */
 void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op);
-/* Fills this rank's window for the first round. */
-void disti_node_mover_fill(struct disti_node *node, struct disti_node_op *op);
 /* All have shown theirs, and the op's way is known; and it has ended. */
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op);
@@ -547,15 +529,7 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
 /* The same of two ranks, where nothing is left to do with their sum. */
 void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
-/* ---- op.c: how far ranks are ahead of each other, and whether they call the same ---- */
-
-/* Has that rank begun the call of that number, or a later one? */
-bool disti_node_has_begun(const struct disti_node *node, int rank, uint64_t number);
-
 /* ---- board.c ---- */
-
-/* This rank's ring of areas is used from now on, and its pages are there. */
-void disti_node_use_ring(struct disti_node *node);
 
 /* ---- op.c ---- */
 
@@ -571,18 +545,7 @@ dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call 
 dist_status disti_node_migrate_open(struct disti_node *node);
 void disti_node_migrate_close(struct disti_node *node);
 
-/* ---- op.c: memory that peers read ---- */
-
-/*
- * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
- * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
- */
-void disti_node_free(void *memory, bool now, int timeout_ms);
-
 /* ---- waking.c ---- */
-
-/* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
-bool disti_node_can_fence(void);
 
 /* Wakes those that sleep until this rank comes, and sees who is gone; after a stage has been
  * stored.

@@ -178,25 +178,22 @@ static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello
     return far;
 }
 
-static void doorbell_give_far(struct node_far_doorbell *far)
-{
-    struct node_far_doorbell **at = &doorbell_far;
-
-    if (!far || --far->holders)
-        return;
-    while (*at != far)
-        at = &(*at)->next;
-    *at = far->next;
-    doorbell_far_count--;
-    disti_descriptor_close(far->fd);
-    free(far);
-}
-
 void disti_node_doorbell_close(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
-    for (int r = 0; node->peers && r < node->ranks; r++)
-        doorbell_give_far(node->peers[r].doorbell);
+    for (int r = 0; node->peers && r < node->ranks; r++) {
+        struct node_far_doorbell *far = node->peers[r].doorbell;
+        struct node_far_doorbell **at = &doorbell_far;
+
+        if (far && --far->holders == 0) {
+            while (*at != far)
+                at = &(*at)->next;
+            *at = far->next;
+            doorbell_far_count--;
+            disti_descriptor_close(far->fd);
+            free(far);
+        }
+    }
     if (node->has_doorbell && node->doorbell_number < doorbell_room &&
         doorbell_nodes[node->doorbell_number] == node) {
         doorbell_nodes[node->doorbell_number] = NULL;
@@ -204,16 +201,6 @@ void disti_node_doorbell_close(struct disti_node *node)
         doorbell_end();
     }
     pthread_mutex_unlock(&doorbell_lock);
-}
-
-static void doorbell_ring_once(const struct disti_node_hello *hello)
-{
-    int fd = doorbell_open_far(hello);
-
-    if (fd < 0)
-        return;
-    (void)!write(fd, &hello->doorbell_number, sizeof(hello->doorbell_number));
-    disti_descriptor_close(fd);
 }
 
 /* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
@@ -229,8 +216,14 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
     }
     if (peer->doorbell)
         (void)!write(peer->doorbell->fd, &number, sizeof(number));
-    else
-        doorbell_ring_once(&node->hellos[rank]);
+    else {
+        int fd = doorbell_open_far(&node->hellos[rank]);
+        if (fd < 0)
+            return;
+        (void)!write(fd, &node->hellos[rank].doorbell_number,
+                     sizeof(node->hellos[rank].doorbell_number));
+        disti_descriptor_close(fd);
+    }
 }
 
 /* With the lock held. */
@@ -242,23 +235,6 @@ static void doorbell_forward(const struct disti_node *self, uint32_t number)
         disti_doorbell_ring(node->sleeper);
 }
 
-/* Reads all, for whomever it is. With the lock held. */
-static void doorbell_drain(const struct disti_node *self)
-{
-    uint32_t numbers[DOORBELL_NUMBERS];
-    size_t heard = 0;
-    ssize_t got;
-
-    do {
-        got = read(doorbell_pipe[0], numbers, sizeof(numbers));
-        for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
-            doorbell_forward(self, numbers[i]);
-        heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
-    } while (got == (ssize_t)sizeof(numbers));
-    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
-        doorbell_forward(self, number);
-}
-
 /* The calling thread is the one to wake. Returns what becomes readable then. */
 static int node_doorbell_listen(struct disti_node *node)
 {
@@ -266,15 +242,6 @@ static int node_doorbell_listen(struct disti_node *node)
     node->sleeper = disti_doorbell();
     pthread_mutex_unlock(&doorbell_lock);
     return doorbell_pipe[0];
-}
-
-/* Nobody is; what came for other nodes of the process is forwarded. */
-static void node_doorbell_silence(struct disti_node *node)
-{
-    pthread_mutex_lock(&doorbell_lock);
-    node->sleeper = -1;
-    doorbell_drain(node);
-    pthread_mutex_unlock(&doorbell_lock);
 }
 
 /* Who of the ranks sleeps and who is gone: going to sleep, and waking those that do. */
@@ -292,15 +259,6 @@ static void node_doorbell_silence(struct disti_node *node)
  * registered for it (membarrier(2)), and the other needs none. Where a rank cannot, all of them
  * fence.
  */
-static bool presence_barrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
-
-bool disti_node_can_fence(void)
-{
-    return presence_barrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
-}
 
 /* What it has ended before, the others may end too. */
 static void presence_note_gone(struct disti_node *node, int rank)
@@ -359,7 +317,7 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
     if (awaited < 0)
         return DIST_ARM_READY;
     atomic_store_explicit(&node->board->presence, presence_asleep(awaited), memory_order_seq_cst);
-    if (!node->fences && !presence_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+    if (!node->fences && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
         return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
     return disti_node_waits_for(node, op, awaited) ? doorbell : DIST_ARM_READY;
 }
@@ -370,7 +328,22 @@ void disti_node_disarm(struct disti_node *node)
         return;
     node->armed = false;
     atomic_store_explicit(&node->board->presence, NODE_AWAKE, memory_order_relaxed);
-    node_doorbell_silence(node);
+    /* Nobody is; what came for other nodes of the process is forwarded. */
+    pthread_mutex_lock(&doorbell_lock);
+    node->sleeper = -1;
+    /* Reads all, for whomever it is. */
+    uint32_t numbers[DOORBELL_NUMBERS];
+    size_t heard = 0;
+    ssize_t got;
+    do {
+        got = read(doorbell_pipe[0], numbers, sizeof(numbers));
+        for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
+            doorbell_forward(node, numbers[i]);
+        heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
+    } while (got == (ssize_t)sizeof(numbers));
+    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
+        doorbell_forward(node, number);
+    pthread_mutex_unlock(&doorbell_lock);
 }
 
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
@@ -447,7 +420,9 @@ static bool lead_yield(const struct disti_node *node)
     int turns = 0;
 
     for (int r = node->lead.first; r < node->lead.end; r++) {
-        while (r != node->rank && !disti_node_has_begun(node, r, node->lead.barrier + 1)) {
+        while (r != node->rank &&
+               atomic_load_explicit(&node->peers[r].board->begun, memory_order_acquire) <=
+                   node->lead.barrier) {
             if (turns++ == LEAD_TURNS)
                 return false;
             sched_yield();

@@ -288,19 +288,6 @@ uint32_t *disti_build_array(struct disti_builder *b, size_t count)
     return array->numbers;
 }
 
-static void builder_free(struct disti_builder *b)
-{
-    while (!SLIST_EMPTY(&b->arrays)) {
-        struct builder_array *array = SLIST_FIRST(&b->arrays);
-        SLIST_REMOVE_HEAD(&b->arrays, next);
-        free(array);
-    }
-    free(b->written);
-    free(b->records);
-    free(b->lanes);
-    free(b->data);
-}
-
 static struct disti_chunk_ref builder_ref(struct disti_builder *b, uint8_t space, uint32_t data)
 {
     struct disti_chunk_ref ref = {0, space};
@@ -477,7 +464,15 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                              .src = disti_in(0));
     }
     dist_status status = builder_finish(&b, algorithm, plan_p);
-    builder_free(&b);
+    while (!SLIST_EMPTY(&b.arrays)) {
+        struct builder_array *array = SLIST_FIRST(&b.arrays);
+        SLIST_REMOVE_HEAD(&b.arrays, next);
+        free(array);
+    }
+    free(b.written);
+    free(b.records);
+    free(b.lanes);
+    free(b.data);
     return status;
 }
 

@@ -173,20 +173,16 @@ static const struct disti_algorithm *select_by_rule(bool ordered, dist_collectiv
     return NULL;
 }
 
-/* Do ranks wait for the first segment to reach them? In chains and trees, not round a ring. */
-static bool select_pipelines(const struct disti_algorithm *algorithm)
-{
-    return algorithm->pieces != DISTI_RANKS && (algorithm->collective == DIST_COLL_BROADCAST ||
-                                                algorithm->collective == DIST_COLL_REDUCE ||
-                                                algorithm->collective == DIST_COLL_ALL_REDUCE);
-}
-
 /* Enough segments that none is too long; powers of two, to have few plans. */
 static uint32_t select_segments(const struct disti_choice *choice,
                                 const struct disti_algorithm *algorithm, size_t bytes,
                                 const struct disti_topology *topology)
 {
-    bool network = select_layout(topology) == SINGLE_NODES && !select_pipelines(algorithm);
+    bool network =
+        select_layout(topology) == SINGLE_NODES &&
+        !(algorithm->pieces != DISTI_RANKS && (algorithm->collective == DIST_COLL_BROADCAST ||
+                                               algorithm->collective == DIST_COLL_REDUCE ||
+                                               algorithm->collective == DIST_COLL_ALL_REDUCE));
     size_t longest = network ? SEGMENT_NETWORK_BYTES : SEGMENT_BYTES;
     int ranks = topology->ranks;
     if (choice->forced_segments)
@@ -233,28 +229,6 @@ static void choice_list(const struct disti_choice *choice, dist_collective only,
                                        dist_collective_string(a->collective), a->name);
 }
 
-static dist_status choice_fail(const struct disti_choice *choice, const char *item, size_t length)
-{
-    char list[2048];
-    choice_list(choice, DIST_COLL_COUNT, list, sizeof(list));
-    return disti_fail(
-        DIST_ERR_INVALID_ARGUMENT,
-        "DIST_ALGO: there is no \"%.*s\"; give one or more of these, separated by commas: %s",
-        (int)(length < 200 ? length : 200), item, list);
-}
-
-static dist_status choice_fail_unordered(const struct disti_choice *choice,
-                                         const struct disti_algorithm *algorithm)
-{
-    const char *collective = dist_collective_string(algorithm->collective);
-    char list[512];
-    choice_list(choice, algorithm->collective, list, sizeof(list));
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_ALGO: %s:%s does not give reproducible results, which "
-                      "DIST_REPRODUCIBLE asks for; choose one of these: %s",
-                      collective, algorithm->name, list);
-}
-
 /* Is item[length] this algorithm, "collective:name"? */
 static bool choice_names(const struct disti_algorithm *algorithm, const char *item, size_t length)
 {
@@ -271,10 +245,23 @@ static dist_status choice_algorithms(const char *text, struct disti_choice *choi
         const struct disti_algorithm *a = disti_algorithms;
         while (a->name && !choice_names(a, text, length))
             a++;
-        if (!a->name)
-            return choice_fail(choice, text, length);
-        if (!choice_allows(choice, a))
-            return choice_fail_unordered(choice, a);
+        if (!a->name) {
+            char list[2048];
+            choice_list(choice, DIST_COLL_COUNT, list, sizeof(list));
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "DIST_ALGO: there is no \"%.*s\"; give one or more of these, "
+                              "separated by commas: %s",
+                              (int)(length < 200 ? length : 200), text, list);
+        }
+        if (!choice_allows(choice, a)) {
+            const char *collective = dist_collective_string(a->collective);
+            char list[512];
+            choice_list(choice, a->collective, list, sizeof(list));
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "DIST_ALGO: %s:%s does not give reproducible results, which "
+                              "DIST_REPRODUCIBLE asks for; choose one of these: %s",
+                              collective, a->name, list);
+        }
         choice->forced[a->collective] = a;
         text = text[length] ? text + length + 1 : NULL;
     }
@@ -339,26 +326,6 @@ const char *disti_reason_string(enum disti_reason reason)
     return texts[reason];
 }
 
-/* What rank 0 alone has to do for its plan: the whole takes no less. Seconds. */
-static double choose_least(const struct choose *choose, const struct disti_plan *plan)
-{
-    const struct disti_cost *cost = &choose->tuning->cost;
-    double numa = cost->links[DISTI_SAME_NUMA].overhead_s;
-    double inside = cost->links[DISTI_SAME_NODE].overhead_s;
-    double outside = cost->links[DISTI_OTHER_NODE].overhead_s, least;
-    int node = disti_node_of(choose->topology, 0);
-
-    inside = numa < inside ? numa : inside;
-    least = cost->step_s * plan->step_count;
-    for (uint32_t i = 0; i < plan->step_count; i++) {
-        const struct disti_step *step = &plan->steps[i];
-
-        if (disti_step_talks(step))
-            least += disti_node_of(choose->topology, step->peer) == node ? inside : outside;
-    }
-    return least;
-}
-
 /*
  * Is it worth to be simulated? Sets the least that it takes. The steps of all ranks are about so
  * many times those of rank 0.
@@ -372,7 +339,20 @@ static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
     if (!choose_knows(choose, disti_plan_write(algorithm, shape, &plan)))
         return false;
     steps = (uint64_t)plan->step_count * (uint64_t)choose->topology->ranks;
-    *least_p = choose_least(choose, plan);
+    /* What rank 0 alone has to do for its plan: the whole takes no less. Seconds. */
+    const struct disti_cost *cost = &choose->tuning->cost;
+    double numa = cost->links[DISTI_SAME_NUMA].overhead_s;
+    double inside = cost->links[DISTI_SAME_NODE].overhead_s;
+    double outside = cost->links[DISTI_OTHER_NODE].overhead_s, least;
+    int node = disti_node_of(choose->topology, 0);
+    inside = numa < inside ? numa : inside;
+    least = cost->step_s * plan->step_count;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const struct disti_step *step = &plan->steps[i];
+        if (disti_step_talks(step))
+            least += disti_node_of(choose->topology, step->peer) == node ? inside : outside;
+    }
+    *least_p = least;
     disti_plan_free(plan);
     if (*least_p >= choose->best || steps > CHOOSE_STEPS_EACH || steps > choose->steps)
         return false;
@@ -447,28 +427,6 @@ static void choose_best_cut(struct choose *choose, struct disti_candidate *candi
         return;
     if (!choose_climb(choose, true, candidate))
         choose_climb(choose, false, candidate);
-}
-
-/* The rules' choice first, so that there is something to compare with. */
-static void choose_candidates(struct choose *choose, struct disti_chosen *chosen)
-{
-    bool ordered = choose->choice->reproducible && disti_algorithm_reduces(choose->collective);
-    const struct disti_algorithm *forced = choose->choice->forced[choose->collective];
-
-    chosen->rule = choose_rule_cut(choose, chosen->rule.algorithm);
-    chosen->candidates[chosen->count] = chosen->rule;
-    choose_best_cut(choose, &chosen->candidates[chosen->count++]);
-    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
-        struct disti_candidate *candidate = &chosen->candidates[chosen->count];
-
-        if (a->collective != choose->collective || a == chosen->rule.algorithm ||
-            (ordered && !a->ordered) || (forced && a != forced) ||
-            chosen->count == DISTI_CANDIDATES_MAX)
-            continue;
-        *candidate = choose_rule_cut(choose, a);
-        choose_best_cut(choose, candidate);
-        chosen->count++;
-    }
 }
 
 /* Why nothing is to be simulated; PREDICTED: it is. */
@@ -558,7 +516,22 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
     chosen_p->reason = choose_hindrance(&choose);
     chosen_p->best = chosen_p->rule;
     if (chosen_p->reason == DISTI_REASON_PREDICTED) {
-        choose_candidates(&choose, chosen_p);
+        /* The rules' choice first, so that there is something to compare with. */
+        bool ordered = choose.choice->reproducible && disti_algorithm_reduces(choose.collective);
+        const struct disti_algorithm *forced = choose.choice->forced[choose.collective];
+        chosen_p->rule = choose_rule_cut(&choose, chosen_p->rule.algorithm);
+        chosen_p->candidates[chosen_p->count] = chosen_p->rule;
+        choose_best_cut(&choose, &chosen_p->candidates[chosen_p->count++]);
+        for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
+            struct disti_candidate *candidate = &chosen_p->candidates[chosen_p->count];
+            if (a->collective != choose.collective || a == chosen_p->rule.algorithm ||
+                (ordered && !a->ordered) || (forced && a != forced) ||
+                chosen_p->count == DISTI_CANDIDATES_MAX)
+                continue;
+            *candidate = choose_rule_cut(&choose, a);
+            choose_best_cut(&choose, candidate);
+            chosen_p->count++;
+        }
         chosen_p->best = chosen_p->rule;
         choose_best(chosen_p);
     }
@@ -581,24 +554,6 @@ size_t disti_size_class_most(int size_class)
     return size_class > 64 ? SIZE_MAX : (size_t)1 << (size_class - 1);
 }
 
-static dist_status chooser_learn(struct disti_chooser *chooser, dist_collective collective,
-                                 int size_class)
-{
-    size_t most = disti_size_class_most(size_class);
-    struct disti_chosen chosen;
-    dist_status status = disti_choose(chooser->choice, chooser->tuning, chooser->topology,
-                                      collective, most, &chosen);
-
-    if (status != DIST_OK)
-        return status;
-    chooser->known[collective][size_class].algorithm = chosen.best.algorithm;
-    chooser->known[collective][size_class].segments = chosen.best.segments;
-    disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
-               dist_collective_string(collective), most, chosen.best.algorithm->name,
-               chosen.best.segments, disti_reason_string(chosen.reason));
-    return DIST_OK;
-}
-
 dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective,
                                size_t bytes, const struct disti_algorithm **algorithm_p,
                                uint32_t *segments_p)
@@ -606,8 +561,19 @@ dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective co
     int size_class = disti_size_class(bytes);
     dist_status status = DIST_OK;
 
-    if (!chooser->known[collective][size_class].algorithm)
-        status = chooser_learn(chooser, collective, size_class);
+    if (!chooser->known[collective][size_class].algorithm) {
+        size_t most = disti_size_class_most(size_class);
+        struct disti_chosen chosen;
+        status = disti_choose(chooser->choice, chooser->tuning, chooser->topology, collective, most,
+                              &chosen);
+        if (status == DIST_OK) {
+            chooser->known[collective][size_class].algorithm = chosen.best.algorithm;
+            chooser->known[collective][size_class].segments = chosen.best.segments;
+            disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
+                       dist_collective_string(collective), most, chosen.best.algorithm->name,
+                       chosen.best.segments, disti_reason_string(chosen.reason));
+        }
+    }
     if (status != DIST_OK)
         return status;
     *algorithm_p = chooser->known[collective][size_class].algorithm;

@@ -150,22 +150,6 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
     return DIST_OK;
 }
 
-static dist_status text_number(const struct text_reader *reader, const struct tuning_term *term,
-                               struct disti_cost *cost)
-{
-    const char *digits = reader->count == 2 ? reader->words[1] : "";
-    unsigned long long value;
-
-    if (!digits[0] || strspn(digits, "0123456789") != strlen(digits))
-        return text_fail(reader, "a whole number must follow", reader->words[0]);
-    errno = 0;
-    value = strtoull(digits, NULL, 10);
-    if (errno == ERANGE || value < term->least || value > term->most)
-        return text_fail(reader, "this number is out of range:", digits);
-    term_set(cost, term, value);
-    return DIST_OK;
-}
-
 /* "bytes<=64K" or "ranks<=8". */
 static dist_status text_bound(const struct text_reader *reader, const char *word,
                               struct disti_fixed *fixed)
@@ -211,36 +195,6 @@ static dist_status text_algorithm(const struct text_reader *reader, int at,
     return DIST_OK;
 }
 
-/* "all_reduce bytes<=65536 ranks<=8: ring segments 4" */
-static dist_status text_fixed(const struct text_reader *reader, int collective,
-                              struct disti_tuning *tuning)
-{
-    struct disti_fixed fixed = {
-        .bytes = UINT64_MAX, .ranks = INT32_MAX, .collective = (int32_t)collective};
-    dist_status status = DIST_OK;
-    bool colon = false;
-    int at = 0;
-
-    if (tuning->fixed_count == DISTI_FIXED_MAX)
-        return text_fail(reader, "there are more than 32 choices:", reader->words[0]);
-    for (; at < reader->count && !colon && status == DIST_OK; at++) {
-        char *word = reader->words[at];
-        size_t length = strlen(word);
-
-        colon = word[length - 1] == ':';
-        if (colon)
-            word[length - 1] = '\0';
-        if (at > 0 && word[0])
-            status = text_bound(reader, word, &fixed);
-    }
-    if (status == DIST_OK)
-        status = colon ? text_algorithm(reader, at, &fixed)
-                       : text_fail(reader, "no colon follows", reader->words[0]);
-    if (status == DIST_OK)
-        tuning->fixed[tuning->fixed_count++] = fixed;
-    return status;
-}
-
 /* A collective that has algorithms; DIST_COLL_COUNT: it is none. */
 static int text_collective(const char *word)
 {
@@ -264,13 +218,45 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
 
     if (strcmp(reader->words[0], "key") == 0)
         return DIST_OK;
-    if (collective < DIST_COLL_COUNT)
-        return text_fixed(reader, collective, tuning);
+    if (collective < DIST_COLL_COUNT) {
+        /* "all_reduce bytes<=65536 ranks<=8: ring segments 4" */
+        struct disti_fixed fixed = {
+            .bytes = UINT64_MAX, .ranks = INT32_MAX, .collective = (int32_t)collective};
+        dist_status status = DIST_OK;
+        bool colon = false;
+        int at = 0;
+        if (tuning->fixed_count == DISTI_FIXED_MAX)
+            return text_fail(reader, "there are more than 32 choices:", reader->words[0]);
+        for (; at < reader->count && !colon && status == DIST_OK; at++) {
+            char *word = reader->words[at];
+            size_t length = strlen(word);
+            colon = word[length - 1] == ':';
+            if (colon)
+                word[length - 1] = '\0';
+            if (at > 0 && word[0])
+                status = text_bound(reader, word, &fixed);
+        }
+        if (status == DIST_OK)
+            status = colon ? text_algorithm(reader, at, &fixed)
+                           : text_fail(reader, "no colon follows", reader->words[0]);
+        if (status == DIST_OK)
+            tuning->fixed[tuning->fixed_count++] = fixed;
+        return status;
+    }
     while (term->word && strcmp(term->word, reader->words[0]) != 0)
         term++;
     if (!term->word)
         return text_fail(reader, "this is neither a cost nor a collective:", reader->words[0]);
-    return text_number(reader, term, &tuning->cost);
+    const char *digits = reader->count == 2 ? reader->words[1] : "";
+    unsigned long long value;
+    if (!digits[0] || strspn(digits, "0123456789") != strlen(digits))
+        return text_fail(reader, "a whole number must follow", reader->words[0]);
+    errno = 0;
+    value = strtoull(digits, NULL, 10);
+    if (errno == ERANGE || value < term->least || value > term->most)
+        return text_fail(reader, "this number is out of range:", digits);
+    term_set(&tuning->cost, term, value);
+    return DIST_OK;
 }
 
 /* The first line says what it is. */
@@ -333,17 +319,6 @@ void disti_tuning_round(struct disti_tuning *tuning)
         term_set(&tuning->cost, term, term_get(&tuning->cost, term));
 }
 
-static bool tuning_fixed_sane(const struct disti_fixed *fixed)
-{
-    int rows = 0;
-
-    while (disti_algorithms[rows].name)
-        rows++;
-    return fixed->algorithm >= 0 && fixed->algorithm < rows && fixed->collective >= 0 &&
-           disti_algorithms[fixed->algorithm].collective == (dist_collective)fixed->collective &&
-           fixed->segments <= DISTI_SEGMENTS_MOST;
-}
-
 bool disti_tuning_sane(const struct disti_tuning *tuning)
 {
     bool sane = tuning->predict <= 1 && tuning->fixed_count <= DISTI_FIXED_MAX &&
@@ -355,8 +330,16 @@ bool disti_tuning_sane(const struct disti_tuning *tuning)
         /* Rounding leaves what is within its range, but for half a unit. */
         sane = units >= (double)term->least - 0.5 && units <= (double)term->most * 1.000001;
     }
-    for (uint32_t i = 0; sane && i < tuning->fixed_count; i++)
-        sane = tuning_fixed_sane(&tuning->fixed[i]);
+    for (uint32_t i = 0; sane && i < tuning->fixed_count; i++) {
+        int rows = 0;
+        while (disti_algorithms[rows].name)
+            rows++;
+        sane = tuning->fixed[i].algorithm >= 0 && tuning->fixed[i].algorithm < rows &&
+               tuning->fixed[i].collective >= 0 &&
+               disti_algorithms[tuning->fixed[i].algorithm].collective ==
+                   (dist_collective)tuning->fixed[i].collective &&
+               tuning->fixed[i].segments <= DISTI_SEGMENTS_MOST;
+    }
     return sane;
 }
 

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The files that segments are made of, and which of their pages are taken. */
+#include "base/checked.h"
+#include "base/descriptor.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "node/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#define FILE_OWN DISTI_PROCESS_OWN "/fd"
+/* MLOCK_ONFAULT, which headers of old C libraries lack. */
+#define FILE_LOCK_ON_FAULT 1
+
+size_t disti_segment_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static dist_status file_create_failed(void)
+{
+    if (errno == EMFILE || errno == ENFILE)
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no descriptor is left for shared memory, which takes one a segment: "
+                          "raise `ulimit -n`, or allocate fewer and larger buffers");
+    return disti_fail_call("memfd_create", "cannot make shared memory");
+}
+
+static dist_status file_no_memory(size_t bytes)
+{
+    uint64_t most;
+
+    if (!disti_file_may_have(bytes, &most))
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "%zu KiB of shared memory exceed the limit on the size of files, %llu "
+                          "KiB: raise it (ulimit -f)",
+                          bytes >> 10, (unsigned long long)most >> 10);
+    return disti_fail(DIST_ERR_NO_MEMORY,
+                      "no room for %zu KiB of shared memory: free memory, or "
+                      "raise the container's limit",
+                      bytes >> 10);
+}
+
+/* Memory of a file is not held to what the kernel grants else. */
+dist_status disti_segment_file_check(size_t bytes)
+{
+    struct sysinfo info;
+
+    if (bytes <= SIZE_MAX / 4 &&
+        (sysinfo(&info) < 0 ||
+         bytes / (info.mem_unit ? info.mem_unit : 1) <= (uint64_t)info.totalram + info.totalswap))
+        return DIST_OK;
+    return file_no_memory(bytes);
+}
+
+/*
+ * Where the kernel grants no more memory than there is (vm.overcommit_memory=2) a page that cannot
+ * be had is a SIGBUS at first touch; so there pages are made at once. Everywhere else a machine or
+ * a container without memory is found at first touch, as with malloc.
+ */
+static bool file_reads_reserve(void)
+{
+    char text = '0';
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    if (read(fd, &text, 1) != 1)
+        text = '0';
+    close(fd);
+    return text == '2';
+}
+
+static bool file_must_reserve(void)
+{
+    static atomic_int known = -1;
+    int must = atomic_load(&known);
+
+    if (must < 0) {
+        must = file_reads_reserve();
+        atomic_store(&known, must);
+    }
+    return must;
+}
+
+static bool file_reserve_pages(int fd, size_t offset, size_t bytes)
+{
+    return !file_must_reserve() || disti_file_reserve(fd, offset, bytes) == 0;
+}
+
+dist_status disti_segment_file_reserve(const struct disti_segment_name *name, size_t offset,
+                                       size_t bytes)
+{
+    return file_reserve_pages(name->fd, offset, bytes) ? DIST_OK : file_no_memory(bytes);
+}
+
+/* A key that is not 0. */
+static bool file_make_key(uint64_t *key_p)
+{
+    uint64_t key = 0;
+
+    while (key == 0) {
+        if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key) && errno != EINTR)
+            return false;
+    }
+    *key_p = key;
+    return true;
+}
+
+/* By a mapping of that one page: what write() makes here may be a huge page. */
+static bool file_write_key(int fd, size_t bytes, uint64_t key)
+{
+    size_t page = disti_segment_page();
+    uint64_t *seal = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)bytes);
+
+    if (seal == MAP_FAILED)
+        return false;
+    *seal = key;
+    munmap(seal, page);
+    return true;
+}
+
+dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *name_p)
+{
+    size_t page = disti_segment_page();
+    struct disti_segment_name name = {.bytes = bytes, .pid = (int32_t)getpid()};
+    dist_status status = DIST_OK;
+
+    name.fd = disti_file_memory();
+    if (name.fd < 0)
+        return file_create_failed();
+    if (disti_file_truncate(name.fd, bytes + page) != 0 ||
+        !file_reserve_pages(name.fd, bytes, page))
+        status = file_no_memory(bytes + page);
+    else if (fcntl(name.fd, F_ADD_SEALS, FILE_SEALS) < 0 || !file_make_key(&name.key) ||
+             !file_write_key(name.fd, bytes, name.key))
+        status =
+            disti_fail_errno(DIST_ERR_SYSTEM, "cannot seal %zu KiB of shared memory", bytes >> 10);
+    if (status == DIST_OK)
+        *name_p = name;
+    else
+        close(name.fd);
+    return status;
+}
+
+void disti_segment_file_drop(const struct disti_segment_name *name)
+{
+    (void)!fallocate(name->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                     (off_t)(name->bytes + disti_segment_page()));
+    close(name->fd);
+}
+
+static dist_status file_stranger(const struct disti_segment_name *name)
+{
+    return disti_fail(DIST_ERR_SYSTEM,
+                      "descriptor %d of process %d is not the memory that it offered: that process "
+                      "has freed the memory, or is in another PID namespace",
+                      name->fd, name->pid);
+}
+
+static dist_status file_open_failed(const struct disti_segment_name *name)
+{
+    if (errno == ENOENT && access(FILE_OWN, F_OK) != 0)
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "cannot open the memory of other processes, since there is no /proc: "
+                          "mount it (mount -t proc proc /proc)"); /* as in a chroot */
+    if (errno == ENOENT || errno == ESRCH) {
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "process %d has no descriptor %d: it has ended, has freed the memory, or is "
+            "in another PID namespace",
+            name->pid, name->fd);
+    }
+    if (errno == EMFILE || errno == ENFILE)
+        return file_create_failed();
+    return disti_fail_errno(DIST_ERR_SYSTEM,
+                            "cannot open the memory of process %d: both must run as the same user "
+                            "and be dumpable, in one PID namespace with /proc mounted",
+                            name->pid);
+}
+
+/* Does the file look like a segment of that name? Its key is not seen yet. */
+static bool file_looks(int fd, const struct disti_segment_name *name)
+{
+    size_t page = disti_segment_page(), total;
+    struct stat info;
+
+    return name->bytes % page == 0 && disti_add(name->bytes, page, &total) &&
+           fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == total;
+}
+
+static bool file_is(int fd, const struct disti_segment_name *name)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    uint64_t key = 0;
+
+    return seals >= 0 && (seals & FILE_SEALS) == FILE_SEALS && file_looks(fd, name) &&
+           pread(fd, &key, sizeof(key), (off_t)name->bytes) == (ssize_t)sizeof(key) && key != 0 &&
+           key == name->key;
+}
+
+/* A descriptor that has become another file's meanwhile is looked at before it is really opened:
+ * to open a device or a FIFO can have effects. */
+dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p)
+{
+    dist_status status = DIST_OK;
+    char path[DISTI_PROCESS_PATH];
+    int fd, place;
+
+    disti_process_path(name->pid, name->fd, path);
+    place = open(path, O_PATH | O_CLOEXEC);
+    if (place < 0)
+        return file_open_failed(name);
+    if (!file_looks(place, name)) {
+        close(place);
+        return file_stranger(name);
+    }
+    snprintf(path, sizeof(path), FILE_OWN "/%d", place);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        status = file_open_failed(name);
+    else if (!file_is(fd, name))
+        status = file_stranger(name);
+    close(place);
+    if (status == DIST_OK)
+        *fd_p = fd;
+    else if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* An address for `bytes` bytes at a multiple of `align`, free at the moment; MAP_FAILED. */
+static void *file_place(size_t bytes, size_t align)
+{
+    char *space =
+        mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (space == MAP_FAILED)
+        return space;
+    munmap(space, bytes + align);
+    return space + (-(uintptr_t)space & (align - 1));
+}
+
+/* True if the kernel makes all pages of a new mapping at once: after mlockall(MCL_FUTURE). */
+static bool file_populates(void)
+{
+    unsigned char resident = 0;
+    void *page = mmap(NULL, disti_segment_page(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return false;
+    (void)mincore(page, disti_segment_page(), &resident);
+    munmap(page, disti_segment_page());
+    return resident & 1;
+}
+
+/*
+ * Maps the file without making pages, as most of an arena is never used. If the kernel would make
+ * them, the mapping is inaccessible at first, then set to lock each page at its first use.
+ */
+static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
+{
+    const bool populates = file_populates();
+    const int access = PROT_READ | PROT_WRITE;
+    void *memory =
+        mmap(place, bytes, populates ? PROT_NONE : access, MAP_SHARED, fd, (off_t)offset);
+
+    if (memory == MAP_FAILED || !populates)
+        return memory;
+    if (syscall(SYS_mlock2, memory, bytes, (long)FILE_LOCK_ON_FAULT) < 0)
+        munlock(memory, bytes); /* Linux before 4.4 */
+    if (mprotect(memory, bytes, access) < 0) {
+        munmap(memory, bytes);
+        return MAP_FAILED;
+    }
+    return memory;
+}
+
+/*
+ * The address is a hint: if another thread has mapped something there since, the segment gets
+ * another address, which may not suit huge pages. MAP_FIXED would need the address space reserved,
+ * and if it fails, nobody can tell whether the reservation is still there.
+ */
+static void *file_map_huge(int fd, size_t offset, size_t bytes)
+{
+    void *place = file_place(bytes, SEGMENT_HUGE), *memory;
+
+    memory = file_map_unused(place == MAP_FAILED ? NULL : place, fd, offset, bytes);
+    if (memory != MAP_FAILED)
+        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages say EINVAL */
+    return memory;
+}
+
+dist_status disti_segment_file_map(int fd, size_t offset, size_t bytes, void **memory_p)
+{
+    void *memory = bytes >= SEGMENT_HUGE ? file_map_huge(fd, offset, bytes)
+                                         : file_map_unused(NULL, fd, offset, bytes);
+
+    if (memory == MAP_FAILED && errno == EAGAIN)
+        return disti_file_locked_too_much(bytes);
+    if (memory == MAP_FAILED)
+        return disti_fail_errno(DIST_ERR_NO_MEMORY,
+                                "cannot map %zu KiB of shared memory: free memory, or raise "
+                                "vm.max_map_count if very many segments are in use",
+                                bytes >> 10);
+    *memory_p = memory;
+    return DIST_OK;
+}
+
+/* A buddy system in a tree of bytes. */
+
+bool disti_buddy_open(struct buddy *buddy, unsigned levels)
+{
+    buddy->levels = levels;
+    buddy->lacks = levels <= BUDDY_LEVELS_MAX ? calloc((size_t)2 << levels, 1) : NULL;
+    return buddy->lacks != NULL;
+}
+
+void disti_buddy_close(struct buddy *buddy)
+{
+    free(buddy->lacks);
+    buddy->lacks = NULL;
+}
+
+unsigned disti_buddy_order(size_t units)
+{
+    unsigned order = 0;
+
+    while (order <= BUDDY_LEVELS_MAX && (size_t)1 << order < units)
+        order++;
+    return order;
+}
+
+/* How many orders of blocks are free in a node of that order: 0, none; n, those below n. */
+static unsigned buddy_holds(const struct buddy *buddy, size_t node, unsigned order)
+{
+    return order + 1 - buddy->lacks[node];
+}
+
+/* What the ancestors of a node of that order lack, after a change in it. */
+static void buddy_mend(struct buddy *buddy, size_t node, unsigned order)
+{
+    for (node /= 2, order++; node > 0; node /= 2, order++) {
+        unsigned left = buddy_holds(buddy, 2 * node, order - 1);
+        unsigned right = buddy_holds(buddy, 2 * node + 1, order - 1);
+        unsigned most = left > right ? left : right;
+
+        if (left == order && right == order)
+            most = order + 1;
+        buddy->lacks[node] = (uint8_t)(order + 1 - most);
+    }
+}
+
+bool disti_buddy_take(struct buddy *buddy, unsigned order, size_t *unit_p)
+{
+    size_t node = 1;
+    unsigned at = buddy->levels;
+
+    if (order > at || buddy_holds(buddy, 1, at) <= order)
+        return false;
+    for (; at > order; at--) {
+        /* The half in which a block of that order leaves the larger ones whole. */
+        unsigned left = buddy_holds(buddy, 2 * node, at - 1);
+        unsigned right = buddy_holds(buddy, 2 * node + 1, at - 1);
+
+        node = 2 * node + (left <= order || (right > order && right < left));
+    }
+    buddy->lacks[node] = (uint8_t)(order + 1);
+    buddy_mend(buddy, node, order);
+    *unit_p = (node << order) - ((size_t)1 << buddy->levels);
+    return true;
+}
+
+/* Up from the unit all is 0, to a node that is taken, or one of which another part is. */
+bool disti_buddy_find(const struct buddy *buddy, size_t unit, size_t *first_p, unsigned *order_p)
+{
+    size_t node = ((size_t)1 << buddy->levels) + unit;
+    unsigned order = 0;
+    bool taken;
+
+    while (node > 0 && buddy->lacks[node] == 0) {
+        node /= 2;
+        order++;
+    }
+    taken = node > 0 && buddy->lacks[node] == order + 1;
+    order -= !taken;
+    *first_p = unit >> order << order;
+    *order_p = order;
+    return taken;
+}
+
+void disti_buddy_give(struct buddy *buddy, size_t first, unsigned order)
+{
+    size_t node = (((size_t)1 << buddy->levels) + first) >> order;
+
+    buddy->lacks[node] = 0;
+    buddy_mend(buddy, node, order);
+}
+
+void disti_buddy_each(const struct buddy *buddy,
+                      void (*visit)(void *arg, size_t unit, size_t units), void *arg)
+{
+    size_t units = (size_t)1 << buddy->levels, begin = 0, first;
+    unsigned order;
+
+    for (size_t unit = 0; unit < units; unit += (size_t)1 << order) {
+        if (disti_buddy_find(buddy, unit, &first, &order))
+            continue;
+        if (unit > begin)
+            visit(arg, begin, unit - begin);
+        begin = unit + ((size_t)1 << order);
+    }
+    if (units > begin)
+        visit(arg, begin, units - begin);
+}
