@@ -11,7 +11,6 @@ libdist_core_sources += \
 	src/transports/shm/shm.h \
 	src/transports/shm/state.h \
 	src/transports/tcp/conn.c \
-	src/transports/tcp/peer.c \
 	src/transports/tcp/receive.c \
 	src/transports/tcp/send.c \
 	src/transports/tcp/socket.c \

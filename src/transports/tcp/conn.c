@@ -6,18 +6,19 @@
 #include "transports/tcp/state.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* Of several, not much more than this waits in one to be sent: else a slow one takes too much. */
 #define CONN_UNSENT (256 << 10)
+
+/* After the end of one connection the others have so long to end as well. */
+#define PEER_END_MS 500
 
 #define TO(name) (1 << TCP_CONN_##name)
 
@@ -96,18 +97,12 @@ static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t
         conn_limit(conn);
         conn_limit(conn->peer->conn);
     } else {
-        disti_tcp_credit_open(state, conn->peer, credit);
+        conn->peer->credit = (struct tcp_credit){.granted = credit,
+                                                 .left = credit,
+                                                 .limit = state->unexpected_limit,
+                                                 .unused = state->unexpected_limit};
     }
     disti_tcp_list(state, conn->peer);
-}
-
-/*
- * Has the peer ended a connection before it answered? It may have had too many callers, or have
- * waited for a hello for too long, or have been calling itself.
- */
-static bool conn_hung_up(int cause)
-{
-    return cause == 0 || cause == ECONNRESET || cause == EPIPE;
 }
 
 void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
@@ -119,33 +114,13 @@ void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int c
         disti_info("rank %d goes without socket %d of those with rank %d: %s", state->rank,
                    conn->number, peer->rank, cause ? strerror(cause) : "the peer does not want it");
         conn_close(state, conn, TCP_CONN_LOST);
-    } else if (conn_hung_up(cause) && !disti_expired(conn->deadline)) {
+    } else if ((cause == 0 || cause == ECONNRESET || cause == EPIPE) &&
+               !disti_expired(conn->deadline)) {
         conn_close(state, conn, TCP_CONN_IDLE);
         peer->ticks = 0;
     } else {
         disti_tcp_lose(state, peer, cause, reason);
     }
-}
-
-/* Asks the socket itself: the event may be of a call of this rank that has given way since. */
-static bool conn_is_ending(const struct tcp_conn *conn)
-{
-    struct pollfd ask = {.fd = conn->fd, .events = POLLRDHUP};
-
-    return (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
-           poll(&ask, 1, 0) == 1;
-}
-
-/* The session that the peer's certificate has to be for. False: no memory. */
-static bool call_begin_tls(const struct tcp_state *state, struct tcp_conn *conn)
-{
-    char host[TCP_TEXT];
-
-    if (!state->tls)
-        return true;
-    disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
-    conn->tls = disti_tls_call(state->tls, conn->fd, host);
-    return conn->tls != NULL;
 }
 
 /* The peer was there in time, only this rank has not looked: it has the time once more, but once.
@@ -199,13 +174,17 @@ static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *t
 /* The call has been taken, or has failed: says hello. */
 static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 {
+    char host[TCP_TEXT];
     int failed = 0;
     socklen_t size = sizeof(failed);
 
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
         failed = errno;
-    if (!failed && !call_begin_tls(state, conn))
-        failed = ENOMEM;
+    if (!failed && state->tls) { /* the peer's certificate has to be for its address */
+        disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
+        conn->tls = disti_tls_call(state->tls, conn->fd, host);
+        failed = conn->tls ? 0 : ENOMEM;
+    }
     if (!failed &&
         (!disti_nonce(conn->nonce) || !tcp_greet(state, conn->fd, conn->tls, conn->peer->rank,
                                                  conn->number, DISTI_TCP_CALL, conn->nonce, NULL)))
@@ -241,15 +220,23 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
         conn->readable = true;
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
         disti_tcp_conn_set_writable(state, conn, true);
-    if (events & (EPOLLRDHUP | EPOLLHUP) && conn_is_ending(conn))
+    /* Asks the socket itself: the event may be of a call of this rank that has given way since. */
+    if (events & (EPOLLRDHUP | EPOLLHUP) &&
+        (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
+        poll(&(struct pollfd){.fd = conn->fd, .events = POLLRDHUP}, 1, 0) == 1)
         disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
     disti_tcp_list(state, conn->peer);
 }
 
-void disti_tcp_conn_drain(struct tcp_state *state, struct tcp_conn *conn)
+/* One of its connections has ended: soon all have, or the peer is lost. */
+static void conn_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause)
 {
-    while (disti_tcp_conn_can_receive(conn, true) && disti_tcp_receive(state, conn) > 0)
-        ;
+    if (!peer->cause)
+        peer->cause = cause;
+    if (!peer->deadline)
+        peer->deadline = disti_deadline_ms(PEER_END_MS);
+    disti_tcp_list(state, peer);
+    disti_tcp_tick_on(state, true);
 }
 
 /* The first has ended. True: the others may still complete messages that it announced. */
@@ -257,8 +244,11 @@ static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first,
 {
     struct tcp_peer *peer = first->peer;
 
-    for (int number = 1; number < peer->conns && peer->stripes.assemblies; number++)
-        disti_tcp_conn_drain(state, &peer->conn[number]);
+    for (int number = 1; number < peer->conns && peer->stripes.assemblies; number++) {
+        while (disti_tcp_conn_can_receive(&peer->conn[number], true) &&
+               disti_tcp_receive(state, &peer->conn[number]) > 0)
+            ;
+    }
     if (disti_tcp_conn_has_ended(first))
         return true;
     if (!peer->stripes.assemblies || !peer->further)
@@ -266,7 +256,7 @@ static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first,
     if (first->state == TCP_CONN_UP)
         disti_tcp_conn_go(first, TCP_CONN_DRAINING);
     first->readable = false;
-    disti_tcp_peer_ends(state, peer, cause);
+    conn_peer_ends(state, peer, cause);
     return true;
 }
 
@@ -280,7 +270,7 @@ void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int ca
         disti_tcp_conn_end(state, conn);
         peer->further--;
         peer->conn->readable = true; /* the first may have ended too */
-        disti_tcp_peer_ends(state, peer, cause);
+        conn_peer_ends(state, peer, cause);
     } else if (!conn_first_outlived(state, conn, cause)) {
         disti_tcp_lose(state, peer, cause, NULL);
     }
@@ -349,20 +339,11 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
         disti_tcp_conn_failed(state, conn, failed, NULL);
 }
 
-/* What the log says of it, since a peer that is lost keeps no text of its own. */
-static const char *call_tls_failed(const struct tcp_state *state, const struct tcp_conn *conn)
-{
-    char address[TCP_TEXT];
-
-    disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
-    disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
-               conn->peer->rank, address, disti_tls_why(conn->tls));
-    return "the TLS handshake with it failed, as this rank's log says";
-}
-
 /* Reads a hello, as far as it is there. True: it is whole. */
 static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 {
+    char address[TCP_TEXT];
+
     while (conn->hello_bytes < sizeof(conn->hello)) {
         ssize_t got = disti_tls_or_recv(conn->tls, conn->fd, conn->hello + conn->hello_bytes,
                                         sizeof(conn->hello) - conn->hello_bytes);
@@ -372,7 +353,12 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
         if (got < 0 && errno == EAGAIN)
             return false;
         if (got < 0 && conn->tls && errno == EPROTO) {
-            disti_tcp_conn_failed(state, conn, EPROTO, call_tls_failed(state, conn));
+            /* The log has the cause, since a peer that is lost keeps no text of its own. */
+            disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
+            disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
+                       conn->peer->rank, address, disti_tls_why(conn->tls));
+            disti_tcp_conn_failed(state, conn, EPROTO,
+                                  "the TLS handshake with it failed, as this rank's log says");
             return false;
         }
         if (got <= 0) {
@@ -384,19 +370,6 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
     }
     conn->hello_bytes = 0;
     return true;
-}
-
-/* The peer's nonce is there: this rank shows that it has the key. */
-static bool call_prove(struct tcp_state *state, struct tcp_conn *conn,
-                       const struct disti_tcp_hello *hello)
-{
-    conn->awaited = DISTI_TCP_ANSWER;
-    call_spare(state, conn);
-    if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
-                  conn->nonce, hello->nonce))
-        return true;
-    disti_tcp_conn_failed(state, conn, errno, NULL);
-    return false;
 }
 
 /* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
@@ -419,6 +392,15 @@ static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tl
     return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
 }
 
+/* This rank has called for the first: it calls for the others. */
+static void call_further(struct tcp_state *state, struct tcp_peer *peer)
+{
+    for (int number = 1; number < peer->conns; number++) {
+        if (peer->conn[number].endpoint.family)
+            disti_tcp_conn_call(state, &peer->conn[number]);
+    }
+}
+
 /* A whole hello is there. True: there may be another. */
 static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -429,8 +411,15 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
         disti_tcp_conn_failed(state, conn, EPROTO, "another program answers at its address");
         return false;
     }
-    if (conn->awaited == DISTI_TCP_CHALLENGE)
-        return call_prove(state, conn, &hello);
+    if (conn->awaited == DISTI_TCP_CHALLENGE) {
+        conn->awaited = DISTI_TCP_ANSWER;
+        call_spare(state, conn);
+        if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
+                      conn->nonce, hello.nonce))
+            return true;
+        disti_tcp_conn_failed(state, conn, errno, NULL);
+        return false;
+    }
     if (!tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
         disti_tcp_conn_failed(
             state, conn, EPROTO,
@@ -439,7 +428,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
     }
     tcp_conn_up(state, conn, hello.credit);
     if (conn->number == 0)
-        disti_tcp_call_further(state, conn->peer);
+        call_further(state, conn->peer);
     return false;
 }
 
@@ -492,87 +481,6 @@ static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tl
         tcp_conn_up(state, conn, hello->credit);
     else
         disti_tcp_conn_failed(state, conn, errno, NULL);
-}
-
-/* The hellos of the handshake: making them, and judging them. */
-
-/* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
-
-/* How long all peers together have to make room for what has not yet been sent. */
-#define LEAVE_MS 100
-
-/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
-static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
-{
-    unsigned char bytes[DISTI_TCP_FRAME_BYTES];
-
-    disti_tcp_send_turn(state, peer);
-    if (!disti_tcp_conn_sends(peer->conn) || disti_tcp_first_begun(peer) ||
-        peer->control.begin != peer->control.end || peer->stripes.sending)
-        return;
-    disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
-    disti_tcp_seal(peer, bytes, NULL, 0, 0);
-    (void)!disti_tls_or_send(peer->conn->tls, peer->conn->fd, bytes, sizeof(bytes));
-}
-
-/* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
-static bool leave_drained(struct tcp_state *state, int fd)
-{
-    int unsent = 0;
-    ssize_t got;
-
-    do {
-        got = recv(fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    return (got < 0 && errno != EAGAIN) || ioctl(fd, SIOCOUTQNSD, &unsent) || unsent == 0;
-}
-
-/* Does the kernel still read memory that is the program's again from now on? */
-static bool leave_pending(struct tcp_state *state, struct tcp_conn *conn)
-{
-    disti_tcp_zerocopy_reap(state, conn);
-    return disti_tcp_zerocopy_pending(conn);
-}
-
-#define TCP_RTO_MAX_MS 44
-
-/*
- * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
- * connection up when its probes are as far apart as they may be, so let that be the most there is.
- */
-static void tcp_silence_leave(int fd)
-{
-    int apart = 120000;
-
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
-}
-
-static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t deadline)
-{
-    if (conn->fd < 0)
-        return;
-    while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) &&
-           (!leave_drained(state, conn->fd) || leave_pending(state, conn)))
-        disti_sleep_ns(100 * 1000);
-    tcp_silence_leave(conn->fd);
-    shutdown(conn->fd, SHUT_WR);
-    disti_tcp_close(state, conn);
-}
-
-void disti_tcp_leave(struct tcp_state *state)
-{
-    int64_t deadline = disti_deadline_ms(LEAVE_MS);
-
-    for (int rank = 0; rank < state->world_size; rank++) {
-        if (state->peers[rank])
-            leave_say_goodbye(state, state->peers[rank]);
-    }
-    for (int rank = 0; rank < state->world_size; rank++) {
-        struct tcp_peer *peer = state->peers[rank];
-
-        for (int number = 0; peer && number < peer->conns; number++)
-            leave_close(state, &peer->conn[number], deadline);
-    }
 }
 
 /* Callers: a stranger costs its own socket, and nobody else anything. */
@@ -641,30 +549,25 @@ static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending,
     pending_drop(state, pending);
 }
 
-/* The caller says that he is a rank of this job: he gets a nonce, for which he has to show that. */
-static void pending_challenge(struct tcp_state *state, struct tcp_pending *pending)
+/*
+ * A whole hello is there. The first says that the caller is a rank of this job: he gets a nonce,
+ * for which he has to show that. The second has the proof.
+ */
+static void pending_hello(struct tcp_state *state, struct tcp_pending *pending)
 {
+    const bool proof = pending->challenged;
     struct disti_tcp_hello hello;
 
-    if (!tcp_hello_valid(state, pending->hello, DISTI_TCP_CALL, &hello)) {
-        pending_refuse(state, pending, "it is not a rank of this job");
-        return;
-    }
-    pending->challenged = true;
-    pending->bytes = 0;
-    if (!disti_nonce(pending->nonce) ||
-        !tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
-                   DISTI_TCP_CHALLENGE, pending->nonce, NULL))
-        pending_drop(state, pending);
-}
-
-/* The proof is there: the caller is a rank of this job, or is shown out. */
-static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
-{
-    struct disti_tcp_hello hello;
-
-    if (!tcp_hello_valid(state, pending->hello, DISTI_TCP_PROOF, &hello)) {
-        pending_refuse(state, pending, "it sent what no rank sends");
+    if (!tcp_hello_valid(state, pending->hello, proof ? DISTI_TCP_PROOF : DISTI_TCP_CALL, &hello)) {
+        pending_refuse(state, pending,
+                       proof ? "it sent what no rank sends" : "it is not a rank of this job");
+    } else if (!proof) {
+        pending->challenged = true;
+        pending->bytes = 0;
+        if (!disti_nonce(pending->nonce) ||
+            !tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
+                       DISTI_TCP_CHALLENGE, pending->nonce, NULL))
+            pending_drop(state, pending);
     } else if (!tcp_hello_proved(state, pending->tls, pending->hello, pending->nonce)) {
         pending_refuse(state, pending, "it does not prove that it has the world's key");
     } else {
@@ -687,22 +590,14 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
             continue;
         if (got < 0 && errno == EAGAIN)
             break;
-        if (got < 0 && pending->tls && errno == EPROTO) {
+        if (got < 0 && pending->tls && errno == EPROTO)
             pending_refuse(state, pending, disti_tls_why(pending->tls));
-            break;
-        }
-        if (got <= 0) {
+        else if (got <= 0)
             pending_drop(state, pending);
-            break;
-        }
-        pending->bytes += (size_t)got;
-        if (pending->bytes < sizeof(pending->hello))
-            continue;
-        if (pending->challenged) {
-            pending_check(state, pending);
-            break;
-        }
-        pending_challenge(state, pending);
+        else
+            pending->bytes += (size_t)got;
+        if (pending->fd >= 0 && pending->bytes == sizeof(pending->hello))
+            pending_hello(state, pending);
     }
     return 1;
 }
@@ -734,18 +629,6 @@ static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_st
     disti_tcp_pending_event(state, slot);
     if (state->pending_count)
         disti_tcp_tick_on(state, true);
-}
-
-/* No file descriptor or no memory is left: nobody can be let in before the next tick. */
-static void accept_back_off(struct tcp_state *state)
-{
-    state->accepting = false;
-    state->no_accept = true;
-    disti_tcp_tick_on(state, true);
-    if (!state->warned)
-        disti_notice("rank %d cannot accept connections: %s%s", state->rank, strerror(errno),
-                     errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
-    state->warned = true;
 }
 
 /*
@@ -785,7 +668,17 @@ static bool accept_turn(struct tcp_state *state, int listener, int *turn)
             accept_one(state, fd, &caller);
         else if (errno != EINTR && errno != ECONNABORTED &&
                  !((errno == EMFILE || errno == ENFILE) && accept_find_descriptor(state)))
-            accept_back_off(state);
+        /* No file descriptor or no memory is left: nobody can be let in before the next tick. */
+        {
+            state->accepting = false;
+            state->no_accept = true;
+            disti_tcp_tick_on(state, true);
+            if (!state->warned)
+                disti_notice("rank %d cannot accept connections: %s%s", state->rank,
+                             strerror(errno),
+                             errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
+            state->warned = true;
+        }
     }
     return state->accepting;
 }
@@ -801,26 +694,6 @@ int disti_tcp_accept(struct tcp_state *state)
     return turn;
 }
 
-/* This rank may have computed: what has come meanwhile counts, and one step gets time for the next.
- */
-static void pending_expire(struct tcp_state *state, int slot)
-{
-    struct tcp_pending *pending = &state->pending[slot];
-    const bool challenged = pending->challenged;
-
-    disti_tcp_pending_event(state, slot);
-    if (pending->fd < 0)
-        return;
-    if (pending->challenged != challenged)
-        pending->deadline = disti_deadline_ms(accept_patience_ms(state));
-    else
-        pending_refuse(state, pending,
-                       pending->tls && !disti_tls_is_up(pending->tls)
-                           ? "its TLS handshake did not end in time"
-                       : challenged ? "its proof did not come in time"
-                                    : "it did not say who it is");
-}
-
 void disti_tcp_pending_tick(struct tcp_state *state)
 {
     if (state->no_accept) {
@@ -828,8 +701,22 @@ void disti_tcp_pending_tick(struct tcp_state *state)
         state->accepting = true;
     }
     for (int i = 0; i < state->pending_max; i++) {
-        if (state->pending[i].fd >= 0 && disti_expired(state->pending[i].deadline))
-            pending_expire(state, i);
+        struct tcp_pending *pending = &state->pending[i];
+        const bool challenged = pending->challenged;
+
+        if (pending->fd < 0 || !disti_expired(pending->deadline))
+            continue;
+        /* This rank may have computed: what has come meanwhile counts, and one step gets time for
+         * the next. */
+        disti_tcp_pending_event(state, i);
+        if (pending->fd >= 0 && pending->challenged != challenged)
+            pending->deadline = disti_deadline_ms(accept_patience_ms(state));
+        else if (pending->fd >= 0)
+            pending_refuse(state, pending,
+                           pending->tls && !disti_tls_is_up(pending->tls)
+                               ? "its TLS handshake did not end in time"
+                           : challenged ? "its proof did not come in time"
+                                        : "it did not say who it is");
     }
 }
 
@@ -841,147 +728,4 @@ void disti_tcp_pending_close(struct tcp_state *state)
     }
     free(state->pending);
     state->pending = NULL;
-}
-
-/* Finding a machine that answers no more, and sparing one whose program computes. */
-
-/*
- * What a connection shows, by the kernel of the peer:
- *
- *      all is acknowledged               keepalive asks now and then
- *      data are under way                acknowledged, or sent repeatedly
- *      the peer's window is zero         acknowledges each probe: its program takes its time
- *
- * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
- * without it the second goes on for a quarter of an hour. So the second is watched here: what has
- * been repeated, or probed, and is not answered for the group's timeout.
- */
-
-/* Looks in the time that ends a connection, and the bounds of the time between two. */
-#define SILENCE_LOOKS 16
-#define SILENCE_LEAST_MS 50
-#define SILENCE_MOST_MS 1000
-/* Linux 6.15: the longest time between two probes or repetitions, at least 1 s. */
-#ifndef TCP_RTO_MAX_MS
-#endif
-
-static int silence_between(int value, int least, int most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
-void disti_tcp_silence_tune(const struct tcp_state *state, int fd)
-{
-    int one = 1, probes = 4;
-    int idle = silence_between(state->timeout_ms / 3000, 1, 32767);
-    int interval = silence_between(state->timeout_ms / 6000, 1, 32767);
-    int apart = silence_between(state->timeout_ms / 4, 1000, 120000);
-
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
-}
-
-static void silence_extend(const struct tcp_state *state, struct tcp_conn *conn, int64_t more_ns)
-{
-    if (conn->fd >= 0)
-        disti_tcp_silence_tune(state, conn->fd);
-    if (conn->number == 0 && conn->deadline)
-        conn->deadline += more_ns;
-}
-
-void disti_tcp_silence_extend(struct tcp_state *state)
-{
-    const int64_t more_ms = state->config->timeout_ms - state->timeout_ms;
-
-    state->timeout_ms = state->config->timeout_ms;
-    for (int rank = 0; rank < state->world_size; rank++) {
-        struct tcp_peer *peer = state->peers[rank];
-
-        for (int number = 0; peer && number < peer->conns; number++)
-            silence_extend(state, &peer->conn[number], more_ms * 1000000);
-    }
-}
-
-/* Has the peer's machine left this connection unanswered for the group's timeout? */
-static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *conn, int64_t now)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-    int64_t heard;
-
-    if (getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
-        (info.tcpi_retransmits == 0 && info.tcpi_probes == 0)) {
-        conn->silent_ns = 0;
-        return false;
-    }
-    heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
-    if (!conn->silent_ns)
-        conn->silent_ns = now;
-    else if (heard > conn->silent_ns)
-        conn->silent_ns = heard;
-    return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
-}
-
-/* One probe or repetition may be under way to a peer that is well. */
-#define SILENCE_SHOWS 2
-
-bool disti_tcp_silence_shows(const struct tcp_conn *conn)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-
-    return disti_tcp_conn_is_open(conn) &&
-           getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_retransmits + info.tcpi_probes >= SILENCE_SHOWS;
-}
-
-bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-
-    if (!disti_tcp_conn_is_open(conn) ||
-        getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
-        (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0) ||
-        (info.tcpi_retransmits + info.tcpi_probes < SILENCE_SHOWS &&
-         (info.tcpi_unacked == 0 || info.tcpi_backoff < SILENCE_SHOWS)))
-        return false;
-    *stuck_p = (struct tcp_stuck){.packet_bytes = info.tcpi_snd_mss,
-                                  .waiting_bytes = info.tcpi_notsent_bytes,
-                                  .acked_bytes = info.tcpi_bytes_acked,
-                                  .silent_ms = info.tcpi_last_ack_recv};
-    return true;
-}
-
-static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t now)
-{
-    if (!disti_tcp_conn_is_open(peer->conn) ||
-        (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer)))
-        return;
-    for (int number = 0; number < peer->conns; number++) {
-        struct tcp_conn *conn = &peer->conn[number];
-
-        if (disti_tcp_conn_is_open(conn) && silence_too_long(state, conn, now)) {
-            disti_tcp_lose(state, peer, ETIMEDOUT, NULL);
-            return;
-        }
-    }
-}
-
-void disti_tcp_silence(struct tcp_state *state)
-{
-    int64_t now = disti_now_ns();
-    struct tcp_peer *next;
-
-    if (now < state->silence_ns)
-        return;
-    state->silence_ns = now + 1000000LL * silence_between(state->timeout_ms / SILENCE_LOOKS,
-                                                          SILENCE_LEAST_MS, SILENCE_MOST_MS);
-    for (struct tcp_peer *peer = state->list; peer; peer = next) {
-        next = peer->next;
-        silence_peer(state, peer, now);
-    }
 }

@@ -196,6 +196,25 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
     return DIST_OK;
 }
 
+static int socket_between(int value, int least, int most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+void disti_tcp_silence_tune(const struct tcp_state *state, int fd)
+{
+    int one = 1, probes = 4;
+    int idle = socket_between(state->timeout_ms / 3000, 1, 32767);
+    int interval = socket_between(state->timeout_ms / 6000, 1, 32767);
+    int apart = socket_between(state->timeout_ms / 4, 1000, 120000);
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
+}
+
 void disti_tcp_tune(const struct tcp_state *state, int fd)
 {
     int one = 1;

@@ -141,15 +141,8 @@ bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
 
 /* receive.c */
-/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
-enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
-enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
-                                              const struct dist_envelope *frame);
-
 /* Nothing that is arriving is written to this message any more. */
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
-/* Frees them, without touching a request. */
-void disti_tcp_assemblies_clear(struct tcp_peer *peer);
 
 /* What a peer may send before its receives are posted, and the short frames that tell of it. */
 
@@ -206,10 +199,6 @@ static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes
     credit->owed += bytes + DISTI_TCP_MESSAGE_COST;
 }
 
-/* Reads the setting: what each peer is granted. */
-dist_status disti_tcp_credit_setting(struct tcp_state *state);
-/* The connection is up: the peer's hello has granted so much. */
-void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted);
 /* Asks for an offered message. ERR_NO_MEMORY is not reported. */
 dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
 /* Credit or asks wait to be sent. */
@@ -357,8 +346,6 @@ void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int c
 /* What epoll says of it. */
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events);
 void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn, bool writable);
-/* Reads what it can still give. */
-void disti_tcp_conn_drain(struct tcp_state *state, struct tcp_conn *conn);
 /* Its stream has ended or failed: soon all of the pair must have, or the peer is lost. */
 void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int cause);
 /* Closes its socket for good, if it has not ended. */
@@ -383,25 +370,6 @@ void disti_tcp_pending_close(struct tcp_state *state);
 
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
-/* Calls may take longer from now on, and so may what is under way. */
-void disti_tcp_silence_extend(struct tcp_state *state);
-/* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
-void disti_tcp_silence(struct tcp_state *state);
-
-/* Does the peer's machine owe an answer? Not one whose program takes its time. */
-bool disti_tcp_silence_shows(const struct tcp_conn *conn);
-
-/* Packets that the kernel has sent again, and that nothing acknowledges. */
-struct tcp_stuck {
-    unsigned packet_bytes;
-    unsigned waiting_bytes, silent_ms; /* not sent yet; since the last acknowledgement */
-    unsigned long long acked_bytes;    /* of the connection so far */
-};
-/* Returns false if there are none. */
-bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p);
-
-/* Says goodbye and closes all connections; takes at most 0.1 s. */
-void disti_tcp_leave(struct tcp_state *state);
 
 /* The tcp transport's own state, and what its files offer each other. */
 
@@ -512,6 +480,11 @@ struct tcp_state {
  */
 enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVENT_CONN };
 
+#ifndef TCP_RTO_MAX_MS
+/* Linux 6.15: the longest time between two probes or repetitions, at least 1 s. */
+#define TCP_RTO_MAX_MS 44
+#endif
+
 /* socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
 
@@ -521,8 +494,8 @@ socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t
 /* The address alone, as certificates have it. */
 void disti_tcp_host_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
-bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
+bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
 /* Closes a socket that was watched. */
@@ -543,24 +516,10 @@ void disti_tcp_congestion_choose(const struct tcp_state *state, int fd);
 
 /* peer.c */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
-void disti_tcp_peer_free(struct tcp_peer *peer);
 /* Makes connections until the peer has so many; they may move. False: no memory. */
 bool disti_tcp_grow(struct tcp_peer *peer, int conns);
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
 
-/* Decides by the peer's address which connections there are to be. False: no memory. */
-bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
-                    const struct disti_tcp_address *address);
-/* This rank has called for the first: it calls for the others. */
-void disti_tcp_call_further(struct tcp_state *state, struct tcp_peer *peer);
-/* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
-bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer);
-/* Something can be moved without news of the peer. */
-bool disti_tcp_peer_can_move(const struct tcp_peer *peer);
-/* Sends, receives. `guess`: reads even if epoll has not said that there is something. */
-int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess);
-/* One of its connections has ended: soon all have, or the peer is lost. */
-void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause);
 /* Ends everything with this peer; what was received whole stays to be taken. */
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason);
 /* Reports why the peer is lost (disti_fail). */
@@ -571,8 +530,6 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
 
-/* Sends that copy nothing. Reads the setting. */
-dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 /* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
 
@@ -593,8 +550,6 @@ bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_co
                               uint64_t tag, uint64_t mask);
 /* Closes the socket, if there is one. With such calls the connection is reset: no more is sent. */
 void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
-/* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
-void disti_tcp_acknowledge(int fd);
 
 /* send.c */
 /*
@@ -616,9 +571,6 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer);
 /* Sends what there is room for: control, messages, announcements, stripes on all connections. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
-
-/* The slot of that name. */
-void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
