@@ -6,7 +6,6 @@ libdist_core_sources += \
 	src/transports/match/match.c \
 	src/transports/match/match.h \
 	src/transports/shm/connection.c \
-	src/transports/shm/message.c \
 	src/transports/shm/shm.c \
 	src/transports/shm/shm.h \
 	src/transports/shm/state.h \
