@@ -28,7 +28,6 @@ nccl_module_sources = \
 	src/backends/nccl/nccl.h \
 	src/backends/nccl/abi.h \
 	src/backends/nccl/post.c \
-	src/backends/nccl/stage.c \
 	src/base/clock.c src/base/clock.h \
 	src/base/settings/env.c \
 	src/base/settings/env.h \

@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const library_cuda[] = {"libnccl.so.2", NULL};
-static const char *const library_hip[] = {"librccl.so.1", NULL};
-
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_nccl_api library_api;
 static bool library_loaded;
@@ -85,31 +82,20 @@ static bool library_check(void *handle, const char *file, char *reason, size_t r
     return !missing;
 }
 
-static void *library_open(const struct disti_driver *driver, const char **file_p, char *reason,
-                          size_t reason_size)
+/* It is not closed again: threads of it may run. */
+static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
 {
     const char *given = disti_env("DIST_NCCL_LIBRARY");
     const bool hip = strcmp(driver->name, "HIP") == 0;
-    const char *const *files = hip ? library_hip : library_cuda;
-    void *handle;
+    const char *file = given ? given : hip ? "librccl.so.1" : "libnccl.so.2";
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 
-    *file_p = given ? given : files[0];
-    handle = dlopen(*file_p, RTLD_NOW | RTLD_LOCAL);
     if (!handle && given)
         snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
     else if (!handle)
         snprintf(reason, reason_size,
-                 "there is no %s (%s): install %s, or name the file in DIST_NCCL_LIBRARY", files[0],
+                 "there is no %s (%s): install %s, or name the file in DIST_NCCL_LIBRARY", file,
                  dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
-    return handle;
-}
-
-/* It is not closed again: threads of it may run. */
-static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
-{
-    const char *file;
-    void *handle = library_open(driver, &file, reason, reason_size);
-
     if (!handle)
         return false;
     if (!library_check(handle, file, reason, reason_size)) {
@@ -138,9 +124,6 @@ static const struct disti_nccl_api *nccl_load(const struct disti_driver *driver,
 
 /* Backend nccl: the group's device, streams and events. */
 
-/* stream_capturing: it is. */
-enum { DEVICE_CAPTURE_ACTIVE = 1 };
-
 /*
  * While some thread captures a graph, calls like cuMemAlloc or cuEventQuery would spoil it, even
  * from another thread: unless the thread says that it knows what it does.
@@ -162,13 +145,6 @@ void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *
     gpu->driver->context_pop(&context);
 }
 
-dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error, const char *what)
-{
-    return nccl->host->fail(DIST_ERR_SYSTEM,
-                            "rank %d cannot %s on device %d: %s. See its state (nvidia-smi)",
-                            nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
-}
-
 dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl)
 {
     return nccl->host->fail(DIST_ERR_NO_MEMORY,
@@ -182,44 +158,6 @@ dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
                             "rank %d cannot use device %d: see its state (nvidia-smi), and start "
                             "the job again",
                             nccl->rank, nccl->device);
-}
-
-dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
-{
-    int error;
-
-    if (nccl->gpu->spares) {
-        *event_p = nccl->gpu->spare[--nccl->gpu->spares];
-        return DIST_OK;
-    }
-    error = nccl->driver->event_create(event_p, DISTI_DRIVER_EVENT_NO_TIMING);
-    return error ? disti_nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
-}
-
-void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event)
-{
-    if (!event)
-        return;
-    if (nccl->gpu->spares < DISTI_NCCL_EVENTS)
-        nccl->gpu->spare[nccl->gpu->spares++] = event;
-    else
-        nccl->driver->event_destroy(event);
-}
-
-dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
-{
-    int error = nccl->driver->event_record(nccl->gpu->moment, earlier);
-
-    if (!error)
-        error = nccl->driver->stream_wait(later, nccl->gpu->moment, 0);
-    return error ? disti_nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
-}
-
-bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream)
-{
-    int status = 0;
-
-    return nccl->driver->stream_capturing(stream, &status) == 0 && status == DEVICE_CAPTURE_ACTIVE;
 }
 
 /* Backend nccl: which device is whose, and the making of a communicator. */
@@ -389,21 +327,6 @@ static dist_status open_introduce(struct disti_nccl_state *nccl,
 
 /* ---- the communicator ---- */
 
-static dist_status open_id_gather(const struct dist_backend_config *config, struct open_id *id)
-{
-    struct open_id *all = calloc((size_t)config->world_size, sizeof(*all));
-    dist_status status;
-
-    if (!all)
-        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
-                                  config->rank, config->world_size);
-    status = config->all_gather(config->all_gather_arg, id, all, sizeof(*id));
-    if (status == DIST_OK)
-        *id = all[0];
-    free(all);
-    return status;
-}
-
 static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
                            struct disti_nccl_id *id_p)
 {
@@ -412,10 +335,18 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
 
     if (nccl->rank == 0)
         id.result = nccl->api->get_unique_id(&id.id);
-    if (config->broadcast)
+    if (config->broadcast) {
         status = config->broadcast(config->all_gather_arg, &id, sizeof(id));
-    else
-        status = open_id_gather(config, &id);
+    } else {
+        struct open_id *all = calloc((size_t)config->world_size, sizeof(*all));
+
+        if (!all)
+            return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
+                                      config->rank, config->world_size);
+        status = config->all_gather(config->all_gather_arg, &id, all, sizeof(id));
+        id = all[0];
+        free(all);
+    }
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
         status =
             nccl->host->fail(DIST_ERR_SYSTEM,
@@ -499,6 +430,24 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
  * Each of these is started with a reference to the group's device, and lets go of it in the end.
  */
 
+/* Everything that is kept for staging. */
+static void close_stage(struct disti_nccl_gpu *gpu)
+{
+    struct disti_nccl_region *region;
+
+    while ((region = gpu->regions)) {
+        gpu->regions = region->next;
+        gpu->driver->memory_free(region->memory);
+        free(region);
+    }
+    for (int i = 0; i < DISTI_NCCL_SLOTS; i++) {
+        if (gpu->pinned.events[i])
+            gpu->driver->event_destroy(gpu->pinned.events[i]);
+    }
+    if (gpu->pinned.memory)
+        gpu->driver->host_free(gpu->pinned.memory);
+}
+
 static void *close_let_go(void *arg)
 {
     struct disti_nccl_gpu *gpu = arg;
@@ -509,7 +458,7 @@ static void *close_let_go(void *arg)
     if (disti_nccl_enter(gpu, &visit)) {
         const struct disti_driver *driver = gpu->driver;
 
-        disti_nccl_stage_close(gpu);
+        close_stage(gpu);
         while (gpu->spares)
             driver->event_destroy(gpu->spare[--gpu->spares]);
         if (gpu->moment)
@@ -591,27 +540,22 @@ static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void 
     }
 }
 
-static void close_drop(struct disti_nccl_state *nccl, struct disti_nccl_queue *queue)
-{
-    struct disti_nccl_call *c;
-
-    while ((c = TAILQ_FIRST(queue))) {
-        TAILQ_REMOVE(queue, c, next);
-        disti_nccl_call_free(nccl, c);
-    }
-}
-
 /* Forgets the calls; their tickets are not touched. */
 static void close_forget(struct disti_nccl_state *nccl)
 {
+    struct disti_nccl_queue *const queues[] = {&nccl->held, &nccl->issued, &nccl->parcels,
+                                               &nccl->kept};
     struct disti_nccl_visit visit;
+    struct disti_nccl_call *c;
 
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return;
-    close_drop(nccl, &nccl->held);
-    close_drop(nccl, &nccl->issued);
-    close_drop(nccl, &nccl->parcels);
-    close_drop(nccl, &nccl->kept);
+    for (int i = 0; i < 4; i++) {
+        while ((c = TAILQ_FIRST(queues[i]))) {
+            TAILQ_REMOVE(queues[i], c, next);
+            disti_nccl_call_free(nccl, c);
+        }
+    }
     disti_nccl_exit(nccl->gpu, &visit);
 }
 
