@@ -4,7 +4,6 @@ libdist_core_sources += \
 	src/backends/explain.c \
 	src/backends/faulty.c \
 	src/backends/gloo.c \
-	src/backends/list.c \
 	src/backends/module.c \
 	src/backends/module.h \
 	src/backends/planned.h \

@@ -99,15 +99,6 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
     return false;
 }
 
-/* This library's own file, which is trusted already; false: it cannot be examined. */
-static bool file_of_library(struct stat *status)
-{
-    Dl_info info;
-
-    return dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
-           stat(info.dli_fname, status) == 0;
-}
-
 /*
  * Its code runs as this user: nobody else may have written it, or still write to it. Who can do
  * that to this library, its owner or its group, gains nothing by a module.
@@ -116,7 +107,10 @@ static bool file_is_others(const struct stat *status, char *reason, size_t size)
 {
     struct stat library = {.st_uid = 0};
     uid_t user = geteuid();
-    bool known = file_of_library(&library);
+    Dl_info info;
+    /* This library's own file, which is trusted already, unless it cannot be examined. */
+    bool known = dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
+                 stat(info.dli_fname, &library) == 0;
     mode_t safe =
         known && (library.st_mode & S_IWGRP) && library.st_gid == status->st_gid ? S_IWGRP : 0;
 
@@ -214,23 +208,6 @@ static bool place_trust_folder(const char *folder, void *arg)
     return true;
 }
 
-static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size);
-
-static void place_trust(struct place_trust *trust)
-{
-    char library[PATH_MAX];
-    struct stat status;
-    Dl_info info;
-
-    *trust = (struct place_trust){.user_count = 0};
-    if (!dladdr((void *)(uintptr_t)module_place, &info) || !info.dli_fname ||
-        !realpath(info.dli_fname, library))
-        return;
-    if (stat(library, &status) == 0)
-        trust->users[trust->user_count++] = status.st_uid;
-    (void)place_walk(library, place_trust_folder, trust);
-}
-
 static bool place_trusts_user(const struct place_trust *trust, uid_t user)
 {
     for (int i = 0; i < trust->user_count; i++) {
@@ -294,13 +271,21 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
 {
     struct place_look look;
     struct stat status;
+    char library[PATH_MAX];
+    Dl_info info;
     size_t used = (size_t)snprintf(reason, size, "module %s ", path);
 
     if (used >= size)
         return false;
     look.reason = reason + used;
     look.size = size - used;
-    place_trust(&look.trust);
+    look.trust = (struct place_trust){.user_count = 0};
+    if (dladdr((void *)(uintptr_t)module_place, &info) && info.dli_fname &&
+        realpath(info.dli_fname, library)) {
+        if (stat(library, &status) == 0)
+            look.trust.users[look.trust.user_count++] = status.st_uid;
+        (void)place_walk(library, place_trust_folder, &look.trust);
+    }
     if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) &&
         !place_trusts_user(&look.trust, status.st_uid)) {
         snprintf(look.reason, look.size, "is a link of user %u's: remove it, or make it yourself",
@@ -459,28 +444,22 @@ void disti_module_names(struct disti_module_names *names_p)
     }
 }
 
-/* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs that no variable can have stand for _. */
-static bool folders_names(const char *variable, const char *module)
-{
-    size_t index = strlen("DIST_");
-
-    for (; *module; module++, index++) {
-        const char sign = disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_';
-
-        if (variable[index] != sign)
-            return false;
-    }
-    return variable[index] == '\0' || variable[index] == '_';
-}
-
 bool disti_module_has_variable(const char *variable)
 {
     struct disti_module_names names;
     bool found = false;
 
     disti_module_names(&names);
-    for (int i = 0; i < names.count && !found; i++)
-        found = !disti_module_is_own(names.names[i]) && folders_names(variable, names.names[i]);
+    for (int i = 0; i < names.count && !found; i++) {
+        const char *module = names.names[i], *at = variable + strlen("DIST_");
+
+        /* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs no variable can have stand for _. */
+        while (*module && *at == (disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_')) {
+            module++;
+            at++;
+        }
+        found = !disti_module_is_own(names.names[i]) && !*module && (*at == '\0' || *at == '_');
+    }
     free(names.names);
     return found;
 }
