@@ -127,12 +127,19 @@ static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uin
     }
 }
 
-static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
+/* The next message of a peer: an announcement, or one with its payload. */
+static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                     const void *payload)
 {
     struct dist_request *request;
     struct disti_unexpected *unexpected;
     bool mismatch;
 
+    peer->expected++;
+    if (!announced) {
+        receive_whole(peer, &what->head, payload);
+        return;
+    }
     request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
     if (mismatch) {
         disti_ucx_send_answer(peer, what->name, false);
@@ -143,17 +150,6 @@ static void receive_announced(struct ucx_peer *peer, const struct ucx_announceme
         if (unexpected)
             unexpected->note[0] = (uint64_t)what->head.serial << 32 | what->name;
     }
-}
-
-/* The next message of a peer: an announcement, or one with its payload. */
-static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                     const void *payload)
-{
-    peer->expected++;
-    if (announced)
-        receive_announced(peer, what);
-    else
-        receive_whole(peer, &what->head, payload);
 }
 
 /* What can be taken now, in order; and if that was all of a peer that leaves, it has left. */
@@ -216,24 +212,12 @@ static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t seri
     return inbound;
 }
 
-/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
-static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
-{
-    struct ucx_pull **at = &ucx->ready;
-
-    while (*at)
-        at = &(*at)->next;
-    pull->next = NULL;
-    pull->inbound->pulling++;
-    *at = pull;
-}
-
 /* A piece of it can be fetched. Takes the descriptor. */
 static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                               size_t bytes)
 {
     struct ucx_state *ucx = inbound->peer->ucx;
-    struct ucx_pull *pull = malloc(sizeof(*pull));
+    struct ucx_pull *pull = malloc(sizeof(*pull)), **at = &ucx->ready;
 
     if (!pull) {
         ucx->broken = ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
@@ -242,7 +226,10 @@ static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, siz
     }
     *pull = (struct ucx_pull){
         .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
-    ucx_pull_ready(ucx, pull);
+    while (*at)
+        at = &(*at)->next;
+    inbound->pulling++;
+    *at = pull;
 }
 
 /* True if the message has these bytes: a peer may claim anything. It has a receive. */
@@ -353,18 +340,6 @@ static const struct receive_kind {
 
 /* ---- what UCX calls ---- */
 
-/* The peer that has sent it; NULL: it is none of libdist's messages. */
-static struct ucx_peer *receive_from(struct ucx_state *ucx, enum ucx_am id, const void *header,
-                                     size_t header_bytes, struct receive_arrival *arrival)
-{
-    if (header_bytes != receive_kinds[id].head_bytes)
-        return NULL;
-    memcpy(&arrival->head, header, header_bytes);
-    if (arrival->head.rank >= (uint32_t)ucx->ranks || arrival->head.rank == (uint32_t)ucx->rank)
-        return NULL;
-    return &ucx->peers[arrival->head.rank];
-}
-
 /* Of a lost peer what it had sent whole still counts. IN_PROGRESS: UCX's descriptor is kept. */
 static ucs_status_t receive_any(void *arg, const void *header, size_t header_bytes, void *data,
                                 size_t length, const ucp_am_recv_param_t *param)
@@ -376,11 +351,15 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
         .bytes = length,
         .fetched = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
     };
-    struct ucx_peer *peer;
+    struct ucx_peer *peer = NULL; /* none: it is none of libdist's messages */
 
     if (ucx->closing)
         return UCS_OK;
-    peer = receive_from(ucx, listener->id, header, header_bytes, &arrival);
+    if (header_bytes == receive_kinds[listener->id].head_bytes) {
+        memcpy(&arrival.head, header, header_bytes);
+        if (arrival.head.rank < (uint32_t)ucx->ranks && arrival.head.rank != (uint32_t)ucx->rank)
+            peer = &ucx->peers[arrival.head.rank];
+    }
     if (peer && ucx_is_lost(peer) &&
         (listener->id == UCX_AM_PIECE || listener->id == UCX_AM_ANSWER))
         return UCS_OK;
@@ -413,16 +392,10 @@ ucs_status_t disti_ucx_listen(struct ucx_state *ucx)
     return status;
 }
 
-/* Frees everything, without touching a request. */
-static void ucx_inbounds_drop(struct ucx_peer *peer)
+void disti_ucx_receive_drop(struct ucx_peer *peer)
 {
     while (peer->inbounds)
         inbound_free(peer->inbounds);
-}
-
-void disti_ucx_receive_drop(struct ucx_peer *peer)
-{
-    ucx_inbounds_drop(peer);
     while (peer->parked) {
         struct ucx_parked *parked = peer->parked;
 
@@ -433,18 +406,6 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
 }
 
 /* Messages whose payload is fetched, into place or to be reduced. */
-
-/* Ends those of which nothing is being fetched, others when it is. */
-static void ucx_inbounds_fail(struct ucx_peer *peer)
-{
-    struct ucx_inbound *next;
-
-    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
-        next = inbound->next;
-        inbound->status = DIST_ERR_PEER_LOST;
-        ucx_inbound_finish(inbound);
-    }
-}
 
 /* ---- forgetting ---- */
 
@@ -467,6 +428,15 @@ bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer)
 
 /* ---- receives ---- */
 
+void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected)
+{
+    if (unexpected->descriptor)
+        disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
+    else
+        receive_return(peer, unexpected->arrived);
+    disti_match_release(&peer->match, unexpected);
+}
+
 /* A message that came first is received. */
 static void receive_unexpected(struct ucx_peer *peer, struct dist_request *request,
                                struct disti_unexpected *unexpected)
@@ -479,15 +449,6 @@ static void receive_unexpected(struct ucx_peer *peer, struct dist_request *reque
         receive_return(peer, unexpected->arrived);
         request->status = DIST_OK;
     }
-    disti_match_release(&peer->match, unexpected);
-}
-
-void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected)
-{
-    if (unexpected->descriptor)
-        disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
-    else
-        receive_return(peer, unexpected->arrived);
     disti_match_release(&peer->match, unexpected);
 }
 
@@ -514,17 +475,18 @@ void disti_ucx_recv(void *state, struct dist_request *request)
 
 void disti_ucx_receive_fail(struct ucx_peer *peer)
 {
+    struct ucx_inbound *next;
+
     disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
-    ucx_inbounds_fail(peer);
+    /* Ends those of which nothing is being fetched, others when it is. */
+    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
+        next = inbound->next;
+        inbound->status = DIST_ERR_PEER_LOST;
+        ucx_inbound_finish(inbound);
+    }
 }
 
 /* Transport ucx: payload that UCX is told to fetch, into place or to be reduced. */
-
-/* Is it thrown away instead of fetched? */
-static bool pull_is_dropped(const struct ucx_inbound *inbound)
-{
-    return !inbound->request || ucx_is_lost(inbound->peer);
-}
 
 static unsigned char *pull_scratch(struct ucx_state *ucx)
 {
@@ -604,19 +566,13 @@ static void pull_start(struct ucx_state *ucx, struct ucx_pull *pull)
         pull_end(ucx, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }
 
-static void pull_drop(struct ucx_state *ucx, struct ucx_pull *pull)
-{
-    ucp_am_data_release(ucx->worker, pull->descriptor);
-    pull_end(ucx, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
-}
-
 void disti_ucx_pulls_start(struct ucx_state *ucx)
 {
     struct ucx_pull **at = &ucx->ready;
 
     while (*at) {
         struct ucx_pull *pull = *at;
-        bool dropped = pull_is_dropped(pull->inbound) ||
+        bool dropped = (!pull->inbound->request || ucx_is_lost(pull->inbound->peer)) ||
                        !ucx_inbound_holds(pull->inbound, pull->offset, pull->bytes);
 
         if (!dropped && pull->inbound->request->sink.src) {
@@ -627,7 +583,12 @@ void disti_ucx_pulls_start(struct ucx_state *ucx)
             }
         }
         *at = pull->next;
-        (dropped ? pull_drop : pull_start)(ucx, pull);
+        if (dropped) {
+            ucp_am_data_release(ucx->worker, pull->descriptor);
+            pull_end(ucx, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
+        } else {
+            pull_start(ucx, pull);
+        }
     }
 }
 
