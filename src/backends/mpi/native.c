@@ -51,19 +51,15 @@ static MPI_Op native_op(dist_op op, dist_dtype dtype)
  * 4.0 compares as signed; minima and maxima of floats, since MPI does not define them for a NaN and
  * for zeros of both signs: they depend on the order of the operands, and with MPICH on the rank.
  */
-static bool native_is_wrong(const struct dist_call *call)
+static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
 {
     bool wide_unsigned = call->dtype == DIST_UINT32 || call->dtype == DIST_UINT64;
     bool compares = call->op == DIST_MIN || call->op == DIST_MAX;
 
-    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8 ||
-           (compares && (wide_unsigned || native_is_float(call->dtype)));
-}
-
-static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
-{
     return native_type(call->dtype) != MPI_DATATYPE_NULL &&
-           native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
+           native_op(call->op, call->dtype) != MPI_OP_NULL && call->dtype != DIST_INT8 &&
+           call->dtype != DIST_UINT8 &&
+           !(compares && (wide_unsigned || native_is_float(call->dtype))) &&
            !(native->reproducible && /* MPI adds in whatever order it likes */
              native_is_float(call->dtype) &&
              (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD));
@@ -433,21 +429,17 @@ static int native_describe(const struct disti_native *native, const struct dist_
     return code;
 }
 
-static void native_free_far(const struct disti_native_blocks *blocks, int ranks)
-{
-    for (int r = 0; r < ranks; r++) {
-        if (blocks->types[r] != MPI_BYTE && blocks->types[r] != MPI_DATATYPE_NULL)
-            MPI_Type_free(&blocks->types[r]);
-    }
-}
-
 /* Frees the types that were made for it. With the lock held. */
 static void native_free_types(const struct disti_native *native, struct disti_native_call *c)
 {
     if (c->call.collective != DIST_COLL_ALL_TO_ALL_V)
         return;
-    native_free_far(&c->in, native->ranks);
-    native_free_far(&c->out, native->ranks);
+    for (int r = 0; r < 2 * native->ranks; r++) { /* those of out stand behind those of in */
+        MPI_Datatype *type = &c->in.types[r];
+
+        if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL)
+            MPI_Type_free(type);
+    }
 }
 
 /*
@@ -500,25 +492,6 @@ static int native_start_call(const struct disti_native *native, struct disti_nat
     }
 }
 
-/* Calls that MPI's own collectives work on: from the post to the end. */
-
-static dist_status native_start(const struct disti_native *native, struct disti_native_call *c)
-{
-    dist_status status = DIST_OK;
-    int code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(native->host);
-    code = native_start_call(native, c);
-    if (code != MPI_SUCCESS) {
-        status =
-            disti_mpi_fail(native->host, native->host->collective_string(c->call.collective), code);
-        native_free_types(native, c);
-    }
-    disti_mpi_unlock();
-    return status;
-}
-
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
@@ -530,8 +503,18 @@ dist_status disti_native_post(struct disti_native *native, const struct dist_cal
     c->call = *call;
     c->ticket = ticket;
     status = native_make_room(native, c);
-    if (status == DIST_OK)
-        status = native_start(native, c);
+    if (status == DIST_OK && disti_mpi_lock()) {
+        int code = native_start_call(native, c);
+
+        if (code != MPI_SUCCESS) {
+            status = disti_mpi_fail(native->host, native->host->collective_string(call->collective),
+                                    code);
+            native_free_types(native, c);
+        }
+        disti_mpi_unlock();
+    } else if (status == DIST_OK) {
+        status = disti_mpi_ended(native->host);
+    }
     if (status != DIST_OK) {
         native_free(c);
         return status;
@@ -559,30 +542,22 @@ static void native_average(const struct disti_native *native, const struct dist_
     disti_environment_leave(saved);
 }
 
-/* 1: MPI has done it, 0: not yet, negative: it has failed. */
-static int native_test(const struct disti_native *native, struct disti_native_call *c)
-{
-    int done = 0, code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(native->host);
-    code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS)
-        done = disti_mpi_fail(native->host, "MPI_Test", code);
-    else if (done)
-        native_free_types(native, c);
-    disti_mpi_unlock();
-    return done;
-}
-
 int disti_native_progress(struct disti_native *native)
 {
     int moved = 0;
 
     for (struct disti_native_call **at = &native->calls; *at;) {
         struct disti_native_call *c = *at;
-        int done = native_test(native, c);
+        int done = 0, code;
 
+        if (!disti_mpi_lock())
+            return disti_mpi_ended(native->host);
+        code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS)
+            done = disti_mpi_fail(native->host, "MPI_Test", code);
+        else if (done)
+            native_free_types(native, c);
+        disti_mpi_unlock();
         if (done < 0)
             return done;
         if (!done) {

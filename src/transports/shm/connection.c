@@ -869,6 +869,7 @@ static void shm_accept_callers(struct shm_state *state)
             continue;
         if (socket < 0)
             return;
+        /* The ranks may have taken on another user's rights since they opened: they call as he. */
         if (!shm_hello_peer(socket, &uid, &pid) ||
             !(uid == state->address.uid || uid == (uint32_t)geteuid())) {
             disti_info("shm: refused a process of another user");

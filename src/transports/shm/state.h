@@ -446,10 +446,7 @@ static inline void disti_shm_append(struct dist_request **head, struct dist_requ
                                     struct dist_request *request)
 {
     request->next = NULL;
-    if (*head)
-        (*tail)->next = request;
-    else
-        *head = request;
+    *(*head ? &(*tail)->next : head) = request;
     *tail = request;
 }
 

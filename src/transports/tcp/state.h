@@ -20,23 +20,14 @@ static inline void disti_tcp_queue_put(struct tcp_queue *queue, struct dist_requ
 {
     request->next = NULL;
     request->prev = queue->tail;
-    if (queue->tail)
-        queue->tail->next = request;
-    else
-        queue->head = request;
+    *(queue->tail ? &queue->tail->next : &queue->head) = request;
     queue->tail = request;
 }
 
 static inline void disti_tcp_queue_remove(struct tcp_queue *queue, struct dist_request *request)
 {
-    if (request->prev)
-        request->prev->next = request->next;
-    else
-        queue->head = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
-    else
-        queue->tail = request->prev;
+    *(request->prev ? &request->prev->next : &queue->head) = request->next;
+    *(request->next ? &request->next->prev : &queue->tail) = request->prev;
 }
 
 /* Ends all of them. */
