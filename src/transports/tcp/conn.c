@@ -84,14 +84,49 @@ static void conn_limit(const struct tcp_conn *conn)
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
+/* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
+static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
+{
+    struct tcp_zerocopy *zerocopy;
+    int one = 1;
+
+    if (state->zerocopy == TCP_ZEROCOPY_OFF || state->tls)
+        return NULL;
+    zerocopy = calloc(1, sizeof(*zerocopy));
+    if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))) {
+        disti_info("rank %d sends with copies: %s", state->rank, strerror(errno));
+        free(zerocopy);
+        return NULL;
+    }
+    return zerocopy;
+}
+
+/* A peer nearer than this is on the same network, where nothing but the job competes. */
+#define CONGESTION_NEAR_US 1000
+
+/*
+ * Of a connection that is made: now it shows how far the peer is, by the shortest round trip so
+ * far: the kernels' alone, however late the programs answer.
+ */
+static void congestion_choose(const struct tcp_state *state, int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+
+    if (state->paced[0] && (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
+                            info.tcpi_min_rtt == 0 || info.tcpi_min_rtt >= CONGESTION_NEAR_US))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, state->paced,
+                         (socklen_t)strlen(state->paced));
+}
+
 /* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
 static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
     disti_tcp_conn_go(conn, TCP_CONN_UP);
     disti_tls_trust(conn->tls);
     conn->readable = conn->writable = true;
-    disti_tcp_congestion_choose(state, conn->fd);
-    conn->zerocopy = disti_tcp_zerocopy_open(state, conn->fd);
+    congestion_choose(state, conn->fd);
+    conn->zerocopy = zerocopy_open(state, conn->fd);
     if (conn->number) {
         conn->peer->further++;
         conn_limit(conn);
@@ -105,8 +140,12 @@ static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t
     disti_tcp_list(state, conn->peer);
 }
 
-void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
-                           const char *reason)
+/*
+ * It has not come up. The first is called again if the peer has only hung up, until its deadline;
+ * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
+ */
+static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
+                        const char *reason)
 {
     struct tcp_peer *peer = conn->peer;
 
@@ -171,6 +210,105 @@ static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *t
     return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
 }
 
+/* Reads a hello, as far as it is there. True: it is whole. */
+static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
+{
+    char address[TCP_TEXT];
+
+    while (conn->hello_bytes < sizeof(conn->hello)) {
+        ssize_t got = disti_tls_or_recv(conn->tls, conn->fd, conn->hello + conn->hello_bytes,
+                                        sizeof(conn->hello) - conn->hello_bytes);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            return false;
+        if (got < 0 && conn->tls && errno == EPROTO) {
+            /* The log has the cause, since a peer that is lost keeps no text of its own. */
+            disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
+            disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
+                       conn->peer->rank, address, disti_tls_why(conn->tls));
+            conn_failed(state, conn, EPROTO,
+                        "the TLS handshake with it failed, as this rank's log says");
+            return false;
+        }
+        if (got <= 0) {
+            conn_failed(state, conn, got ? errno : 0,
+                        got ? NULL : "it ended the connection during the handshake");
+            return false;
+        }
+        conn->hello_bytes += (size_t)got;
+    }
+    conn->hello_bytes = 0;
+    return true;
+}
+
+/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
+static bool tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
+                            enum disti_tcp_step step, struct disti_tcp_hello *hello_p)
+{
+    return disti_tcp_hello_decode(bytes, hello_p) && hello_p->step == step &&
+           hello_p->job == state->job && hello_p->world_size == (uint32_t)state->world_size &&
+           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
+           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
+}
+
+/* Does its proof hold, for this rank's nonce and this session? */
+static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
+                             const unsigned char *bytes, const unsigned char *nonce)
+{
+    unsigned char proof[DISTI_HMAC_BYTES];
+
+    greet_prove(state, tls, bytes, nonce, proof);
+    return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
+}
+
+/* This rank has called for the first: it calls for the others. */
+static void call_further(struct tcp_state *state, struct tcp_peer *peer)
+{
+    for (int number = 1; number < peer->conns; number++) {
+        if (peer->conn[number].endpoint.family)
+            disti_tcp_conn_call(state, &peer->conn[number]);
+    }
+}
+
+/* A whole hello is there. True: there may be another. */
+static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
+{
+    struct disti_tcp_hello hello;
+
+    if (!tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
+        hello.socket != conn->number || hello.from != (uint32_t)conn->peer->rank) {
+        conn_failed(state, conn, EPROTO, "another program answers at its address");
+        return false;
+    }
+    if (conn->awaited == DISTI_TCP_CHALLENGE) {
+        conn->awaited = DISTI_TCP_ANSWER;
+        call_spare(state, conn);
+        if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
+                      conn->nonce, hello.nonce))
+            return true;
+        conn_failed(state, conn, errno, NULL);
+        return false;
+    }
+    if (!tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
+        conn_failed(state, conn, EPROTO,
+                    "who answers at its address does not prove that he has the world's key");
+        return false;
+    }
+    tcp_conn_up(state, conn, hello.credit);
+    if (conn->number == 0)
+        call_further(state, conn->peer);
+    return false;
+}
+
+/* Reads the answer, as far as it is there. */
+static void conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
+{
+    while (call_read(state, conn) && call_take_hello(state, conn))
+        ;
+}
+
 /* The call has been taken, or has failed: says hello. */
 static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -190,7 +328,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
                                                  conn->number, DISTI_TCP_CALL, conn->nonce, NULL)))
         failed = errno ? errno : EIO;
     if (failed) {
-        disti_tcp_conn_failed(state, conn, failed, NULL);
+        conn_failed(state, conn, failed, NULL);
         return;
     }
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
@@ -199,7 +337,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     if (conn->number) /* others than the first can wait */
         conn->deadline = 0;
     call_spare(state, conn);
-    disti_tcp_conn_read_hello(state, conn);
+    conn_read_hello(state, conn);
 }
 
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events)
@@ -207,7 +345,7 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
     if (conn->state == TCP_CONN_CALLING && events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
         tcp_conn_called(state, conn);
     else if (conn->state == TCP_CONN_GREETING)
-        disti_tcp_conn_read_hello(state, conn);
+        conn_read_hello(state, conn);
     if (!disti_tcp_conn_is_open(conn))
         return;
     /*
@@ -336,106 +474,20 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
     if (failed == 0)
         tcp_conn_called(state, conn);
     else if (failed != EINPROGRESS)
-        disti_tcp_conn_failed(state, conn, failed, NULL);
+        conn_failed(state, conn, failed, NULL);
 }
 
-/* Reads a hello, as far as it is there. True: it is whole. */
-static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
+void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn)
 {
-    char address[TCP_TEXT];
-
-    while (conn->hello_bytes < sizeof(conn->hello)) {
-        ssize_t got = disti_tls_or_recv(conn->tls, conn->fd, conn->hello + conn->hello_bytes,
-                                        sizeof(conn->hello) - conn->hello_bytes);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 && errno == EAGAIN)
-            return false;
-        if (got < 0 && conn->tls && errno == EPROTO) {
-            /* The log has the cause, since a peer that is lost keeps no text of its own. */
-            disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
-            disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
-                       conn->peer->rank, address, disti_tls_why(conn->tls));
-            disti_tcp_conn_failed(state, conn, EPROTO,
-                                  "the TLS handshake with it failed, as this rank's log says");
-            return false;
-        }
-        if (got <= 0) {
-            disti_tcp_conn_failed(state, conn, got ? errno : 0,
-                                  got ? NULL : "it ended the connection during the handshake");
-            return false;
-        }
-        conn->hello_bytes += (size_t)got;
-    }
-    conn->hello_bytes = 0;
-    return true;
-}
-
-/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
-static bool tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
-                            enum disti_tcp_step step, struct disti_tcp_hello *hello_p)
-{
-    return disti_tcp_hello_decode(bytes, hello_p) && hello_p->step == step &&
-           hello_p->job == state->job && hello_p->world_size == (uint32_t)state->world_size &&
-           hello_p->checksum == state->checksum && hello_p->to == (uint32_t)state->rank &&
-           hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
-}
-
-/* Does its proof hold, for this rank's nonce and this session? */
-static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
-                             const unsigned char *bytes, const unsigned char *nonce)
-{
-    unsigned char proof[DISTI_HMAC_BYTES];
-
-    greet_prove(state, tls, bytes, nonce, proof);
-    return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
-}
-
-/* This rank has called for the first: it calls for the others. */
-static void call_further(struct tcp_state *state, struct tcp_peer *peer)
-{
-    for (int number = 1; number < peer->conns; number++) {
-        if (peer->conn[number].endpoint.family)
-            disti_tcp_conn_call(state, &peer->conn[number]);
-    }
-}
-
-/* A whole hello is there. True: there may be another. */
-static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
-{
-    struct disti_tcp_hello hello;
-
-    if (!tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
-        hello.socket != conn->number || hello.from != (uint32_t)conn->peer->rank) {
-        disti_tcp_conn_failed(state, conn, EPROTO, "another program answers at its address");
-        return false;
-    }
-    if (conn->awaited == DISTI_TCP_CHALLENGE) {
-        conn->awaited = DISTI_TCP_ANSWER;
-        call_spare(state, conn);
-        if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
-                      conn->nonce, hello.nonce))
-            return true;
-        disti_tcp_conn_failed(state, conn, errno, NULL);
-        return false;
-    }
-    if (!tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
-        disti_tcp_conn_failed(
-            state, conn, EPROTO,
-            "who answers at its address does not prove that he has the world's key");
-        return false;
-    }
-    tcp_conn_up(state, conn, hello.credit);
-    if (conn->number == 0)
-        call_further(state, conn->peer);
-    return false;
-}
-
-void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
-{
-    while (call_read(state, conn) && call_take_hello(state, conn))
-        ;
+    /* This rank may have computed, and what it waits for be there. */
+    if (conn->state == TCP_CONN_GREETING)
+        conn_read_hello(state, conn);
+    if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) && conn->deadline &&
+        disti_expired(conn->deadline))
+        conn_failed(state, conn, ETIMEDOUT,
+                    conn->tls && !disti_tls_is_up(conn->tls)
+                        ? "its TLS handshake did not end in time"
+                        : "it did not accept the connection in time");
 }
 
 /* The connection that a caller means, idle; NULL: it is not wanted. */
@@ -480,7 +532,7 @@ static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tl
                   hello->nonce))
         tcp_conn_up(state, conn, hello->credit);
     else
-        disti_tcp_conn_failed(state, conn, errno, NULL);
+        conn_failed(state, conn, errno, NULL);
 }
 
 /* Callers: a stranger costs its own socket, and nobody else anything. */

@@ -32,12 +32,6 @@ static const unsigned char *incoming_stash(const struct tcp_incoming *in)
     return in->stash ? in->stash : in->small;
 }
 
-void disti_tcp_incoming_clear(struct tcp_incoming *in)
-{
-    free(in->stash);
-    *in = (struct tcp_incoming){0};
-}
-
 /* Keeps what could not be used; `data` may lie in the stash itself. */
 static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, size_t bytes)
 {
@@ -331,6 +325,24 @@ static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
     return false;
 }
 
+/* The peer has asked for an offered message, or refused it. False: there is none. */
+static bool tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
+{
+    struct dist_request *request = peer->stripes.offers.head;
+
+    while (request && request->own[0] != number + 1)
+        request = request->next;
+    if (!request)
+        return false;
+    disti_tcp_queue_remove(&peer->stripes.offers, request);
+    peer->stripes.offered--;
+    if (refused || request->envelope.bytes == 0)
+        request->status = DIST_OK;
+    else
+        disti_tcp_stripes_ready(&peer->stripes, request);
+    return true;
+}
+
 /* Any frame of the first connection but a stripe's. */
 static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum disti_tcp_kind kind,
                            const struct dist_envelope *frame)
@@ -352,7 +364,7 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
         peer->credit.left += frame->tag;
         return true;
     case DISTI_TCP_ASK:
-        return disti_tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
+        return tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
     default:
         return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
     }
@@ -724,13 +736,6 @@ bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
     return peer->match.posted_head || peer->conn->in.request || peer->control.receives ||
            tcp_assembles(peer);
-}
-
-void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected)
-{
-    if (!unexpected->descriptor)
-        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
-    disti_match_release(&peer->match, unexpected);
 }
 
 void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)

@@ -53,18 +53,13 @@ static enum send_manner send_decide(const struct tcp_peer *peer, struct dist_req
     return (enum send_manner)request->own[0];
 }
 
-#define ZEROCOPY_CALLS 64
+/* Below this, pinning pages and the notice cost more than the copy. */
 #define ZEROCOPY_LEAST ((uint64_t)64 << 10)
-struct tcp_zerocopy {
-    bool off;             /* it has been found to gain nothing */
-    uint32_t sent, ended; /* calls taken; all before `ended` are done with */
-    struct dist_request *request[ZEROCOPY_CALLS]; /* by call; NULL: done with */
-};
 
 static bool tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
 {
     return zerocopy && !zerocopy->off && bytes >= ZEROCOPY_LEAST &&
-           zerocopy->sent - zerocopy->ended < ZEROCOPY_CALLS;
+           zerocopy->sent - zerocopy->ended < TCP_ZEROCOPY_CALLS;
 }
 
 static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAGE,
@@ -122,12 +117,6 @@ static void stripes_number(struct tcp_stripes *stripes, struct dist_request *req
     request->own[3] = 0;
 }
 
-static void stripes_ready(struct tcp_stripes *stripes, struct dist_request *request)
-{
-    disti_tcp_queue_put(&stripes->ready, request);
-    stripes->sending++;
-}
-
 /* The message at the head has gone as far as it goes from the queue. */
 static void send_done(struct tcp_peer *peer)
 {
@@ -137,7 +126,7 @@ static void send_done(struct tcp_peer *peer)
     disti_tcp_queue_remove(&peer->sends, request);
     if (manner == SEND_ANNOUNCED) {
         stripes_number(&peer->stripes, request);
-        stripes_ready(&peer->stripes, request);
+        disti_tcp_stripes_ready(&peer->stripes, request);
     } else if (manner == SEND_OFFERED) {
         stripes_number(&peer->stripes, request);
         disti_tcp_queue_put(&peer->stripes.offers, request);
@@ -166,23 +155,18 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
     }
 }
 
-bool disti_tcp_has_sends(const struct tcp_peer *peer)
-{
-    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
-}
-
 /* The kernel has done with this call. */
 static void zerocopy_end(struct tcp_state *state, struct tcp_conn *conn, uint32_t call,
                          dist_status status)
 {
     struct tcp_zerocopy *zerocopy = conn->zerocopy;
-    struct dist_request *request = zerocopy->request[call % ZEROCOPY_CALLS];
+    struct dist_request *request = zerocopy->request[call % TCP_ZEROCOPY_CALLS];
 
     if (call - zerocopy->ended >= zerocopy->sent - zerocopy->ended || !request)
         return;
-    zerocopy->request[call % ZEROCOPY_CALLS] = NULL;
+    zerocopy->request[call % TCP_ZEROCOPY_CALLS] = NULL;
     while (zerocopy->ended != zerocopy->sent &&
-           !zerocopy->request[zerocopy->ended % ZEROCOPY_CALLS])
+           !zerocopy->request[zerocopy->ended % TCP_ZEROCOPY_CALLS])
         zerocopy->ended++;
     conn->peer->pinned--;
     state->pinned--;
@@ -277,7 +261,7 @@ static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn
     }
     body = zerocopy_call(conn->fd, parts[1].iov_base, parts[1].iov_len, pins ? MSG_ZEROCOPY : 0);
     if (body > 0 && pins) {
-        zerocopy->request[zerocopy->sent++ % ZEROCOPY_CALLS] = request;
+        zerocopy->request[zerocopy->sent++ % TCP_ZEROCOPY_CALLS] = request;
         request->own[1]++;
         conn->peer->pinned++;
         state->pinned++;
@@ -336,15 +320,6 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     peer->sent_bytes += (size_t)sent;
     send_advance(peer, (size_t)sent);
     return 1;
-}
-
-bool disti_tcp_can_flush(const struct tcp_peer *peer)
-{
-    return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
-           peer->control.begin == peer->control.end &&
-           !(peer->conn->out.request && peer->conn->out.moved) &&
-           !(peer->sends.head->moved == 0 && peer->stripes.offered >= TCP_OFFERS_MAX &&
-             !disti_tcp_affords(peer->credit.left, &peer->sends.head->envelope));
 }
 
 /* The next stripe of the oldest message. */
@@ -452,6 +427,16 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
     return moved;
 }
 
+/* A message waits, and the first connection has room for it and nothing to send before. */
+static bool send_can_flush(const struct tcp_peer *peer)
+{
+    return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
+           peer->control.begin == peer->control.end &&
+           !(peer->conn->out.request && peer->conn->out.moved) &&
+           !(peer->sends.head->moved == 0 && peer->stripes.offered >= TCP_OFFERS_MAX &&
+             !disti_tcp_affords(peer->credit.left, &peer->sends.head->envelope));
+}
+
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
 {
     uint64_t before = peer->sent_bytes;
@@ -461,7 +446,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         size_t stripes = 0;
 
         now = disti_tcp_control(state, peer);
-        if (disti_tcp_can_flush(peer))
+        if (send_can_flush(peer))
             now += send_flush(state, peer);
         /* The first connection has the messages too: it takes what the others leave. */
         for (int i = 1; i <= peer->conns && peer->stripes.sending; i++) {
@@ -505,25 +490,6 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
  *      request->own[2]   all its bytes have been given to the kernel
  */
 
-/* Calls a socket may have under way; what goes beyond is copied. */
-/* Below this, pinning pages and the notice cost more than the copy. */
-
-struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd)
-{
-    struct tcp_zerocopy *zerocopy;
-    int one = 1;
-
-    if (state->zerocopy == TCP_ZEROCOPY_OFF || state->tls)
-        return NULL;
-    zerocopy = calloc(1, sizeof(*zerocopy));
-    if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))) {
-        disti_info("rank %d sends with copies: %s", state->rank, strerror(errno));
-        free(zerocopy);
-        return NULL;
-    }
-    return zerocopy;
-}
-
 /* One notice of the error queue: a range of calls. False: it is something else. */
 static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
                             const struct cmsghdr *header)
@@ -537,7 +503,7 @@ static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
     memcpy(&notice, CMSG_DATA(header), sizeof(notice));
     if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY || notice.ee_errno != 0)
         return false;
-    for (uint32_t i = 0; i <= notice.ee_data - notice.ee_info && i < ZEROCOPY_CALLS; i++)
+    for (uint32_t i = 0; i <= notice.ee_data - notice.ee_info && i < TCP_ZEROCOPY_CALLS; i++)
         zerocopy_end(state, conn, notice.ee_info + i, DIST_OK);
     if (notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED && state->zerocopy == TCP_ZEROCOPY_AUTO)
         conn->zerocopy->off = true;
@@ -567,24 +533,6 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn)
     return any;
 }
 
-bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn)
-{
-    return conn->zerocopy && conn->zerocopy->ended != conn->zerocopy->sent;
-}
-
-bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
-                              uint64_t tag, uint64_t mask)
-{
-    for (int call = 0; conn->zerocopy && call < ZEROCOPY_CALLS; call++) {
-        const struct dist_request *request = conn->zerocopy->request[call];
-
-        if (request && disti_standin_is_for(request, tag, mask) &&
-            !disti_standins_have(&state->standins, request))
-            return true;
-    }
-    return false;
-}
-
 void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -608,27 +556,10 @@ void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
  *      request->own[3]   where its next stripe begins
  */
 
-bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
+bool disti_tcp_can_send(const struct tcp_peer *peer)
 {
-    struct dist_request *request = peer->stripes.offers.head;
-
-    while (request && request->own[0] != number + 1)
-        request = request->next;
-    if (!request)
-        return false;
-    disti_tcp_queue_remove(&peer->stripes.offers, request);
-    peer->stripes.offered--;
-    if (refused || request->envelope.bytes == 0)
-        request->status = DIST_OK;
-    else
-        stripes_ready(&peer->stripes, request);
-    return true;
-}
-
-/* Sends stripes on all connections that have room. */
-
-bool disti_tcp_stripes_can_send(const struct tcp_peer *peer)
-{
+    if (send_can_flush(peer) || disti_tcp_can_control(peer))
+        return true;
     if (!peer->stripes.sending || !disti_tcp_conn_sends(peer->conn))
         return false;
     for (int number = 0; number < peer->conns; number++) {

@@ -83,13 +83,6 @@ void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *te
     snprintf(text, size, endpoint->family == 6 ? "[%s]:%u" : "%s:%u", host, endpoint->port);
 }
 
-bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint)
-{
-    static const uint8_t six[16] = {[15] = 1};
-
-    return endpoint->family == 4 ? endpoint->host[0] == 127 : memcmp(endpoint->host, six, 16) == 0;
-}
-
 static bool socket_wildcard(const struct disti_tcp_endpoint *endpoint)
 {
     static const uint8_t zero[16];
@@ -522,37 +515,14 @@ int disti_tcp_sockets(int own, int remote, int ways)
 
 /* Which congestion control a connection uses. */
 
-/* A peer nearer than this is on the same network, where nothing but the job competes. */
-#define CONGESTION_NEAR_US 1000
 /* Every kernel has it and grants it to everybody. */
 #define CONGESTION_NEAR "reno"
 /* Stands for the kernel's choice. */
 #define CONGESTION_SYSTEM "system"
 
-/*
- * bbr paces: it sends at the rate that it has measured, by a timer. Made for long lossy paths, on a
- * short fast one it gives half the rate or less of what sends as soon as its window allows. A
- * connection that has begun to pace goes on pacing: so each begins without, and is given back to
- * the system's choice if the peer turns out to be far.
- */
-static bool congestion_paces(const char *name)
-{
-    return strncmp(name, "bbr", 3) == 0;
-}
-
 static bool congestion_set(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
-}
-
-/* By the shortest round trip so far: the kernels' alone, however late the programs answer. */
-static bool congestion_near(int fd)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_min_rtt > 0 &&
-           info.tcpi_min_rtt < CONGESTION_NEAR_US;
 }
 
 /* Is one wanted by name, does the kernel grant it? It is tried on the listener. */
@@ -580,7 +550,8 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state)
     if (name)
         return congestion_named(state, name);
     if (getsockopt(state->listeners[0], IPPROTO_TCP, TCP_CONGESTION, state->paced, &size) ||
-        !congestion_paces(state->paced) || !congestion_set(state->listeners[0], CONGESTION_NEAR))
+        !(strncmp(state->paced, "bbr", 3) == 0) ||
+        !congestion_set(state->listeners[0], CONGESTION_NEAR))
         state->paced[0] = '\0';
     else
         snprintf(state->congestion, sizeof(state->congestion), "%s", CONGESTION_NEAR);
@@ -591,10 +562,4 @@ void disti_tcp_congestion(const struct tcp_state *state, int fd)
 {
     if (state->congestion[0])
         (void)congestion_set(fd, state->congestion);
-}
-
-void disti_tcp_congestion_choose(const struct tcp_state *state, int fd)
-{
-    if (state->paced[0] && !congestion_near(fd))
-        (void)congestion_set(fd, state->paced);
 }

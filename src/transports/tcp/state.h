@@ -9,6 +9,8 @@
 
 #include <dist/transport.h>
 #include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -124,12 +126,14 @@ struct tcp_stripes {
     struct tcp_assembly *assemblies;
 };
 
+static inline void disti_tcp_stripes_ready(struct tcp_stripes *stripes,
+                                           struct dist_request *request)
+{
+    disti_tcp_queue_put(&stripes->ready, request);
+    stripes->sending++;
+}
+
 /* send.c */
-
-/* The peer has asked for an offered message, or refused it. False: there is none. */
-bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
-
-bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
 
 /* receive.c */
 /* Nothing that is arriving is written to this message any more. */
@@ -202,7 +206,14 @@ void disti_tcp_control_clear(struct tcp_peer *peer);
 
 /* A connection of the tcp transport: its life, and what is under way on it. */
 
-struct tcp_zerocopy;
+/* Calls a socket may have under way; what goes beyond is copied. */
+#define TCP_ZEROCOPY_CALLS 64
+
+struct tcp_zerocopy {
+    bool off;             /* it has been found to gain nothing */
+    uint32_t sent, ended; /* calls taken; all before `ended` are done with */
+    struct dist_request *request[TCP_ZEROCOPY_CALLS]; /* by call; NULL: done with */
+};
 
 /*
  * A pair of ranks has one connection, number 0, or several. All live the same life:
@@ -328,12 +339,6 @@ static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool 
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to);
 
-/*
- * It has not come up. The first is called again if the peer has only hung up, until its deadline;
- * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
- */
-void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
-                           const char *reason);
 /* What epoll says of it. */
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events);
 void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn, bool writable);
@@ -342,13 +347,13 @@ void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int ca
 /* Closes its socket for good, if it has not ended. */
 void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
 
+/* The time for calling or greeting is over. */
+void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn);
+
 /* How it comes up. */
 
 /* Calls, if it is idle. */
 void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
-
-/* Reads the answer, as far as it is there. */
-void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
 
 /* Callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
@@ -479,6 +484,13 @@ enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVE
 /* socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
 
+static inline bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint)
+{
+    static const uint8_t six[16] = {[15] = 1};
+
+    return endpoint->family == 4 ? endpoint->host[0] == 127 : memcmp(endpoint->host, six, 16) == 0;
+}
+
 void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p);
 socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t scope,
                              struct sockaddr_storage *address_p);
@@ -486,7 +498,6 @@ socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t
 void disti_tcp_host_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
-bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
 /* Closes a socket that was watched. */
@@ -502,8 +513,6 @@ void disti_tcp_interfaces(struct tcp_state *state);
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
 void disti_tcp_congestion(const struct tcp_state *state, int fd);
-/* Of a connection that is made: now it shows how far the peer is. */
-void disti_tcp_congestion_choose(const struct tcp_state *state, int fd);
 
 /* peer.c */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
@@ -521,9 +530,6 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
 
-/* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
-struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
-
 /* The kernel has all bytes of the request: it ends now, or when the kernel has done with them. */
 static inline void disti_tcp_sent(struct dist_request *request)
 {
@@ -535,10 +541,10 @@ static inline void disti_tcp_sent(struct dist_request *request)
 /* Reads what the kernel says in the error queue. False: it has said nothing of sends. */
 bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn);
 /* The kernel has not done with all calls. */
-bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn);
-/* Not with one of a message with such a tag, stand-ins aside: their memory is libdist's. */
-bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
-                              uint64_t tag, uint64_t mask);
+static inline bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn)
+{
+    return conn->zerocopy && conn->zerocopy->ended != conn->zerocopy->sent;
+}
 /* Closes the socket, if there is one. With such calls the connection is reset: no more is sent. */
 void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
 
@@ -549,7 +555,10 @@ void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
  * end. With calls that the kernel has not done with the peer is lost at once.
  */
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause);
-bool disti_tcp_has_sends(const struct tcp_peer *peer);
+static inline bool disti_tcp_has_sends(const struct tcp_peer *peer)
+{
+    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
+}
 /* A message or a stripe is begun on the first connection: nothing else may go there. */
 static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
 {
@@ -557,8 +566,8 @@ static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
            (peer->conn->out.request && peer->conn->out.moved);
 }
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* A message waits, and the first connection has room for it and nothing to send before. */
-bool disti_tcp_can_flush(const struct tcp_peer *peer);
+/* A message, a stripe, credit or an ask waits, and there is room for it. */
+bool disti_tcp_can_send(const struct tcp_peer *peer);
 /* Sends what there is room for: control, messages, announcements, stripes on all connections. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
@@ -568,12 +577,23 @@ bool disti_tcp_has_receives(const struct tcp_peer *peer);
 /* Ends the receives that nothing more will come for. */
 void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
 
-/* Gives its credit back, if it had cost any. */
-void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
-
 /* receive.c */
 /* One connection's turn; it can receive. Returns how much was done, in bytes or steps. */
 size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn);
-void disti_tcp_incoming_clear(struct tcp_incoming *in);
+
+static inline void disti_tcp_incoming_clear(struct tcp_incoming *in)
+{
+    free(in->stash);
+    *in = (struct tcp_incoming){0};
+}
+
+/* Gives its credit back, if it had cost any. */
+static inline void disti_tcp_unexpected_release(struct tcp_peer *peer,
+                                                struct disti_unexpected *unexpected)
+{
+    if (!unexpected->descriptor)
+        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
+    disti_match_release(&peer->match, unexpected);
+}
 
 #endif

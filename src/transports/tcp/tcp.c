@@ -163,8 +163,7 @@ static bool peer_is_busy(const struct tcp_peer *peer)
 /* Something can be moved without news of the peer. */
 static bool peer_can_move(const struct tcp_peer *peer)
 {
-    if (disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
-        disti_tcp_stripes_can_send(peer))
+    if (disti_tcp_can_send(peer))
         return true;
     for (int number = 0; number < peer->conns; number++) {
         if (disti_tcp_conn_can_receive(&peer->conn[number], false))
@@ -201,17 +200,8 @@ static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
 {
     for (int number = 0; number < peer->conns; number++) {
-        struct tcp_conn *conn = &peer->conn[number];
-
-        /* This rank may have computed, and what it waits for be there. */
-        if (conn->state == TCP_CONN_GREETING && conn->deadline && disti_expired(conn->deadline))
-            disti_tcp_conn_read_hello(state, conn);
-        if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) &&
-            conn->deadline && disti_expired(conn->deadline))
-            disti_tcp_conn_failed(state, conn, ETIMEDOUT,
-                                  conn->tls && !disti_tls_is_up(conn->tls)
-                                      ? "its TLS handshake did not end in time"
-                                      : "it did not accept the connection in time");
+        if (peer->conn[number].deadline && disti_expired(peer->conn[number].deadline))
+            disti_tcp_conn_expired(state, &peer->conn[number]);
     }
     if (peer->deadline && disti_expired(peer->deadline)) {
         /* What has come since the last look may be the end of all of them. */
@@ -496,6 +486,20 @@ static void cancel_receives(struct cancel *cancel)
 
 /* ---- what the kernel reads ---- */
 
+/* Not with one of a message with such a tag, stand-ins aside: their memory is libdist's. */
+static bool zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn, uint64_t tag,
+                           uint64_t mask)
+{
+    for (int call = 0; conn->zerocopy && call < TCP_ZEROCOPY_CALLS; call++) {
+        const struct dist_request *request = conn->zerocopy->request[call];
+
+        if (request && disti_standin_is_for(request, tag, mask) &&
+            !disti_standins_have(&state->standins, request))
+            return true;
+    }
+    return false;
+}
+
 /* `answers`: only by peers whose machines do. */
 static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
 {
@@ -505,11 +509,11 @@ static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
     for (int number = 0; peer && peer->pinned && number < peer->conns; number++) {
         struct tcp_conn *conn = &peer->conn[number];
 
-        if (!disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask) ||
+        if (!zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask) ||
             (answers && silence_shows(conn)))
             continue;
         disti_tcp_zerocopy_reap(cancel->state, conn);
-        pinned |= disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask);
+        pinned |= zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask);
     }
     return pinned;
 }
