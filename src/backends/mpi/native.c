@@ -90,31 +90,21 @@ static bool native_all_fit(const struct disti_native *native, const struct dist_
 
 bool disti_native_takes(const struct disti_native *native, const struct dist_call *call)
 {
-    if (native->ranks == 1) /* ours is a copy, and MPICH 4.0's Iallgatherv forgets the offset */
+    const struct disti_collective *traits = &disti_collectives[call->collective];
+    const bool each = traits->in == DISTI_BLOCKS_EACH || traits->out == DISTI_BLOCKS_EACH;
+
+    if (native->ranks == 1 || /* ours is a copy, and MPICH 4.0's Iallgatherv forgets the offset */
+        disti_collective_pair(call->collective) || call->collective == DIST_COLL_GATHER_V ||
+        call->collective == DIST_COLL_SCATTER_V ||
+        (disti_algorithm_reduces(call->collective) && !native_can_reduce(native, call)))
         return false;
-    switch (call->collective) {
-    case DIST_COLL_BARRIER:
-    case DIST_COLL_ALL_TO_ALL_V:
+    if (call->collective == DIST_COLL_BARRIER || call->collective == DIST_COLL_ALL_TO_ALL_V)
         return true;
-    case DIST_COLL_BROADCAST:
-        return native_fits(native, call, 1);
-    case DIST_COLL_ALL_GATHER:
-    case DIST_COLL_GATHER:
-    case DIST_COLL_SCATTER:
-    case DIST_COLL_ALL_TO_ALL:
-        return native_fits(native, call, (size_t)native->ranks);
-    case DIST_COLL_ALL_GATHER_V:
-        return native_all_fit(native, call, call->out_counts);
-    case DIST_COLL_ALL_REDUCE:
-    case DIST_COLL_REDUCE:
-        return native_can_reduce(native, call) && native_fits(native, call, 1);
-    case DIST_COLL_REDUCE_SCATTER:
-        return native_can_reduce(native, call) && native_fits(native, call, (size_t)native->ranks);
-    case DIST_COLL_REDUCE_SCATTER_V:
-        return native_can_reduce(native, call) && native_all_fit(native, call, call->in_counts);
-    default:
-        return false;
-    }
+    if (traits->counts == DISTI_COUNTS_LISTED)
+        return native_all_fit(native, call,
+                              disti_algorithm_reduces(call->collective) ? call->in_counts
+                                                                        : call->out_counts);
+    return native_fits(native, call, each ? (size_t)native->ranks : 1);
 }
 
 static void native_free(struct disti_native_call *c)

@@ -592,6 +592,122 @@ void disti_nccl_close(void *state)
     nccl->gpu = NULL;
 }
 
+/* Backend nccl: memory for the program. */
+
+/* What dist_alloc promises of the address. */
+#define MEMORY_PAGE ((size_t)4096)
+#define MEMORY_LARGE ((size_t)2 << 20)
+
+/* What was allocated for the program. */
+struct disti_nccl_memory {
+    struct disti_nccl_memory *next;
+    void *memory;   /* what the program has */
+    void *nccl;     /* NCCL's, or NULL */
+    uintptr_t base; /* the driver's, or 0 */
+    void *handle;   /* of its registration, or NULL */
+};
+
+static void memory_drop(struct disti_nccl_state *nccl, struct disti_nccl_memory *m)
+{
+    if (m->handle && nccl->comm)
+        nccl->api->comm_deregister(nccl->comm, m->handle);
+    if (m->nccl)
+        nccl->api->mem_free(m->nccl);
+    if (m->base)
+        nccl->driver->memory_free(m->base);
+    free(m);
+}
+
+static size_t memory_page(size_t bytes)
+{
+    return bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
+}
+
+/* NCCL's memory can be registered with it, so that it is moved without copies on the way. */
+static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct disti_nccl_memory *m)
+{
+    const struct disti_nccl_api *api = nccl->api;
+
+    if (!api->mem_alloc || !api->mem_free ||
+        api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
+        return false;
+    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* where it cannot map, it takes what it gets */
+        api->mem_free(m->nccl);
+        m->nccl = NULL;
+        return false;
+    }
+    m->memory = m->nccl;
+    if (!api->comm_register || !api->comm_deregister ||
+        api->comm_register(nccl->comm, m->nccl, bytes, &m->handle) != DISTI_NCCL_SUCCESS)
+        m->handle = NULL;
+    return true;
+}
+
+static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
+                             struct disti_nccl_memory *m)
+{
+    const size_t page = memory_page(bytes);
+
+    if (bytes > SIZE_MAX - page)
+        return false;
+    m->nccl = NULL;
+    m->base = disti_nccl_device_memory(nccl, bytes + page);
+    m->memory = disti_nccl_pointer((m->base + page - 1) / page * page);
+    return m->base != 0;
+}
+
+/* On a stream that is behind no call. */
+static bool memory_zero(struct disti_nccl_state *nccl, void *memory, size_t bytes)
+{
+    const struct disti_driver *driver = nccl->driver;
+    void *stream = NULL;
+    bool good = driver->stream_create(&stream, DISTI_DRIVER_STREAM_NON_BLOCKING) == 0 &&
+                driver->fill((uintptr_t)memory, 0, bytes, stream) == 0 &&
+                driver->stream_synchronize(stream) == 0;
+
+    if (stream)
+        driver->stream_destroy(stream);
+    return good;
+}
+
+static void *nccl_alloc(void *state, size_t bytes)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_visit visit;
+    struct disti_nccl_memory *m;
+    void *memory = NULL;
+
+    if (!nccl->comm || !disti_nccl_enter(nccl->gpu, &visit))
+        return NULL;
+    m = calloc(1, sizeof(*m));
+    if (m && (memory_of_nccl(nccl, bytes, m) || memory_of_driver(nccl, bytes, m)) &&
+        memory_zero(nccl, m->memory, bytes)) {
+        memory = m->memory;
+        m->next = nccl->memory;
+        nccl->memory = m;
+    } else if (m) {
+        memory_drop(nccl, m);
+    }
+    disti_nccl_exit(nccl->gpu, &visit);
+    return memory;
+}
+
+static void nccl_free(void *state, void *memory)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_memory **entry = &nccl->memory, *m;
+    struct disti_nccl_visit visit;
+
+    while (*entry && (*entry)->memory != memory)
+        entry = &(*entry)->next;
+    m = *entry;
+    if (!m || !disti_nccl_enter(nccl->gpu, &visit))
+        return;
+    *entry = m->next;
+    memory_drop(nccl, m);
+    disti_nccl_exit(nccl->gpu, &visit);
+}
+
 /* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
 
 static dist_status nccl_probe(char *reason, size_t reason_size)
@@ -660,8 +776,8 @@ static const struct dist_backend nccl_backend = {
     .progress = disti_nccl_progress,
     .abort = disti_nccl_abort,
     .describe = disti_nccl_describe,
-    .alloc = disti_nccl_alloc,
-    .free = disti_nccl_free,
+    .alloc = nccl_alloc,
+    .free = nccl_free,
     .lacks = DIST_LACKS_ANY_SOURCE | DIST_LACKS_TAGS | DIST_LACKS_NAN,
     .manner = nccl_manner,
     .join = disti_nccl_join,

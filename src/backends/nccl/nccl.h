@@ -128,13 +128,13 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
 dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
 dist_status disti_nccl_batch(void *state, bool begin);
 
+/* Device memory that is not zeroed; 0: there is none. */
+uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes);
+
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
 int disti_nccl_progress(void *state);
 void disti_nccl_describe(const void *state, char *text, size_t size);
-
-void *disti_nccl_alloc(void *state, size_t bytes);
-void disti_nccl_free(void *state, void *memory);
 
 /* Backend nccl: what a call reads and writes in host memory. */
 

@@ -368,20 +368,10 @@ static void shm_connection_hang_up(const struct shm_state *state, struct shm_pee
     peer->mine = peer->theirs = NULL;
 }
 
-/* What the peer had sent completely before it ended still counts. */
-static void connection_drain(struct shm_peer *peer)
-{
-    int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
-
-    while (turns-- > 0 && disti_shm_receive_turn(peer) > 0)
-        ;
-    disti_shm_send_acks(peer);
-}
-
 void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)
 {
     if (peer->phase == SHM_CONNECTED && !peer->corrupt)
-        connection_drain(peer);
+        disti_shm_drain(peer);
     for (int i = 0; i < state->active_count; i++) {
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
@@ -389,15 +379,14 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
     shm_connection_hang_up(state, peer);
     disti_shm_connection_go(state, peer, SHM_LOST);
     peer->status = status;
-    disti_shm_send_fail(peer, status);
-    disti_shm_receive_fail(peer, status);
+    disti_shm_fail(peer, status);
 }
 
 /* The peer's end was seen: what it had sent completely still counts. */
 static void shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
 {
     if (peer->phase == SHM_CONNECTED)
-        connection_drain(peer);
+        disti_shm_drain(peer);
     if ((peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
          peer->asked_head || peer->announced.count || peer->arrival.request ||
          (peer->arrival.unexpected &&

@@ -394,7 +394,8 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
     }
 }
 
-int disti_shm_receive_turn(struct shm_peer *peer)
+/* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
+static int shm_receive_turn(struct shm_peer *peer)
 {
     size_t done = 0;
     int frames = 0;
@@ -462,28 +463,6 @@ static void shm_receive_start(struct shm_peer *peer, struct dist_request *reques
         receive_release(peer, unexpected);
         request->status = DIST_OK;
     }
-}
-
-void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
-{
-    struct shm_arrival arrival = peer->arrival;
-
-    memset(&peer->arrival, 0, sizeof(peer->arrival));
-    disti_match_fail(&peer->match, status);
-    if (arrival.unexpected) {
-        struct dist_request *claimed = arrival.unexpected->claimed;
-
-        disti_match_release(&peer->match, arrival.unexpected);
-        if (claimed)
-            claimed->status = status;
-    }
-    if (arrival.request)
-        arrival.request->status = status;
-    while (peer->asked_head)
-        disti_shm_pop(&peer->asked_head)->status = status;
-    while (peer->pull_head)
-        disti_shm_pop(&peer->pull_head)->status = status;
-    disti_match_release_descriptors(&peer->match);
 }
 
 /* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
@@ -667,7 +646,8 @@ static bool shm_acks_ready(struct shm_peer *peer)
     return ~peer->lent_free && send_next_ack(peer);
 }
 
-int disti_shm_send_acks(struct shm_peer *peer)
+/* Ends the sends whose loans came back. */
+static int shm_send_acks(struct shm_peer *peer)
 {
     int moved = 0;
 
@@ -694,8 +674,9 @@ int disti_shm_send_acks(struct shm_peer *peer)
     return moved;
 }
 
-void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
+void disti_shm_fail(struct shm_peer *peer, dist_status status)
 {
+    struct shm_arrival arrival = peer->arrival;
     struct dist_request *request;
     uint32_t cursor = 0;
 
@@ -709,6 +690,31 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
         peer->lent[id] = NULL;
     }
     peer->lent_free = ~UINT64_C(0);
+    memset(&peer->arrival, 0, sizeof(peer->arrival));
+    disti_match_fail(&peer->match, status);
+    if (arrival.unexpected) {
+        request = arrival.unexpected->claimed;
+        disti_match_release(&peer->match, arrival.unexpected);
+        if (request)
+            request->status = status;
+    }
+    if (arrival.request)
+        arrival.request->status = status;
+    while (peer->asked_head)
+        disti_shm_pop(&peer->asked_head)->status = status;
+    while (peer->pull_head)
+        disti_shm_pop(&peer->pull_head)->status = status;
+    disti_match_release_descriptors(&peer->match);
+}
+
+/* What the peer had sent completely before it ended still counts. */
+void disti_shm_drain(struct shm_peer *peer)
+{
+    int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
+
+    while (turns-- > 0 && shm_receive_turn(peer) > 0)
+        ;
+    shm_send_acks(peer);
 }
 
 /* Messages that the sender lends: they are read where they lie. */
@@ -1086,7 +1092,7 @@ static void shm_recv(void *opaque, struct dist_request *request)
 /* Negative: the connection is broken, with this status. */
 static int shm_turn(struct shm_state *state, struct shm_peer *peer)
 {
-    int moved = disti_shm_receive_turn(peer);
+    int moved = shm_receive_turn(peer);
 
     if (moved >= 0 && peer->pull_head) {
         int pulled = shm_loan_pull(state, peer);
@@ -1096,7 +1102,7 @@ static int shm_turn(struct shm_state *state, struct shm_peer *peer)
     if (moved < 0)
         return moved;
     if (~peer->lent_free)
-        moved += disti_shm_send_acks(peer);
+        moved += shm_send_acks(peer);
     if (peer->send_head || peer->answers.count)
         moved += shm_send_turn(peer);
     peer->corrupt = peer->out.corrupt;

@@ -493,15 +493,10 @@ enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
 
 /* Outgoing messages. */
 
-/* Ends the sends whose loans came back. */
-int disti_shm_send_acks(struct shm_peer *peer);
-/* Could send_turn do something? */
-void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
-
-/* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
-int disti_shm_receive_turn(struct shm_peer *peer);
+/* The peer has ended: takes what it had sent completely, which still counts. */
+void disti_shm_drain(struct shm_peer *peer);
 /* Everything that has come completely stays; what waits ends in `status`. */
-void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
+void disti_shm_fail(struct shm_peer *peer, dist_status status);
 
 /* Connections to peers: making and ending them; private to connection.c, call.c, accept.c. */
 
