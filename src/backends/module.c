@@ -466,15 +466,6 @@ bool disti_module_has_variable(const char *variable)
 
 /* ---- what is like it ---- */
 
-static bool folders_similar(const char *name, const char *other)
-{
-    size_t length = strlen(name);
-
-    return length && length < DISTI_MODULE_NAME &&
-           (strstr(other, name) || strstr(name, other) ||
-            disti_name_distance(name, other) <= 1 + (int)length / 4);
-}
-
 /* Loading of modules: shared objects that bring a backend, transports, or both. */
 
 /* What is loaded; grows only. */
@@ -500,7 +491,7 @@ static void module_missing(const char *name, char *reason, size_t size)
 {
     char similar[256];
     struct disti_module_names names;
-    size_t used;
+    size_t used, length = strlen(name);
 
     for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
         if (strcmp(module_makers[i].name, name) != 0)
@@ -515,9 +506,13 @@ static void module_missing(const char *name, char *reason, size_t size)
     similar[0] = '\0';
     disti_module_names(&names);
     for (int i = 0; i < names.count && used < sizeof(similar); i++) {
-        if (folders_similar(name, names.names[i]))
+        const char *other = names.names[i];
+
+        if (length && length < DISTI_MODULE_NAME &&
+            (strstr(other, name) || strstr(name, other) ||
+             disti_name_distance(name, other) <= 1 + (int)length / 4))
             used += (size_t)snprintf(similar + used, sizeof(similar) - used, "%sdist_%s.so",
-                                     used ? ", " : "; there is ", names.names[i]);
+                                     used ? ", " : "; there is ", other);
     }
     free(names.names);
     snprintf(reason, size, "there is no module dist_%s.so%s", name, similar);
@@ -525,8 +520,12 @@ static void module_missing(const char *name, char *reason, size_t size)
 
 /* ---- what is in it ---- */
 
-static dist_status module_check_entry(const struct dist_module *entry, const char *path)
+/* The whole of a module must be right before anything in it is called. */
+static dist_status module_check(const struct dist_module *entry, const char *path)
 {
+    dist_status status = DIST_OK;
+    char from[PATH_MAX + 64];
+
     if (entry->abi != DIST_ABI)
         return disti_fail(DIST_ERR_ABI,
                           "module %s was built for ABI %u, this library has ABI %d: build the "
@@ -542,17 +541,8 @@ static dist_status module_check_entry(const struct dist_module *entry, const cha
                           "module %s provides neither a backend nor a transport: set one in "
                           "its " DIST_MODULE_SYMBOL,
                           path);
-    return DIST_OK;
-}
-
-/* The whole of a module must be right before anything in it is called. */
-static dist_status module_check(const struct dist_module *entry, const char *path)
-{
-    dist_status status = module_check_entry(entry, path);
-    char from[PATH_MAX + 64];
-
     snprintf(from, sizeof(from), "the backend of module %s", path);
-    if (status == DIST_OK && entry->backend)
+    if (entry->backend)
         status = disti_backend_check(entry->backend, from);
     for (int i = 0; status == DIST_OK && entry->transports && entry->transports[i]; i++) {
         snprintf(from, sizeof(from), "transport %d of module %s", i + 1, path);

@@ -49,46 +49,16 @@ static const char *library_resolve(void *handle, struct disti_nccl_api *api)
     return NULL;
 }
 
-/* The version first: an old one has not all the functions either. 0: it has none. */
-static int library_version(void *handle)
-{
-    void *symbol = dlsym(handle, "ncclGetVersion");
-    int (*get_version)(int *);
-    int version = 0;
-
-    memcpy(&get_version, &symbol, sizeof(symbol));
-    return symbol && get_version(&version) == DISTI_NCCL_SUCCESS ? version : 0;
-}
-
-static bool library_check(void *handle, const char *file, char *reason, size_t reason_size)
-{
-    const char *missing;
-    char found[32];
-
-    library_api.version = library_version(handle);
-    if (library_api.version < DISTI_NCCL_OLDEST) {
-        snprintf(reason, reason_size,
-                 "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
-                 "name its file in DIST_NCCL_LIBRARY",
-                 file, nccl_version_text(library_api.version, found));
-        return false;
-    }
-    missing = library_resolve(handle, &library_api);
-    if (missing)
-        snprintf(reason, reason_size,
-                 "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
-                 "DIST_NCCL_LIBRARY",
-                 file, missing);
-    return !missing;
-}
-
 /* It is not closed again: threads of it may run. */
 static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
 {
     const char *given = disti_env("DIST_NCCL_LIBRARY");
     const bool hip = strcmp(driver->name, "HIP") == 0;
     const char *file = given ? given : hip ? "librccl.so.1" : "libnccl.so.2";
-    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL), *symbol;
+    int (*get_version)(int *), version = 0;
+    const char *missing;
+    char found[32];
 
     if (!handle && given)
         snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
@@ -98,7 +68,26 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
                  dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
     if (!handle)
         return false;
-    if (!library_check(handle, file, reason, reason_size)) {
+    /* The version first: an old one has not all the functions either. 0: it has none. */
+    symbol = dlsym(handle, "ncclGetVersion");
+    memcpy(&get_version, &symbol, sizeof(symbol));
+    library_api.version = 0;
+    if (symbol && get_version(&version) == DISTI_NCCL_SUCCESS)
+        library_api.version = version;
+    if (library_api.version < DISTI_NCCL_OLDEST) {
+        snprintf(reason, reason_size,
+                 "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
+                 "name its file in DIST_NCCL_LIBRARY",
+                 file, nccl_version_text(library_api.version, found));
+        dlclose(handle);
+        return false;
+    }
+    missing = library_resolve(handle, &library_api);
+    if (missing) {
+        snprintf(reason, reason_size,
+                 "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
+                 "DIST_NCCL_LIBRARY",
+                 file, missing);
         dlclose(handle);
         return false;
     }

@@ -390,15 +390,6 @@ static void stage_side_free(struct disti_nccl_side *side)
     free(side->offsets);
 }
 
-static void nccl_stage_free(struct disti_nccl_stage *stage)
-{
-    if (!stage)
-        return;
-    stage_side_free(&stage->in);
-    stage_side_free(&stage->out);
-    free(stage);
-}
-
 /* ---- calls ---- */
 
 /* Does it read or write memory that is not the device's? */
@@ -925,7 +916,11 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     if (c->parcel)
         disti_nccl_call_free(nccl, c->parcel);
     nccl_event_drop(nccl, c->end);
-    nccl_stage_free(c->stage);
+    if (c->stage) {
+        stage_side_free(&c->stage->in);
+        stage_side_free(&c->stage->out);
+        free(c->stage);
+    }
     free(c);
 }
 

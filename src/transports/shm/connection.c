@@ -779,37 +779,24 @@ static void accept_called(struct shm_state *state, int socket, int pid,
     shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
-static int accept_slot(struct shm_state *state)
-{
-    int most = state->config.world_size + ACCEPT_STRANGERS;
-    int room = state->pending_room ? state->pending_room * 2 : ACCEPT_ROOM;
-    int room_was;
-    struct shm_pending *pending;
-
-    for (int i = 0; i < state->pending_room; i++) {
-        if (state->pending[i].socket < 0)
-            return i;
-    }
-    if (state->pending_room >= most)
-        return -1;
-    pending = realloc(state->pending, (size_t)room * sizeof(*pending));
-    if (!pending)
-        return -1;
-    for (int i = state->pending_room; i < room; i++)
-        pending[i].socket = -1;
-    state->pending = pending;
-    room_was = state->pending_room;
-    state->pending_room = room;
-    return room_was;
-}
-
 /* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
 static void accept_park(struct shm_state *state, int socket, int pid)
 {
-    int slot = accept_slot(state);
+    int room = state->pending_room, slot = 0;
 
-    if (slot < 0 && state->pending_room) {
+    while (slot < room && state->pending[slot].socket >= 0)
+        slot++;
+    if (slot == room && room < state->config.world_size + ACCEPT_STRANGERS) {
+        int more = room ? room * 2 : ACCEPT_ROOM;
+        struct shm_pending *pending = realloc(state->pending, (size_t)more * sizeof(*pending));
+
+        if (pending) {
+            state->pending = pending;
+            while (state->pending_room < more)
+                pending[state->pending_room++].socket = -1;
+        }
+    }
+    if (slot == state->pending_room && room) {
         /* The one that has been silent longest makes room. If it is a rank, it calls again. */
         slot = 0;
         for (int i = 1; i < state->pending_room; i++) {
@@ -818,7 +805,7 @@ static void accept_park(struct shm_state *state, int socket, int pid)
         }
         shm_close_fd(&state->pending[slot].socket);
     }
-    if (slot < 0 || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
+    if (slot == state->pending_room || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
         disti_descriptor_close(socket); /* without memory: it calls again */
         return;
     }

@@ -641,11 +641,6 @@ static uint64_t send_next_ack(struct shm_peer *peer)
     return ack >> 8 == lap ? ack : 0;
 }
 
-static bool shm_acks_ready(struct shm_peer *peer)
-{
-    return ~peer->lent_free && send_next_ack(peer);
-}
-
 /* Ends the sends whose loans came back. */
 static int shm_send_acks(struct shm_peer *peer)
 {
@@ -1166,7 +1161,8 @@ static int shm_arm(void *opaque)
         atomic_store_explicit(&state->active[i]->mine->asleep, 1, memory_order_seq_cst);
     for (int i = 0; i < state->active_count; i++) {
         if (disti_shm_fifo_peek(&state->active[i]->in) || state->active[i]->pull_head ||
-            shm_acks_ready(state->active[i]) || shm_send_ready(state->active[i]))
+            (~state->active[i]->lent_free && send_next_ack(state->active[i])) ||
+            shm_send_ready(state->active[i]))
             return -2;
     }
     return called ? state->poll : -1;

@@ -468,14 +468,6 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
     return window < TCP_BUFFER_BYTES ? (size_t)window : TCP_BUFFER_BYTES;
 }
 
-/* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
-static void receive_acknowledge(int fd)
-{
-    int one = 1;
-
-    setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
-}
-
 /*
  * One read, and use of what it gave; *full_p: it gave all that was asked for. Payload in place and
  * what follows it in the buffer come with the same call. Returns what it does.
@@ -487,7 +479,7 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     size_t kept = in->stash_bytes, direct = 0;
     bool began = in->active;
     struct iovec parts[2];
-    int first = 1;
+    int first = 1, one = 1;
     ssize_t got;
 
     memcpy(state->buffer, incoming_stash(in), kept);
@@ -520,8 +512,9 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     } else {
         receive_use_keep(state, conn, state->buffer, kept + (size_t)got);
     }
+    /* The kernel shall acknowledge now; else it may do so 40 ms later, with data. */
     if (state->zerocopy && !in->active && (began || got >= RECEIVE_LONG))
-        receive_acknowledge(conn->fd);
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
     return got;
 }
 

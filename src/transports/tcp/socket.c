@@ -116,23 +116,18 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host)
     return DIST_OK;
 }
 
-/*
- * The loopback's segments may be longer than the window that a small buffer gives. The kernel then
- * sends what fits by the timer of a probe, every 200 ms: 14 KB/s. Of these several fit.
- */
-static int socket_segment(int buffer)
-{
-    const int bytes = buffer / SOCKET_SEGMENTS;
-
-    return bytes < SOCKET_SEGMENT_LEAST ? SOCKET_SEGMENT_LEAST : bytes;
-}
-
 static void socket_buffers(const struct tcp_state *state, int fd)
 {
-    int bytes = (int)state->socket_bytes, segment = socket_segment(bytes);
+    int bytes = (int)state->socket_bytes, segment = bytes / SOCKET_SEGMENTS;
 
     if (!bytes)
         return;
+    /*
+     * The loopback's segments may be longer than the window that a small buffer gives. The kernel
+     * then sends what fits by the timer of a probe, every 200 ms: 14 KB/s. Of these several fit.
+     */
+    if (segment < SOCKET_SEGMENT_LEAST)
+        segment = SOCKET_SEGMENT_LEAST;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
     if (segment <= SOCKET_SEGMENT_MOST)
@@ -282,14 +277,6 @@ static bool interfaces_card(const char *name, struct interfaces_card *card_p)
     return true;
 }
 
-static bool interfaces_equal(const char *one, const char *other)
-{
-    struct interfaces_card a, b;
-
-    return interfaces_card(one, &a) && interfaces_card(other, &b) &&
-           strcmp(a.driver, b.driver) == 0 && a.speed == b.speed && a.mtu == b.mtu;
-}
-
 static int interfaces_prefix(const struct sockaddr *mask)
 {
     struct disti_tcp_endpoint bits = {0};
@@ -332,32 +319,30 @@ static bool tcp_in_network(const struct disti_tcp_local *local,
 }
 
 /*
- * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
- * network of its own: two in one network are one to the kernel, which sends all by the same.
+ * Adds an interface that shall carry too. If it is named, it shall. Unasked, only if it is the
+ * first one's equal, in a network of its own: two in one network are one to the kernel, which sends
+ * all by the same.
  */
-static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *entry,
-                              const struct disti_tcp_endpoint *endpoint)
-{
-    const char *spec = disti_env("DIST_SOCKET_IFNAME");
-
-    if (spec && !disti_interface_fits(spec, entry->ifa_name))
-        return false;
-    for (int i = 0; i < state->interfaces; i++) {
-        if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
-            (!state->routed && tcp_in_network(&state->local[i], endpoint)))
-            return false;
-    }
-    return state->routed || interfaces_equal(state->local[0].name, entry->ifa_name);
-}
-
 static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
 {
     struct disti_tcp_local *local = &state->local[state->interfaces];
+    const char *spec = disti_env("DIST_SOCKET_IFNAME");
+    struct interfaces_card first, card;
     char text[TCP_TEXT];
 
     *local = (struct disti_tcp_local){.prefix = interfaces_prefix(entry->ifa_netmask)};
     disti_tcp_endpoint_of(entry->ifa_addr, &local->endpoint);
-    if (!interfaces_wanted(state, entry, &local->endpoint))
+    if (spec && !disti_interface_fits(spec, entry->ifa_name))
+        return;
+    for (int i = 0; i < state->interfaces; i++) {
+        if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
+            (!state->routed && tcp_in_network(&state->local[i], &local->endpoint)))
+            return;
+    }
+    if (!state->routed &&
+        (!interfaces_card(state->local[0].name, &first) ||
+         !interfaces_card(entry->ifa_name, &card) || strcmp(first.driver, card.driver) != 0 ||
+         first.speed != card.speed || first.mtu != card.mtu))
         return;
     snprintf(local->name, sizeof(local->name), "%s", entry->ifa_name);
     if (!tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
@@ -525,21 +510,6 @@ static bool congestion_set(int fd, const char *name)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
 }
 
-/* Is one wanted by name, does the kernel grant it? It is tried on the listener. */
-static dist_status congestion_named(struct tcp_state *state, const char *name)
-{
-    if (congestion_set(state->listeners[0], name)) {
-        snprintf(state->congestion, sizeof(state->congestion), "%s", name);
-        return DIST_OK;
-    }
-    return disti_fail_errno(
-        DIST_ERR_INVALID_ARGUMENT,
-        "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: give \"" CONGESTION_SYSTEM
-        "\" or one of those in "
-        "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
-        name);
-}
-
 dist_status disti_tcp_congestion_open(struct tcp_state *state)
 {
     const char *name = disti_env("DIST_TCP_CONGESTION");
@@ -547,8 +517,16 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state)
 
     if (name && strcmp(name, CONGESTION_SYSTEM) == 0)
         return DIST_OK;
-    if (name)
-        return congestion_named(state, name);
+    if (name && !congestion_set(state->listeners[0], name)) /* the kernel has to grant it */
+        return disti_fail_errno(DIST_ERR_INVALID_ARGUMENT,
+                                "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: give "
+                                "\"" CONGESTION_SYSTEM "\" or one of those in "
+                                "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+                                name);
+    if (name) {
+        snprintf(state->congestion, sizeof(state->congestion), "%s", name);
+        return DIST_OK;
+    }
     if (getsockopt(state->listeners[0], IPPROTO_TCP, TCP_CONGESTION, state->paced, &size) ||
         !(strncmp(state->paced, "bbr", 3) == 0) ||
         !congestion_set(state->listeners[0], CONGESTION_NEAR))

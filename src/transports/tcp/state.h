@@ -397,7 +397,7 @@ struct tcp_peer {
     struct tcp_conn *conn; /* `conns` of them, by number; one at least */
     int conns;
     int further; /* open ones beside the first */
-    struct tcp_peer *next, *prev;
+    LIST_ENTRY(tcp_peer) entry;
     struct tcp_credit credit;
     struct tcp_control control;
     struct tcp_stripes stripes;
@@ -465,7 +465,7 @@ struct tcp_state {
     unsigned char *buffer;
     struct tcp_peer **peers;        /* by rank; NULL until the first message or call */
     struct tcp_address **addresses; /* by rank; NULL: not known */
-    struct tcp_peer *list;
+    LIST_HEAD(, tcp_peer) list;
     struct disti_standins standins;
     struct tcp_pending *pending; /* pending_max of them */
 };

@@ -124,11 +124,7 @@ void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer)
     if (peer->listed)
         return;
     peer->listed = true;
-    peer->prev = NULL;
-    peer->next = state->list;
-    if (state->list)
-        state->list->prev = peer;
-    state->list = peer;
+    LIST_INSERT_HEAD(&state->list, peer, entry);
     state->listed++;
 }
 
@@ -136,12 +132,7 @@ static void tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
 {
     if (!peer->listed)
         return;
-    if (peer->prev)
-        peer->prev->next = peer->next;
-    else
-        state->list = peer->next;
-    if (peer->next)
-        peer->next->prev = peer->prev;
+    LIST_REMOVE(peer, entry);
     peer->listed = false;
     state->listed--;
 }
@@ -368,8 +359,8 @@ static void tcp_silence(struct tcp_state *state)
     if (look_ms > SILENCE_MOST_MS)
         look_ms = SILENCE_MOST_MS;
     state->silence_ns = now + 1000000LL * look_ms;
-    for (struct tcp_peer *peer = state->list; peer; peer = next) {
-        next = peer->next;
+    for (struct tcp_peer *peer = LIST_FIRST(&state->list); peer; peer = next) {
+        next = LIST_NEXT(peer, entry);
         if (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer))
             continue;
         for (int number = 0; disti_tcp_conn_is_open(peer->conn) && number < peer->conns; number++) {
@@ -630,22 +621,16 @@ static dist_status zerocopy_setting(struct tcp_state *state)
                  : DIST_OK;
 }
 
-/* Reads the setting: what each peer is granted. */
-static dist_status credit_setting(struct tcp_state *state)
-{
-    size_t each = CREDIT_EACH;
-
-    if (state->world_size > 1 && CREDIT_ALL / (size_t)(state->world_size - 1) < each)
-        each = CREDIT_ALL / (size_t)(state->world_size - 1);
-    return disti_env_bytes("DIST_TCP_EARLY_LIMIT", each < CREDIT_LEAST ? CREDIT_LEAST : each,
-                           &state->unexpected_limit);
-}
-
 static dist_status tcp_settings(struct tcp_state *state)
 {
-    dist_status status = credit_setting(state);
+    size_t early = CREDIT_EACH;
     int checksum = 0;
+    dist_status status;
 
+    if (state->world_size > 1 && CREDIT_ALL / (size_t)(state->world_size - 1) < early)
+        early = CREDIT_ALL / (size_t)(state->world_size - 1);
+    status = disti_env_bytes("DIST_TCP_EARLY_LIMIT", early < CREDIT_LEAST ? CREDIT_LEAST : early,
+                             &state->unexpected_limit);
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
     if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
@@ -851,8 +836,8 @@ static int tcp_poll(struct tcp_state *state)
 
         (void)!read(state->timer, &times, sizeof(times));
         disti_tcp_pending_tick(state);
-        for (struct tcp_peer *peer = state->list; peer; peer = next) {
-            next = peer->next;
+        for (struct tcp_peer *peer = LIST_FIRST(&state->list); peer; peer = next) {
+            next = LIST_NEXT(peer, entry);
             if (peer_tick(state, peer))
                 needed = true;
         }
@@ -884,8 +869,8 @@ static int tcp_move(struct tcp_state *state)
     }
     if (state->accepting)
         moved += disti_tcp_accept(state);
-    for (struct tcp_peer *peer = state->list; peer; peer = next) {
-        next = peer->next;
+    for (struct tcp_peer *peer = LIST_FIRST(&state->list); peer; peer = next) {
+        next = LIST_NEXT(peer, entry);
         moved += peer_turn(state, peer, guess);
     }
     return moved;
@@ -903,10 +888,12 @@ static int tcp_progress(void *instance)
 static int tcp_arm(void *instance)
 {
     struct tcp_state *state = instance;
+    const struct tcp_peer *peer;
 
     if (state->accepting)
         return -2;
-    for (const struct tcp_peer *peer = state->list; peer; peer = peer->next) {
+    LIST_FOREACH(peer, &state->list, entry)
+    {
         if (peer_can_move(peer))
             return -2;
     }

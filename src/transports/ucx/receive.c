@@ -202,16 +202,6 @@ static bool receive_announcement(struct ucx_peer *peer, const struct receive_arr
     return true;
 }
 
-/* NULL: there is none. */
-static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
-{
-    struct ucx_inbound *inbound = peer->inbounds;
-
-    while (inbound && inbound->serial != serial)
-        inbound = inbound->next;
-    return inbound;
-}
-
 /* A piece of it can be fetched. Takes the descriptor. */
 static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                               size_t bytes)
@@ -268,27 +258,25 @@ static void ucx_inbound_finish(struct ucx_inbound *inbound)
     inbound_free(inbound);
 }
 
-/* A piece of it has come. */
-static void ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
-                              size_t bytes)
-{
-    if (inbound->request && inbound->status == DIST_OK && ucx_inbound_holds(inbound, offset, bytes))
-        inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
-    inbound->left -= bytes;
-    ucx_inbound_finish(inbound);
-}
-
 static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
     const struct ucx_piece_head *head = &arrival->head.piece;
-    struct ucx_inbound *inbound = ucx_inbound_find(peer, head->serial);
+    struct ucx_inbound *inbound = peer->inbounds;
 
+    while (inbound && inbound->serial != head->serial)
+        inbound = inbound->next;
     if (!inbound || arrival->bytes > UCX_PIECE_BYTES)
         return false;
-    if (arrival->fetched)
+    if (arrival->fetched) {
         ucx_inbound_piece(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
-    else
-        ucx_inbound_bytes(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
+        return true;
+    }
+    if (inbound->request && inbound->status == DIST_OK &&
+        ucx_inbound_holds(inbound, (size_t)head->offset, arrival->bytes))
+        peer->ucx->host->sink_apply(&inbound->request->sink, (size_t)head->offset, arrival->data,
+                                    arrival->bytes);
+    inbound->left -= arrival->bytes;
+    ucx_inbound_finish(inbound);
     return true;
 }
 
