@@ -94,18 +94,6 @@ static dist_status explain_check(const struct dist_question *question,
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 
-/* Does DIST_TRANSPORT leave shared memory in? */
-static bool explain_has_shm(const char *transports)
-{
-    char item[16];
-
-    for (int i = 0; disti_list_item(transports, ',', i, item, sizeof(item)); i++) {
-        if (strcmp(item, "shm") == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Everything as an engine of such a job would have it. */
 static dist_status explain_open(const struct dist_question *question, struct explain *explain)
 {
@@ -124,12 +112,17 @@ static dist_status explain_open(const struct dist_question *question, struct exp
                    key);
     status = disti_tune_find(key, &explain->tuning, &explain->effort);
     if (status == DIST_OK) {
+        bool shm = false;
         int wanted = 1;
+        char item[16];
 
+        /* Does DIST_TRANSPORT leave shared memory in? */
+        for (int i = 0; !shm && disti_list_item(transports, ',', i, item, sizeof(item)); i++)
+            shm = strcmp(item, "shm") == 0;
         /* As the engine decides, if the machine lets ranks map each other's memory. */
         status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
-        if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
-            explain_has_shm(transports) && disti_node_knows(question->collective) &&
+        if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 && shm &&
+            disti_node_knows(question->collective) &&
             !explain->choice.forced[question->collective] && !explain->choice.forced_segments)
             explain->in_memory =
                 disti_node_summary(question->collective, explain->topology->ranks, question->bytes);

@@ -146,20 +146,6 @@ static int registry_module_names(const char *name, const char *names[DISTI_MPI_F
     return 1;
 }
 
-/* True if the module of that backend or transport is loaded into this process already. */
-static bool registry_backend_is_loaded(const char *name)
-{
-    const char *names[DISTI_MPI_FLAVOURS];
-    char reason[REGISTRY_REASON];
-    int count = registry_module_names(name, names, reason, sizeof(reason));
-
-    for (int i = 0; i < count; i++) {
-        if (disti_module_is_loaded(names[i]))
-            return true;
-    }
-    return false;
-}
-
 /*
  * The same, but the reason goes to the caller, and nothing else is said. ERR_UNSUPPORTED: the
  * module brings transports only.
@@ -218,32 +204,16 @@ static dist_status registry_backend_reason(const char *name, const struct dist_b
 
 /* ---- transports ---- */
 
-/* The transport `name` of a module; NULL: "this, that" is what it has instead. */
-static const struct dist_transport *registry_transport(const struct dist_module *entry,
-                                                       const char *name, char *others, size_t size)
-{
-    size_t used = 0;
-
-    snprintf(others, size, "none");
-    for (int i = 0; entry->transports && entry->transports[i]; i++) {
-        if (strcmp(entry->transports[i]->name, name) == 0)
-            return entry->transports[i];
-        if (used < size)
-            used += (size_t)snprintf(others + used, size - used, "%s%s", i ? ", " : "",
-                                     entry->transports[i]->name);
-    }
-    return NULL;
-}
-
 /* The same, without what there is. ERR_NO_BACKEND, ERR_ABI. */
 static dist_status registry_transport_reason(const char *name,
                                              const struct dist_transport **transport_p,
                                              char *reason, size_t reason_size)
 {
-    const struct dist_transport *transport;
+    const struct dist_transport *const *transports;
     const struct disti_module *module;
     dist_status status;
-    char others[128];
+    char others[128]; /* what it has instead */
+    size_t used = 0;
 
     *transport_p = disti_built_in_transport(name);
     if (*transport_p)
@@ -251,10 +221,16 @@ static dist_status registry_transport_reason(const char *name,
     status = disti_module_load(name, &module, reason, reason_size);
     if (status != DIST_OK)
         return status;
-    transport = registry_transport(module->entry, name, others, sizeof(others));
-    if (transport) {
-        *transport_p = transport;
-        return DIST_OK;
+    disti_text(others, sizeof(others), "none");
+    transports = module->entry->transports;
+    for (int i = 0; transports && transports[i]; i++) {
+        if (strcmp(transports[i]->name, name) == 0) {
+            *transport_p = transports[i];
+            return DIST_OK;
+        }
+        if (used < sizeof(others))
+            used += (size_t)snprintf(others + used, sizeof(others) - used, "%s%s", i ? ", " : "",
+                                     transports[i]->name);
     }
     disti_text(
         reason, reason_size,
@@ -654,9 +630,15 @@ static void list_probe_apart(const char *name, char *text, size_t size)
 
 static void list_probe(const char *name, char text[LIST_PROBE])
 {
+    const char *names[DISTI_MPI_FLAVOURS];
+    char reason[REGISTRY_REASON];
+    int count = registry_module_names(name, names, reason, sizeof(reason));
+    bool loaded = false;
+
+    for (int i = 0; i < count; i++)
+        loaded = loaded || disti_module_is_loaded(names[i]);
     /* A child of a process that uses a GPU cannot ask the driver: nccl is loaded here then. */
-    if (list_is_built_in(name) || registry_backend_is_loaded(name) ||
-        (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
+    if (list_is_built_in(name) || loaded || (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
         list_probe_here(name, text, LIST_PROBE);
     else
         list_probe_apart(name, text, LIST_PROBE);

@@ -155,25 +155,10 @@ static dist_status mpi_identify(struct dist_identity *identity)
 
 /* ---- the group ---- */
 
-static dist_status mpi_choose_mode(struct mpi_state *mpi)
-{
-    const char *mode = disti_env("DIST_MPI_COLL");
-
-    if (!mode || strcmp(mode, "auto") == 0 || strcmp(mode, "plan") == 0)
-        mpi->use_native = false;
-    else if (strcmp(mode, "native") == 0)
-        mpi->use_native = true;
-    else
-        return mpi->host->fail(
-            DIST_ERR_INVALID_ARGUMENT,
-            "DIST_MPI_COLL is '%s': set it to plan (libdist's algorithms), native (MPI's) or auto",
-            mode);
-    return DIST_OK;
-}
-
 static dist_status mpi_open_all(void *state, const struct dist_backend_config *config)
 {
     struct mpi_state *mpi = state;
+    const char *mode = disti_env("DIST_MPI_COLL");
     const struct dist_transport *transports[3] = {0};
     const struct dist_engine_config engine = {
         .size = sizeof(engine), .transports = transports, .transport_context = &mpi->comm};
@@ -182,9 +167,13 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     mpi->host = config->host;
     mpi->config = config;
     mpi->comm = MPI_COMM_NULL;
-    status = mpi_choose_mode(mpi);
-    if (status == DIST_OK)
-        status = disti_mpi_communicator(config, &mpi->comm);
+    mpi->use_native = mode && strcmp(mode, "native") == 0;
+    if (mode && !mpi->use_native && strcmp(mode, "auto") != 0 && strcmp(mode, "plan") != 0)
+        return mpi->host->fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "DIST_MPI_COLL is '%s': set it to plan (libdist's algorithms), native (MPI's) or auto",
+            mode);
+    status = disti_mpi_communicator(config, &mpi->comm);
     if (status != DIST_OK)
         return status;
     mpi->native = (struct disti_native){.host = config->host,

@@ -129,17 +129,6 @@ void disti_native_drop(struct disti_native *native)
 
 /* ---- memory ---- */
 
-/* Do blocks begin where no int can count the bytes? */
-static bool native_far(const struct disti_native *native, const struct dist_call *call,
-                       const size_t *offsets)
-{
-    for (int r = 0; r < native->ranks; r++) {
-        if (offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype))
-            return true;
-    }
-    return false;
-}
-
 /*
  * Does MPI write to a stage, and of how many elements? Its own form in place of a reduce-scatter
  * leaves the result at the beginning and spoils the rest; ours leaves it at the rank's block and
@@ -149,6 +138,7 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
                          size_t *count_p)
 {
     size_t own = (size_t)native->rank;
+    bool far = false;
 
     switch (call->collective) {
     case DIST_COLL_REDUCE_SCATTER:
@@ -159,9 +149,12 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
         return call->out == disti_native_element(native, call, call->in, call->in_offsets[own]);
     case DIST_COLL_ALL_GATHER_V:
         *count_p = 0;
-        for (int r = 0; r < native->ranks; r++)
+        for (int r = 0; r < native->ranks; r++) {
             *count_p += call->out_counts[r];
-        return native_far(native, call, call->out_offsets);
+            /* Do blocks begin where no int can count the bytes? */
+            far |= call->out_offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype);
+        }
+        return far;
     default:
         return false;
     }

@@ -164,12 +164,16 @@ static void nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dis
     }
 }
 
-/* What was kept for data of the host makes room. */
-static bool memory_give_way(struct disti_nccl_state *nccl)
+/* Device memory that is not zeroed; 0: there is none. */
+uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
 {
     struct disti_nccl_region **entry = &nccl->gpu->regions, *region;
+    uintptr_t memory = 0;
     bool freed = false;
 
+    if (nccl->driver->memory_alloc(&memory, bytes) == 0)
+        return memory;
+    /* What was kept for data of the host makes room. */
     while ((region = *entry)) {
         if (region->used) {
             entry = &region->next;
@@ -180,19 +184,7 @@ static bool memory_give_way(struct disti_nccl_state *nccl)
         free(region);
         freed = true;
     }
-    return freed;
-}
-
-/* Device memory that is not zeroed; 0: there is none. */
-uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
-{
-    uintptr_t memory = 0;
-
-    if (nccl->driver->memory_alloc(&memory, bytes) == 0)
-        return memory;
-    if (memory_give_way(nccl) && nccl->driver->memory_alloc(&memory, bytes) == 0)
-        return memory;
-    return 0;
+    return freed && nccl->driver->memory_alloc(&memory, bytes) == 0 ? memory : 0;
 }
 
 /* Backend nccl: host memory, which goes through pinned memory to the device and back. */
@@ -332,18 +324,6 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
     return status;
 }
 
-/* Copies a little of the results back. 1: all is there, 0: not yet; below 0: a failure. */
-static int nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    struct disti_nccl_side *side = &c->stage->out;
-    dist_status status;
-
-    if (!side->region || side->done == side->bytes)
-        return 1;
-    status = stage_copy_out(nccl, side);
-    return status != DIST_OK ? (int)status : side->done == side->bytes;
-}
-
 /* ---- memory of the device ---- */
 
 /* To free memory may mean to wait for the whole device, so what is not used is kept. */
@@ -391,12 +371,6 @@ static void stage_side_free(struct disti_nccl_side *side)
 }
 
 /* ---- calls ---- */
-
-/* Does it read or write memory that is not the device's? */
-static bool nccl_stage_needed(const struct dist_call *call)
-{
-    return call->memory != DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER;
-}
 
 /*
  * Gives the call memory of the device in place of the host's, and copies in what it reads; waits
@@ -901,21 +875,14 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
 /* What stream_capturing says of a stream that is being captured. */
 #define POST_CAPTURE_ACTIVE 1
 
-static void nccl_event_drop(struct disti_nccl_state *nccl, void *event)
-{
-    if (!event)
-        return;
-    if (nccl->gpu->spares < DISTI_NCCL_EVENTS)
-        nccl->gpu->spare[nccl->gpu->spares++] = event;
-    else
-        nccl->driver->event_destroy(event);
-}
-
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     if (c->parcel)
         disti_nccl_call_free(nccl, c->parcel);
-    nccl_event_drop(nccl, c->end);
+    if (c->end && nccl->gpu->spares < DISTI_NCCL_EVENTS)
+        nccl->gpu->spare[nccl->gpu->spares++] = c->end;
+    else if (c->end)
+        nccl->driver->event_destroy(c->end);
     if (c->stage) {
         stage_side_free(&c->stage->in);
         stage_side_free(&c->stage->out);
@@ -996,7 +963,8 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
     }
     if (c->stream != call->stream && post_follows(nccl, call))
         status = nccl_follow(nccl, c->stream, call->stream);
-    if (status == DIST_OK && nccl_stage_needed(&c->call))
+    if (status == DIST_OK && c->call.memory != DIST_MEMORY_DEVICE &&
+        c->call.collective != DIST_COLL_BARRIER)
         status = nccl_stage_in(nccl, c);
     if (status != DIST_OK) {
         disti_nccl_call_free(nccl, c);
@@ -1097,7 +1065,9 @@ dist_status disti_nccl_batch(void *state, bool begin)
 /* 1: it has ended, 0: not yet; below 0: a failure. */
 static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
+    struct disti_nccl_side *side = c->stage ? &c->stage->out : NULL;
     int error = c->done ? 0 : nccl->driver->event_query(c->end);
+    dist_status status;
     char what[128];
 
     if (error == DISTI_DRIVER_NOT_READY)
@@ -1109,7 +1079,10 @@ static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *
                                 nccl->rank, what, disti_driver_text(nccl->driver, error));
     }
     c->done = true;
-    return c->stage ? nccl_stage_out(nccl, c) : 1;
+    if (!side || !side->region || side->done == side->bytes)
+        return 1;
+    status = stage_copy_out(nccl, side);
+    return status != DIST_OK ? (int)status : side->done == side->bytes;
 }
 
 /* Collectives end one after the other: behind the first that has not, only others are asked. */

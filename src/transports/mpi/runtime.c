@@ -201,19 +201,6 @@ static dist_status mpi_start(const struct dist_host *host)
     return status;
 }
 
-/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
-static bool mpi_started(MPI_Comm *base_p)
-{
-    int initialized = 0;
-
-    if (!disti_mpi_lock())
-        return false;
-    MPI_Initialized(&initialized);
-    *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
-    disti_mpi_unlock();
-    return initialized;
-}
-
 /* A copy of a communicator. Collective over it, waits as above. The copy's handle lies in memory of
  * its own, since MPI may write it after we have given up. */
 static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
@@ -335,9 +322,15 @@ static pthread_mutex_t comm_creating = PTHREAD_MUTEX_INITIALIZER;
 static enum comm_vote comm_vote(const struct dist_backend_config *config, bool late,
                                 MPI_Comm *base_p)
 {
-    int rank = -1, ranks = 0;
+    int rank = -1, ranks = 0, initialized = 0;
 
-    if (!mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
+    /* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
+    if (disti_mpi_lock()) {
+        MPI_Initialized(&initialized);
+        *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+        disti_mpi_unlock();
+    }
+    if (!initialized || !comm_locate(*base_p, &rank, &ranks) ||
         rank != config->members[config->rank])
         return COMM_FOREIGN;
     for (int r = 0; r < config->world_size; r++) {

@@ -966,22 +966,12 @@ static dist_status shm_probe(char *reason, size_t reason_size)
     return disti_shm_machine_self(&address, reason, reason_size);
 }
 
-static size_t shm_fifo_bytes(int local_ranks)
-{
-    size_t share = SHM_FIFOS_BYTES / (size_t)(local_ranks > 0 ? local_ranks : 1);
-    size_t bytes = SHM_FIFO_MAX;
-
-    while (bytes > share && bytes > SHM_FIFO_MIN)
-        bytes /= 2;
-    return bytes;
-}
-
 static dist_status shm_open_transport(void *opaque, const struct dist_transport_config *config)
 {
     struct shm_state *state = opaque;
     char reason[128];
     size_t ranks = (size_t)config->world_size;
-    int cma = 1;
+    int cma = 1, local = config->local_ranks;
     dist_status status;
 
     state->opened = true;
@@ -992,7 +982,10 @@ static dist_status shm_open_transport(void *opaque, const struct dist_transport_
         return status;
     state->cma = cma;
     state->job = disti_hash_text(DISTI_HASH_START, config->job);
-    state->fifo_bytes = shm_fifo_bytes(config->local_ranks);
+    state->fifo_bytes = SHM_FIFO_MAX;
+    while (state->fifo_bytes > SHM_FIFO_MIN &&
+           state->fifo_bytes > SHM_FIFOS_BYTES / (size_t)(local > 0 ? local : 1))
+        state->fifo_bytes /= 2;
     state->peers = calloc(ranks, sizeof(*state->peers));
     state->active = calloc(ranks, sizeof(*state->active));
     state->addresses = calloc(ranks, sizeof(*state->addresses));

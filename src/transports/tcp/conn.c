@@ -263,18 +263,10 @@ static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tl
     return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
 }
 
-/* This rank has called for the first: it calls for the others. */
-static void call_further(struct tcp_state *state, struct tcp_peer *peer)
-{
-    for (int number = 1; number < peer->conns; number++) {
-        if (peer->conn[number].endpoint.family)
-            disti_tcp_conn_call(state, &peer->conn[number]);
-    }
-}
-
 /* A whole hello is there. True: there may be another. */
 static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
+    struct tcp_peer *peer = conn->peer;
     struct disti_tcp_hello hello;
 
     if (!tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
@@ -297,8 +289,11 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
         return false;
     }
     tcp_conn_up(state, conn, hello.credit);
-    if (conn->number == 0)
-        call_further(state, conn->peer);
+    /* This rank has called for the first: it calls for the others. */
+    for (int number = 1; conn->number == 0 && number < peer->conns; number++) {
+        if (peer->conn[number].endpoint.family)
+            disti_tcp_conn_call(state, &peer->conn[number]);
+    }
     return false;
 }
 
@@ -421,26 +416,12 @@ void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int ca
 /* The call that waits for the peer meets its own deadline first: its error says more. */
 #define CALL_SLACK_MS 1000
 
-/* The call goes out by this interface. 0 or errno. */
-static int call_bind(const struct tcp_state *state, const struct tcp_conn *conn)
-{
-    struct disti_tcp_endpoint source = state->local[conn->interface].endpoint;
-    struct sockaddr_storage address;
-    socklen_t length;
-    int one = 1;
-
-    source.port = 0;
-    length = disti_tcp_sockaddr(&source, state->scope, &address);
-    setsockopt(conn->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
-    return bind(conn->fd, (struct sockaddr *)&address, length) ? errno : 0;
-}
-
 /* 0, EINPROGRESS if the answer is still to come, or what failed. */
 static int call_connect(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct sockaddr_storage address;
     socklen_t length = disti_tcp_sockaddr(&conn->endpoint, state->scope, &address);
-    int failed = 0;
+    int failed = 0, one = 1;
 
     conn->fd = disti_descriptor_own(
         socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -448,8 +429,16 @@ static int call_connect(struct tcp_state *state, struct tcp_conn *conn)
         return errno;
     disti_tcp_tune(state, conn->fd);
     disti_tcp_congestion(state, conn->fd);
-    if (conn->interface >= 0)
-        failed = call_bind(state, conn);
+    if (conn->interface >= 0) { /* the call goes out by this interface */
+        struct disti_tcp_endpoint source = state->local[conn->interface].endpoint;
+        struct sockaddr_storage from;
+        socklen_t bytes;
+
+        source.port = 0;
+        bytes = disti_tcp_sockaddr(&source, state->scope, &from);
+        setsockopt(conn->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+        failed = bind(conn->fd, (struct sockaddr *)&from, bytes) ? errno : 0;
+    }
     if (!failed && connect(conn->fd, (struct sockaddr *)&address, length))
         failed = errno == EINTR ? EINPROGRESS : errno;
     if ((failed == 0 || failed == EINPROGRESS) &&
@@ -575,21 +564,6 @@ static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
     state->pending_count--;
 }
 
-/* A free slot; if there is none, the caller who has been silent for longest must go. */
-static int pending_slot(struct tcp_state *state)
-{
-    int oldest = 0;
-
-    for (int i = 0; i < state->pending_max; i++) {
-        if (state->pending[i].fd < 0)
-            return i;
-        if (state->pending[i].deadline < state->pending[oldest].deadline)
-            oldest = i;
-    }
-    pending_drop(state, &state->pending[oldest]);
-    return oldest;
-}
-
 /* Shows the caller out; the first of them are told of as warnings. */
 static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending, const char *why)
 {
@@ -662,10 +636,21 @@ static int accept_patience_ms(const struct tcp_state *state)
 
 static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_storage *caller)
 {
-    int slot = pending_slot(state);
-    struct tcp_pending *pending = &state->pending[slot];
+    struct tcp_pending *pending;
+    int slot = 0;
     struct disti_tls *tls = state->tls ? disti_tls_accept(state->tls, fd) : NULL;
 
+    while (slot < state->pending_max && state->pending[slot].fd >= 0)
+        slot++;
+    if (slot == state->pending_max) { /* who has been silent for longest must go */
+        slot = 0;
+        for (int i = 1; i < state->pending_max; i++) {
+            if (state->pending[i].deadline < state->pending[slot].deadline)
+                slot = i;
+        }
+        pending_drop(state, &state->pending[slot]);
+    }
+    pending = &state->pending[slot];
     if ((state->tls && !tls) || !disti_tcp_watch(state, fd, TCP_EVENT_PENDING, slot, false)) {
         disti_tls_free(tls);
         disti_descriptor_close(fd);

@@ -32,20 +32,6 @@ static const unsigned char *incoming_stash(const struct tcp_incoming *in)
     return in->stash ? in->stash : in->small;
 }
 
-/* Keeps what could not be used; `data` may lie in the stash itself. */
-static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, size_t bytes)
-{
-    unsigned char *stash = bytes > sizeof(in->small) ? malloc(bytes) : NULL;
-
-    if (bytes > sizeof(in->small) && !stash)
-        return false;
-    memmove(stash ? stash : in->small, data, bytes);
-    free(in->stash);
-    in->stash = stash;
-    in->stash_bytes = bytes;
-    return true;
-}
-
 /* Its payload has come so far. */
 static void tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
                     size_t bytes)
@@ -432,20 +418,23 @@ static size_t receive_use(struct tcp_state *state, struct tcp_conn *conn, const 
 static void receive_use_keep(struct tcp_state *state, struct tcp_conn *conn,
                              const unsigned char *data, size_t bytes)
 {
-    size_t used = receive_use(state, conn, data, bytes);
+    struct tcp_incoming *in = &conn->in;
+    size_t used = receive_use(state, conn, data, bytes), rest = bytes - used;
+    unsigned char *stash = NULL;
 
-    if (disti_tcp_conn_is_open(conn) && !incoming_keep(&conn->in, data + used, bytes - used))
-        disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
-}
-
-/* Where the payload may be read to without the buffer, or NULL. */
-static void *receive_direct(const struct tcp_incoming *in)
-{
-    if (!in->active || in->stash_bytes)
-        return NULL;
-    if (in->request)
-        return disti_sink_direct(&in->request->sink, in->offset);
-    return in->unexpected ? in->unexpected->payload + in->offset : NULL;
+    if (!disti_tcp_conn_is_open(conn))
+        return;
+    if (rest > sizeof(in->small)) {
+        stash = malloc(rest);
+        if (!stash) {
+            disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
+            return;
+        }
+    }
+    memmove(stash ? stash : in->small, data + used, rest); /* it may lie in the stash itself */
+    free(in->stash);
+    in->stash = stash;
+    in->stash_bytes = rest;
 }
 
 /*
@@ -485,7 +474,12 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     memcpy(state->buffer, incoming_stash(in), kept);
     parts[1].iov_base = state->buffer + kept;
     parts[1].iov_len = receive_window(peer, in->active ? in->left : 0) - kept;
-    parts[0].iov_base = receive_direct(in);
+    /* Where the payload may be read to without the buffer, or NULL. */
+    parts[0].iov_base = NULL;
+    if (in->active && !kept && in->request)
+        parts[0].iov_base = disti_sink_direct(&in->request->sink, in->offset);
+    else if (in->active && !kept && in->unexpected)
+        parts[0].iov_base = in->unexpected->payload + in->offset;
     if (parts[0].iov_base) {
         first = 0;
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
@@ -671,27 +665,6 @@ void disti_tcp_control_clear(struct tcp_peer *peer)
 
 /* Receiving in stripes: messages that are put together from several connections. */
 
-/* Messages that a receive waits for are being put together. */
-static bool tcp_assembles(const struct tcp_peer *peer)
-{
-    const struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-    while (assembly && !assembly->request &&
-           !(assembly->unexpected && assembly->unexpected->claimed))
-        assembly = assembly->next;
-    return assembly;
-}
-
-/* Is this unexpected message being put together? */
-static bool tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected)
-{
-    const struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-    while (assembly && assembly->unexpected != unexpected)
-        assembly = assembly->next;
-    return assembly;
-}
-
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
 {
     struct tcp_assembly *assembly = peer->stripes.assemblies;
@@ -727,8 +700,15 @@ void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
-    return peer->match.posted_head || peer->conn->in.request || peer->control.receives ||
-           tcp_assembles(peer);
+    const struct tcp_assembly *assembly = peer->stripes.assemblies;
+
+    if (peer->match.posted_head || peer->conn->in.request || peer->control.receives)
+        return true;
+    /* Messages that a receive waits for may be being put together. */
+    while (assembly && !assembly->request &&
+           !(assembly->unexpected && assembly->unexpected->claimed))
+        assembly = assembly->next;
+    return assembly;
 }
 
 void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
@@ -844,16 +824,19 @@ static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
 
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
 {
+    const struct tcp_assembly *assembly = peer->stripes.assemblies;
     struct disti_unexpected *unexpected;
 
     request->moved = 0;
     unexpected = disti_match_post(&peer->match, request);
+    while (unexpected && assembly && assembly->unexpected != unexpected)
+        assembly = assembly->next;
     if (unexpected && unexpected->refused)
         post_refused(state, peer, unexpected);
     else if (unexpected && unexpected->descriptor)
         post_claim_offer(state, peer, unexpected, request);
     /* What comes in stripes is taken when all are there. */
-    else if (unexpected && !tcp_assembling(peer, unexpected))
+    else if (unexpected && !assembly)
         post_claim(peer, unexpected, request);
     if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
         disti_tcp_report(state, peer);

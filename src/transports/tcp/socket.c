@@ -83,17 +83,11 @@ void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *te
     snprintf(text, size, endpoint->family == 6 ? "[%s]:%u" : "%s:%u", host, endpoint->port);
 }
 
-static bool socket_wildcard(const struct disti_tcp_endpoint *endpoint)
-{
-    static const uint8_t zero[16];
-
-    return memcmp(endpoint->host, zero, sizeof(zero)) == 0;
-}
-
 static dist_status socket_resolve(struct tcp_state *state, const char *host)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                              .ai_socktype = SOCK_STREAM};
+    static const uint8_t wildcard[sizeof(state->local[0].endpoint.host)];
     struct addrinfo *found = NULL;
     int failed = host ? getaddrinfo(host, "0", &hints, &found) : EAI_NONAME;
 
@@ -108,7 +102,7 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host)
         state->scope = ((struct sockaddr_in6 *)(void *)found->ai_addr)->sin6_scope_id;
     disti_tcp_endpoint_of(found->ai_addr, &state->local[0].endpoint);
     freeaddrinfo(found);
-    if (socket_wildcard(&state->local[0].endpoint))
+    if (memcmp(state->local[0].endpoint.host, wildcard, sizeof(wildcard)) == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "tcp: listening on every address (%s) is not allowed; name the address "
                           "of the interface that reaches the other ranks",

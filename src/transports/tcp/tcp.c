@@ -187,8 +187,8 @@ static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
     return moved + (further > 0);
 }
 
-/* Connections that were called have their deadlines, and so have those that are to end. */
-static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
+/* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
+static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
 {
     for (int number = 0; number < peer->conns; number++) {
         if (peer->conn[number].deadline && disti_expired(peer->conn[number].deadline))
@@ -200,12 +200,6 @@ static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
             disti_tcp_receive(state, peer->conn);
         disti_tcp_lose(state, peer, 0, peer->cause ? NULL : "one of its connections has ended");
     }
-}
-
-/* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
-static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
-{
-    peer_expire(state, peer);
     if (peer->conn->state == TCP_CONN_IDLE && ++peer->ticks >= PEER_PATIENCE)
         disti_tcp_conn_call(state, peer->conn);
     if (disti_tcp_conn_is_open(peer->conn))
@@ -433,24 +427,6 @@ static void cancel_queue(struct cancel *cancel, struct tcp_queue *queue, bool be
 
 /* ---- receives ---- */
 
-/* Messages that nobody has received. What was offered is refused, if anybody is there to hear. */
-static void cancel_unexpected(struct cancel *cancel)
-{
-    struct tcp_peer *peer = cancel->peer;
-
-    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
-         unexpected = next) {
-        next = unexpected->next;
-        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
-            continue;
-        if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
-            disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
-            cancel->failed = true;
-        disti_tcp_forget(peer, unexpected);
-        disti_tcp_unexpected_release(peer, unexpected);
-    }
-}
-
 static void cancel_receives(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
@@ -472,7 +448,18 @@ static void cancel_receives(struct cancel *cancel)
         else
             at = &(*at)->next;
     }
-    cancel_unexpected(cancel);
+    /* Messages that nobody has received. An offered one is refused, if anybody is there to hear. */
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
+            continue;
+        if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
+            disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
+            cancel->failed = true;
+        disti_tcp_forget(peer, unexpected);
+        disti_tcp_unexpected_release(peer, unexpected);
+    }
 }
 
 /* ---- what the kernel reads ---- */

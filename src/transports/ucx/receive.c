@@ -23,18 +23,6 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *w
     peer->parked = parked;
 }
 
-static struct ucx_parked *receive_unpark(struct ucx_peer *peer)
-{
-    struct ucx_parked **at = &peer->parked, *found;
-
-    while (*at && (*at)->what.head.serial != peer->expected)
-        at = &(*at)->next;
-    found = *at;
-    if (found)
-        *at = found->next;
-    return found;
-}
-
 /* What stands in front of one. Each kind begins with the sender's rank. */
 union receive_head {
     uint32_t rank;
@@ -155,17 +143,21 @@ static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what,
 /* What can be taken now, in order; and if that was all of a peer that leaves, it has left. */
 static void receive_catch_up(struct ucx_peer *peer)
 {
-    struct ucx_parked *parked;
+    struct ucx_parked **at = &peer->parked, *parked;
 
-    while (peer->parked && (parked = receive_unpark(peer))) {
+    while ((parked = *at)) {
+        if (parked->what.head.serial != peer->expected) {
+            at = &parked->next;
+            continue;
+        }
+        *at = parked->next;
         ucx_take(peer, &parked->what, parked->announced, parked->payload);
         free(parked);
+        at = &peer->parked;
     }
     if (peer->leaving && peer->expected == peer->last)
         disti_ucx_peer_lose(peer, "it has left");
 }
-
-/* ---- one function for each kind of active message ---- */
 
 struct receive_arrival {
     union receive_head head;
@@ -183,23 +175,6 @@ static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcemen
     else
         receive_park(peer, what, announced, payload);
     receive_catch_up(peer);
-}
-
-static bool receive_message(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    const struct ucx_announcement *what = &arrival->head.announcement;
-
-    if (arrival->fetched || arrival->bytes != what->head.envelope.bytes ||
-        !disti_credit_came(&peer->debit, arrival->bytes))
-        return false;
-    receive_in_order(peer, what, false, arrival->data);
-    return true;
-}
-
-static bool receive_announcement(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    receive_in_order(peer, &arrival->head.announcement, true, NULL);
-    return true;
 }
 
 /* A piece of it can be fetched. Takes the descriptor. */
@@ -280,50 +255,49 @@ static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *a
     return true;
 }
 
-static bool receive_answer(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    const struct ucx_answer *answer = &arrival->head.answer;
-
-    return disti_ucx_pieces_answered(peer, answer->name, answer->wanted != 0);
-}
-
-/* Active messages may overtake each other: an old one says nothing new. */
-static bool receive_credit(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    uint64_t returned = arrival->head.returned.returned;
-
-    return (int64_t)(returned - peer->credit.returned) <= 0 ||
-           disti_credit_heard(&peer->credit, returned);
-}
-
-static bool receive_hello(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    (void)peer, (void)arrival;
-    return true;
-}
-
-static bool receive_goodbye(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    if (!peer->leaving) {
-        peer->leaving = true;
-        peer->last = arrival->head.note.serial;
-        receive_catch_up(peer);
-    }
-    return true;
-}
-
 /* False: the peer breaks the rules. */
-static const struct receive_kind {
-    size_t head_bytes;
-    bool (*take)(struct ucx_peer *peer, const struct receive_arrival *arrival);
-} receive_kinds[UCX_AM_COUNT] = {
-    [UCX_AM_MESSAGE] = {sizeof(struct ucx_head), receive_message},
-    [UCX_AM_PIECE] = {sizeof(struct ucx_piece_head), receive_piece},
-    [UCX_AM_HELLO] = {sizeof(struct ucx_note), receive_hello},
-    [UCX_AM_GOODBYE] = {sizeof(struct ucx_note), receive_goodbye},
-    [UCX_AM_ANNOUNCE] = {sizeof(struct ucx_announcement), receive_announcement},
-    [UCX_AM_ANSWER] = {sizeof(struct ucx_answer), receive_answer},
-    [UCX_AM_CREDIT] = {sizeof(struct ucx_returned), receive_credit},
+static bool receive_take(struct ucx_peer *peer, enum ucx_am id,
+                         const struct receive_arrival *arrival)
+{
+    const union receive_head *head = &arrival->head;
+
+    switch (id) {
+    case UCX_AM_MESSAGE:
+        if (arrival->fetched || arrival->bytes != head->announcement.head.envelope.bytes ||
+            !disti_credit_came(&peer->debit, arrival->bytes))
+            return false;
+        receive_in_order(peer, &head->announcement, false, arrival->data);
+        return true;
+    case UCX_AM_ANNOUNCE:
+        receive_in_order(peer, &head->announcement, true, NULL);
+        return true;
+    case UCX_AM_PIECE:
+        return receive_piece(peer, arrival);
+    case UCX_AM_ANSWER:
+        return disti_ucx_pieces_answered(peer, head->answer.name, head->answer.wanted != 0);
+    case UCX_AM_CREDIT: /* active messages may overtake each other: an old one says nothing new */
+        return (int64_t)(head->returned.returned - peer->credit.returned) <= 0 ||
+               disti_credit_heard(&peer->credit, head->returned.returned);
+    case UCX_AM_GOODBYE:
+        if (!peer->leaving) {
+            peer->leaving = true;
+            peer->last = head->note.serial;
+            receive_catch_up(peer);
+        }
+        return true;
+    default: /* UCX_AM_HELLO */
+        return true;
+    }
+}
+
+static const size_t receive_head_bytes[UCX_AM_COUNT] = {
+    [UCX_AM_MESSAGE] = sizeof(struct ucx_head),
+    [UCX_AM_PIECE] = sizeof(struct ucx_piece_head),
+    [UCX_AM_HELLO] = sizeof(struct ucx_note),
+    [UCX_AM_GOODBYE] = sizeof(struct ucx_note),
+    [UCX_AM_ANNOUNCE] = sizeof(struct ucx_announcement),
+    [UCX_AM_ANSWER] = sizeof(struct ucx_answer),
+    [UCX_AM_CREDIT] = sizeof(struct ucx_returned),
 };
 
 /* ---- what UCX calls ---- */
@@ -343,7 +317,7 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
 
     if (ucx->closing)
         return UCS_OK;
-    if (header_bytes == receive_kinds[listener->id].head_bytes) {
+    if (header_bytes == receive_head_bytes[listener->id]) {
         memcpy(&arrival.head, header, header_bytes);
         if (arrival.head.rank < (uint32_t)ucx->ranks && arrival.head.rank != (uint32_t)ucx->rank)
             peer = &ucx->peers[arrival.head.rank];
@@ -352,7 +326,7 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
         (listener->id == UCX_AM_PIECE || listener->id == UCX_AM_ANSWER))
         return UCS_OK;
     ucx->happened++;
-    if (peer && receive_kinds[listener->id].take(peer, &arrival))
+    if (peer && receive_take(peer, listener->id, &arrival))
         return arrival.fetched && listener->id == UCX_AM_PIECE ? UCS_INPROGRESS : UCS_OK;
     disti_ucx_broken(
         ucx, DIST_ERR_INTERNAL,

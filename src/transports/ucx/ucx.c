@@ -343,24 +343,6 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
     return DIST_ERR_UNSUPPORTED;
 }
 
-/*
- * While a connection waits for its peer, UCX's descriptor stays readable with nothing to do. What
- * is slept on tells of news alone: each time that something happens to UCX's. Without one: poll.
- */
-static void ucx_open_wakeup(struct ucx_state *ucx)
-{
-    struct epoll_event news = {.events = EPOLLIN | EPOLLET};
-    int fd;
-
-    if (ucp_worker_get_efd(ucx->worker, &fd) != UCS_OK)
-        return;
-    ucx->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
-        close(ucx->fd);
-        ucx->fd = -1;
-    }
-}
-
 /* A worker takes ten or so, and each connection one or two. */
 #define UCX_DESCRIPTORS 64
 
@@ -380,8 +362,10 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    struct epoll_event news = {.events = EPOLLIN | EPOLLET};
     struct ucx_state *ucx = state;
     ucs_status_t status;
+    int fd;
 
     ucx->host = config->host;
     ucx->rank = config->rank;
@@ -417,7 +401,17 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
     else
         ucx->context = NULL;
     if (status == UCS_OK) {
-        ucx_open_wakeup(ucx);
+        /*
+         * While a connection waits for its peer, UCX's descriptor stays readable with nothing to
+         * do. What is slept on tells of news alone: each time that something happens to UCX's.
+         * Without one: poll.
+         */
+        if (ucp_worker_get_efd(ucx->worker, &fd) == UCS_OK)
+            ucx->fd = epoll_create1(EPOLL_CLOEXEC);
+        if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
+            close(ucx->fd);
+            ucx->fd = -1;
+        }
         status = disti_ucx_listen(ucx);
     } else {
         ucx->worker = NULL;
