@@ -181,30 +181,6 @@ static void explain_predict(const struct explain *explain, dist_collective colle
         row->seconds = -1;
 }
 
-/* The memory first, if it is that, then the algorithms. */
-static void explain_write(const struct explain *explain, const struct disti_chosen *chosen,
-                          const struct disti_candidate *rows, int count, int room,
-                          struct dist_candidate *candidates)
-{
-    int at = 0;
-
-    if (explain->in_memory && at < room)
-        candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
-                                                   .summary = explain->in_memory,
-                                                   .seconds = -1,
-                                                   .least = -1,
-                                                   .chosen = true};
-    for (int i = 0; i < count && at < room; i++)
-        candidates[at++] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
-                                                   .summary = rows[i].algorithm->summary,
-                                                   .segments = (int)rows[i].segments,
-                                                   .seconds = rows[i].seconds,
-                                                   .least = rows[i].least,
-                                                   .chosen = !explain->in_memory &&
-                                                             explain_same(&rows[i], &chosen->best),
-                                                   .rules = explain_same(&rows[i], &chosen->rule)};
-}
-
 dist_status dist_explain(const struct dist_question *question, struct dist_candidate *candidates,
                          int room, struct dist_explanation *explanation_p)
 {
@@ -215,7 +191,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     int count;
     dist_status status = explain_check(question, candidates, room, explanation_p);
     const struct disti_cost *cost;
-    int far;
+    int far, at = 0;
 
     if (status == DIST_OK)
         status = explain_open(question, &explain);
@@ -248,7 +224,22 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
              cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
              far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
              cost->reduce_bytes_per_second * 1e-9);
-    explain_write(&explain, &chosen, rows, count, room, candidates);
+    /* The memory first, if it is that, then the algorithms. */
+    if (explain.in_memory && at < room)
+        candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
+                                                   .summary = explain.in_memory,
+                                                   .seconds = -1,
+                                                   .least = -1,
+                                                   .chosen = true};
+    for (int i = 0; i < count && at < room; i++)
+        candidates[at++] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
+                                                   .summary = rows[i].algorithm->summary,
+                                                   .segments = (int)rows[i].segments,
+                                                   .seconds = rows[i].seconds,
+                                                   .least = rows[i].least,
+                                                   .chosen = !explain.in_memory &&
+                                                             explain_same(&rows[i], &chosen.best),
+                                                   .rules = explain_same(&rows[i], &chosen.rule)};
 out:
     disti_topology_free(explain.topology);
     return status;

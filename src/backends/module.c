@@ -392,19 +392,6 @@ size_t disti_module_folders(char *text, size_t size)
 
 /* ---- what there is ---- */
 
-/* "dist_NAME.so" without what is around the name. False: it is no such file. */
-static bool folders_name(const char *file, char name[DISTI_MODULE_NAME])
-{
-    size_t length = strlen(file);
-
-    if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= DISTI_MODULE_NAME ||
-        strncmp(file, "dist_", strlen("dist_")) != 0 || strcmp(file + length - 3, ".so") != 0)
-        return false;
-    snprintf(name, DISTI_MODULE_NAME, "%.*s", (int)(length - strlen("dist_.so")),
-             file + strlen("dist_"));
-    return true;
-}
-
 /* Once each, in the order of the alphabet. */
 static bool folders_add(struct disti_module_names *names, const char *name)
 {
@@ -436,7 +423,16 @@ void disti_module_names(struct disti_module_names *names_p)
         DIR *dir = opendir(folder);
 
         while (dir && (entry = readdir(dir))) {
-            if (folders_name(entry->d_name, name) && !folders_add(names_p, name))
+            size_t length = strlen(entry->d_name);
+
+            /* "dist_NAME.so" without what is around the name. */
+            if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= sizeof(name) ||
+                strncmp(entry->d_name, "dist_", strlen("dist_")) != 0 ||
+                strcmp(entry->d_name + length - 3, ".so") != 0)
+                continue;
+            snprintf(name, sizeof(name), "%.*s", (int)(length - strlen("dist_.so")),
+                     entry->d_name + strlen("dist_"));
+            if (!folders_add(names_p, name))
                 break;
         }
         if (dir)

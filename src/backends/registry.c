@@ -508,44 +508,23 @@ static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
     }
 }
 
-/* The file that was loaded: the first of that name, in the folders' order. */
-static void apart_path(const char *name, char *path, size_t size)
-{
-    size_t bytes = dist_list_module_folders(NULL, 0) + 1;
-    char *folders = malloc(bytes), *rest;
-
-    snprintf(path, size, "dist_%s.so", name);
-    if (folders)
-        dist_list_module_folders(folders, bytes);
-    for (char *folder = folders ? strtok_r(folders, "\n", &rest) : NULL; folder;
-         folder = strtok_r(NULL, "\n", &rest)) {
-        char file[1024];
-
-        snprintf(file, sizeof(file), "%s/dist_%s.so", folder, name);
-        if (access(file, F_OK) != 0)
-            continue;
-        snprintf(path, size, "%s", file);
-        break;
-    }
-    free(folders);
-}
-
 /* Writes what replaces the text of a child that crashed, hung or exited. */
 static void apart_blame(const char *name, int how, bool late, char *text, size_t size)
 {
-    char path[1024], what[128];
+    char path[1][PATH_MAX], what[128];
 
-    apart_path(name, path, sizeof(path));
+    if (disti_module_locate(name, path, 1) == 0)
+        snprintf(path[0], sizeof(path[0]), "dist_%s.so", name);
     if (late)
         snprintf(what, sizeof(what), "did not come back within %d s", APART_SECONDS);
     else if (WIFSIGNALED(how))
         snprintf(what, sizeof(what), "crashed (%s)", strsignal(WTERMSIG(how)));
     else
         snprintf(what, sizeof(what), "ended the process (exit code %d)", WEXITSTATUS(how));
-    snprintf(text, size,
-             "lost %s no module %s %s when it was loaded or in its probe: a job that asks for "
-             "it would do the same\n",
-             name, path, what);
+    disti_text(text, size,
+               "lost %s no module %s %s when it was loaded or in its probe: a job that asks for "
+               "it would do the same\n",
+               name, path[0], what);
 }
 
 /* A child that the program has reaped elsewhere counts as one that ended well if it has answered.

@@ -12,78 +12,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How a side of a call is made up. */
-enum survey_kind {
-    SURVEY_NONE,
-    SURVEY_ONE,    /* count elements */
-    SURVEY_ALL,    /* a block of count elements for each rank */
-    SURVEY_BLOCKS, /* blocks by counts and offsets */
-    SURVEY_OWN     /* as many elements as this rank's block has on the other side */
-};
-
-/* What IN or OUT of a call holds at this rank; a broadcast's root writes nothing. */
-static enum survey_kind survey_kind(const struct dist_call *call, bool out, bool root)
+/* Finds the pieces of IN or OUT of a call at this rank, as the program gave it. */
+static dist_status survey_side(const struct disti_nccl_state *nccl, const struct dist_call *call,
+                               bool out, struct disti_nccl_side *side)
 {
     const struct disti_collective *traits = &disti_collectives[call->collective];
+    const int holds = out ? traits->out : traits->in, at = out ? traits->out_at : traits->in_at;
+    const bool listed = holds == DISTI_BLOCKS_EACH && traits->counts != DISTI_COUNTS_SAME;
+    const size_t *counts = out ? call->out_counts : call->in_counts;
+    const size_t *offsets = out ? call->out_offsets : call->in_offsets;
+    const size_t size = nccl->host->dtype_size(call->dtype);
+    char *base = out ? call->out : (char *)call->in;
+    size_t count = call->count;
 
-    if (root ? out && disti_collective_one_buffer(traits)
-             : (out ? traits->out_at : traits->in_at) == DISTI_AT_ROOT)
-        return SURVEY_NONE;
-    switch (out ? traits->out : traits->in) {
-    case DISTI_BLOCKS_NONE:
-        return SURVEY_NONE;
-    case DISTI_BLOCKS_EACH:
-        return traits->counts == DISTI_COUNTS_SAME ? SURVEY_ALL : SURVEY_BLOCKS;
-    case DISTI_BLOCKS_OWN:
-        return traits->counts == DISTI_COUNTS_LISTED ? SURVEY_OWN : SURVEY_ONE;
-    default:
-        return SURVEY_ONE;
-    }
-}
-
-/* A side of the call, as the program gave it. */
-struct survey {
-    const struct disti_nccl_state *nccl;
-    char *base;
-    const size_t *counts, *offsets; /* of this side */
-    const size_t *others;           /* counts of the other side */
-    size_t count;
-    size_t size; /* bytes an element */
-};
-
-static dist_status survey_side(const struct survey *a, enum survey_kind kind,
-                               struct disti_nccl_side *side)
-{
-    size_t count = a->count;
-
-    if (kind == SURVEY_NONE || !a->base || disti_driver_owns(a->nccl->driver, a->base))
+    if (call->root == nccl->rank ? out && disti_collective_one_buffer(traits) /* writes nothing */
+                                 : at == DISTI_AT_ROOT)
         return DIST_OK;
-    side->pieces =
-        calloc(kind == SURVEY_BLOCKS ? (size_t)a->nccl->ranks : 1, sizeof(*side->pieces));
+    if (holds == DISTI_BLOCKS_NONE || !base || disti_driver_owns(nccl->driver, base))
+        return DIST_OK;
+    side->pieces = calloc(listed ? (size_t)nccl->ranks : 1, sizeof(*side->pieces));
     if (!side->pieces)
-        return disti_nccl_no_memory(a->nccl);
-    if (kind == SURVEY_BLOCKS) {
+        return disti_nccl_no_memory(nccl);
+    if (listed) {
         size_t offset = 0;
 
-        side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
+        side->offsets = calloc((size_t)nccl->ranks, sizeof(*side->offsets));
         if (!side->offsets)
-            return disti_nccl_no_memory(a->nccl);
-        for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
+            return disti_nccl_no_memory(nccl);
+        for (int r = 0, used = 0; r < nccl->ranks; r++) {
             side->offsets[r] = offset;
-            offset += a->counts[r];
-            if (a->counts[r])
-                side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
-                                                                 a->counts[r] * a->size};
+            offset += counts[r];
+            if (counts[r])
+                side->pieces[used++] =
+                    (struct disti_nccl_piece){base + offsets[r] * size, counts[r] * size};
         }
-        side->bytes = offset * a->size;
+        side->bytes = offset * size;
         return DIST_OK;
     }
-    if (kind == SURVEY_ALL)
-        count *= (size_t)a->nccl->ranks;
-    else if (kind == SURVEY_OWN)
-        count = a->others[a->nccl->rank];
-    side->bytes = count * a->size;
-    side->pieces[0] = (struct disti_nccl_piece){a->base, side->bytes};
+    if (holds == DISTI_BLOCKS_EACH)
+        count *= (size_t)nccl->ranks;
+    else if (holds == DISTI_BLOCKS_OWN && traits->counts == DISTI_COUNTS_LISTED)
+        count = (out ? call->in_counts : call->out_counts)[nccl->rank];
+    side->bytes = count * size;
+    side->pieces[0] = (struct disti_nccl_piece){base, side->bytes};
     return DIST_OK;
 }
 
@@ -117,32 +88,6 @@ static dist_status nccl_follow(struct disti_nccl_state *nccl, void *later, void 
     if (!error)
         error = nccl->driver->stream_wait(later, nccl->gpu->moment, 0);
     return error ? nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
-}
-
-/* Finds the pieces of a call, which is the program's. */
-static dist_status nccl_stage_survey(const struct disti_nccl_state *nccl,
-                                     const struct dist_call *call, struct disti_nccl_stage *stage)
-{
-    const bool root = call->root == nccl->rank;
-    const size_t size = nccl->host->dtype_size(call->dtype);
-    const struct survey in = {.nccl = nccl,
-                              .base = (char *)call->in,
-                              .counts = call->in_counts,
-                              .offsets = call->in_offsets,
-                              .others = call->out_counts,
-                              .count = call->count,
-                              .size = size};
-    const struct survey out = {.nccl = nccl,
-                               .base = call->out,
-                               .counts = call->out_counts,
-                               .offsets = call->out_offsets,
-                               .others = call->in_counts,
-                               .count = call->count,
-                               .size = size};
-    dist_status status = survey_side(&in, survey_kind(call, false, root), &stage->in);
-
-    return status == DIST_OK ? survey_side(&out, survey_kind(call, true, root), &stage->out)
-                             : status;
 }
 
 /* Makes the call one on the regions. */
@@ -391,7 +336,9 @@ static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_ncc
     c->stage = stage;
     if (!stage)
         return disti_nccl_no_memory(nccl);
-    status = nccl_stage_survey(nccl, &c->call, stage);
+    status = survey_side(nccl, &c->call, false, &stage->in);
+    if (status == DIST_OK)
+        status = survey_side(nccl, &c->call, true, &stage->out);
     if (status == DIST_OK && (stage->in.bytes || stage->out.bytes))
         status = stage_pin(nccl);
     if (status == DIST_OK && stage->in.bytes)

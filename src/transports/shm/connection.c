@@ -407,27 +407,6 @@ dist_status disti_shm_lost(const struct shm_peer *peer)
                       peer->rank, peer->pid);
 }
 
-/* Can we read the peer's memory? It is asked to show us one word of it. */
-static enum shm_verdict connection_check(const struct shm_state *state, const struct shm_peer *peer,
-                                         const struct shm_hello *hello)
-{
-    uint64_t word = 0;
-    int error;
-
-    if (!state->cma)
-        return SHM_CMA_REFUSED;
-    if (peer->pid <= 0)
-        error = ESRCH; /* it lives in a process namespace that we do not see */
-    else
-        error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
-    if (!error && word == hello->probe)
-        return SHM_CMA_WORKS;
-    disti_info("shm: long messages from rank %d are copied twice, as its memory cannot be read "
-               "(%s): `dist_info memory` says what to do",
-               peer->rank, error ? strerror(error) : "another process answered");
-    return SHM_CMA_REFUSED;
-}
-
 static bool watch_epoll(struct shm_state *state, int operation, int fd, uint32_t events,
                         enum shm_event event, int index)
 {
@@ -449,6 +428,9 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
 {
     unsigned char *fifos[2] = {peer->pair->fifos, peer->pair->fifos + peer->fifo_bytes};
     size_t most = disti_shm_frame_max(peer->fifo_bytes);
+    enum shm_verdict verdict = SHM_CMA_REFUSED;
+    int error = ESRCH; /* it may live in a process namespace that we do not see */
+    uint64_t word = 0;
 
     peer->mine = &peer->pair->side[side];
     peer->theirs = &peer->pair->side[1 - side];
@@ -474,8 +456,16 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
-    atomic_store_explicit(&peer->mine->verdict, connection_check(state, peer, hello),
-                          memory_order_seq_cst);
+    /* Can we read the peer's memory? It is asked to show us one word of it. */
+    if (state->cma && peer->pid > 0)
+        error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
+    if (state->cma && !error && word == hello->probe)
+        verdict = SHM_CMA_WORKS;
+    else if (state->cma)
+        disti_info("shm: long messages from rank %d are copied twice, as its memory cannot be read "
+                   "(%s): `dist_info memory` says what to do",
+                   peer->rank, error ? strerror(error) : "another process answered");
+    atomic_store_explicit(&peer->mine->verdict, verdict, memory_order_seq_cst);
     disti_shm_ring(peer);
 }
 

@@ -714,15 +714,9 @@ bool disti_tcp_has_receives(const struct tcp_peer *peer)
 void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
 {
     struct tcp_incoming *in = &peer->conn->in;
-    struct dist_request *request = peer->match.posted_head;
+    struct dist_request *request;
 
-    peer->match.posted_head = peer->match.posted_tail = NULL;
-    while (request) {
-        struct dist_request *next = request->next;
-
-        request->status = status;
-        request = next;
-    }
+    disti_match_fail(&peer->match, status);
     if (!in->assembly && in->unexpected)
         disti_tcp_unexpected_release(peer, in->unexpected);
     if (!in->assembly && in->request)

@@ -930,26 +930,10 @@ static bool leave_under_way(struct tcp_state *state, struct tcp_conn *conn)
     return disti_tcp_zerocopy_pending(conn);
 }
 
-static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t deadline)
-{
-    int apart = 120000;
-
-    if (conn->fd < 0)
-        return;
-    while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) && leave_under_way(state, conn))
-        disti_sleep_ns(100 * 1000);
-    /*
-     * What is sent still goes to a peer that computes. The kernel gives a closed connection up when
-     * its probes are as far apart as they may be, so let that be the most there is.
-     */
-    (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
-    shutdown(conn->fd, SHUT_WR);
-    disti_tcp_close(state, conn);
-}
-
 static void tcp_leave(struct tcp_state *state)
 {
     int64_t deadline = disti_deadline_ms(LEAVE_MS);
+    int apart = 120000;
 
     for (int rank = 0; rank < state->world_size; rank++) {
         if (state->peers[rank])
@@ -958,8 +942,22 @@ static void tcp_leave(struct tcp_state *state)
     for (int rank = 0; rank < state->world_size; rank++) {
         struct tcp_peer *peer = state->peers[rank];
 
-        for (int number = 0; peer && number < peer->conns; number++)
-            leave_close(state, &peer->conn[number], deadline);
+        for (int number = 0; peer && number < peer->conns; number++) {
+            struct tcp_conn *conn = &peer->conn[number];
+
+            if (conn->fd < 0)
+                continue;
+            while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) &&
+                   leave_under_way(state, conn))
+                disti_sleep_ns(100 * 1000);
+            /*
+             * What is sent still goes to a peer that computes. The kernel gives a closed connection
+             * up when its probes are as far apart as they may be, so let that be the most there is.
+             */
+            (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
+            shutdown(conn->fd, SHUT_WR);
+            disti_tcp_close(state, conn);
+        }
     }
 }
 
