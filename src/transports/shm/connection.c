@@ -174,6 +174,9 @@ void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes)
 #define HELLO_MAGIC 0x6c6c6568a7736d68ull
 #define HELLO_VERSION 5u
 
+/* What an event of the epoll is about; its data is event << 32 | rank or index. */
+enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
+
 /* Room for the descriptors of one packet, aligned as a header. */
 union hello_control {
     struct cmsghdr header;

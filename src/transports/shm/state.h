@@ -484,23 +484,14 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* message.c. Messages for which there is no credit. */
-
-/* Messages that lie in the sender's memory. */
-
 /* What the note says of a message that came before its receive. [1]: its name. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
 
-/* Outgoing messages. */
+/* shm.c */
 
 /* The peer has ended: takes what it had sent completely, which still counts. */
 void disti_shm_drain(struct shm_peer *peer);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_fail(struct shm_peer *peer, dist_status status);
-
-/* Connections to peers: making and ending them; private to connection.c, call.c, accept.c. */
-
-/* What an event of the epoll is about; its data is event << 32 | rank or index. */
-enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
 
 #endif

@@ -350,8 +350,6 @@ void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
 /* The time for calling or greeting is over. */
 void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn);
 
-/* How it comes up. */
-
 /* Calls, if it is idle. */
 void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
 
@@ -361,8 +359,6 @@ int disti_tcp_accept(struct tcp_state *state);
 int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
 void disti_tcp_pending_close(struct tcp_state *state);
-
-/* Machines that answer no more. */
 
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
@@ -508,13 +504,12 @@ void disti_tcp_tick_on(struct tcp_state *state, bool on);
 /* Adds further interfaces that carry, each with a listener. */
 void disti_tcp_interfaces(struct tcp_state *state);
 
-/* Congestion control. Reads the setting; the listener hands it on to callers.
- */
+/* Reads the setting of the congestion control; the listener hands it on to callers. */
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
 void disti_tcp_congestion(const struct tcp_state *state, int fd);
 
-/* peer.c */
+/* tcp.c */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
 /* Makes connections until the peer has so many; they may move. False: no memory. */
 bool disti_tcp_grow(struct tcp_peer *peer, int conns);
@@ -525,8 +520,8 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
-/* DIST_CHECKSUM. Nothing is done where it is not set. */
-/* The frame is about to be sent, with so many bytes of the request's data. */
+/* DIST_CHECKSUM, if it is set: the frame is about to be sent, with `bytes` of the request's data.
+ */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
 
