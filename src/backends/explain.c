@@ -95,21 +95,6 @@ static dist_status explain_check(const struct dist_question *question,
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 
-/* True if DIST_TRANSPORT allows a transport by shared memory. */
-static bool explain_has_shm(const char *transports)
-{
-    char item[16];
-
-    for (int i = 0; disti_list_item(transports, ',', i, item, sizeof(item)); i++) {
-        for (int t = 0; disti_built_in_transport(t); t++) {
-            if (disti_built_in_transport(t)->shares_memory &&
-                strcmp(disti_built_in_transport(t)->name, item) == 0)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Everything as an engine of such a job would have it. */
 static dist_status explain_open(const struct dist_question *question, struct explain *explain)
 {
@@ -128,12 +113,19 @@ static dist_status explain_open(const struct dist_question *question, struct exp
                    key);
     status = disti_tune_find(key, &explain->tuning, &explain->effort);
     if (status == DIST_OK) {
+        const struct dist_transport *transport;
+        bool shares = false; /* DIST_TRANSPORT allows a transport by shared memory */
         int wanted = 1;
+        char item[16];
 
+        for (int i = 0; !shares && disti_list_item(transports, ',', i, item, sizeof(item)); i++) {
+            transport = disti_built_in_transport(item);
+            shares = transport && transport->shares_memory;
+        }
         /* As the engine decides, if the machine lets ranks map each other's memory. */
         status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
-        if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
-            explain_has_shm(transports) && disti_node_knows(question->collective) &&
+        if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 && shares &&
+            disti_node_knows(question->collective) &&
             !explain->choice.forced[question->collective] && !explain->choice.forced_segments)
             explain->in_memory =
                 disti_node_summary(question->collective, explain->topology->ranks, question->bytes);
@@ -192,30 +184,6 @@ static void explain_predict(const struct explain *explain, dist_collective colle
         row->seconds = -1;
 }
 
-/* The memory first, if it is that, then the algorithms. */
-static void explain_write(const struct explain *explain, const struct disti_chosen *chosen,
-                          const struct disti_candidate *rows, int count, int room,
-                          struct dist_candidate *candidates)
-{
-    int at = 0;
-
-    if (explain->in_memory && at < room)
-        candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
-                                                   .summary = explain->in_memory,
-                                                   .seconds = -1,
-                                                   .least = -1,
-                                                   .chosen = true};
-    for (int i = 0; i < count && at < room; i++)
-        candidates[at++] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
-                                                   .summary = rows[i].algorithm->summary,
-                                                   .segments = (int)rows[i].segments,
-                                                   .seconds = rows[i].seconds,
-                                                   .least = rows[i].least,
-                                                   .chosen = !explain->in_memory &&
-                                                             explain_same(&rows[i], &chosen->best),
-                                                   .rules = explain_same(&rows[i], &chosen->rule)};
-}
-
 dist_status dist_explain(const struct dist_question *question, struct dist_candidate *candidates,
                          int room, struct dist_explanation *explanation_p)
 {
@@ -226,7 +194,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     int count;
     dist_status status = explain_check(question, candidates, room, explanation_p);
     const struct disti_cost *cost;
-    int far;
+    int far, at = 0;
 
     if (status == DIST_OK)
         status = explain_open(question, &explain);
@@ -259,7 +227,22 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
              cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
              far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
              cost->reduce_bytes_per_second * 1e-9);
-    explain_write(&explain, &chosen, rows, count, room, candidates);
+    /* The memory first, if it is that, then the algorithms. */
+    if (explain.in_memory && at < room)
+        candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
+                                                   .summary = explain.in_memory,
+                                                   .seconds = -1,
+                                                   .least = -1,
+                                                   .chosen = true};
+    for (int i = 0; i < count && at < room; i++)
+        candidates[at++] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
+                                                   .summary = rows[i].algorithm->summary,
+                                                   .segments = (int)rows[i].segments,
+                                                   .seconds = rows[i].seconds,
+                                                   .least = rows[i].least,
+                                                   .chosen = !explain.in_memory &&
+                                                             explain_same(&rows[i], &chosen.best),
+                                                   .rules = explain_same(&rows[i], &chosen.rule)};
 out:
     disti_topology_free(explain.topology);
     return status;

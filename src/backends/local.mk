@@ -4,7 +4,6 @@ libdist_core_sources += \
 	src/backends/explain.c \
 	src/backends/faulty.c \
 	src/backends/gloo.c \
-	src/backends/list.c \
 	src/backends/module.c \
 	src/backends/module.h \
 	src/backends/planned.h \
@@ -28,7 +27,6 @@ nccl_module_sources = \
 	src/backends/nccl/nccl.h \
 	src/backends/nccl/abi.h \
 	src/backends/nccl/post.c \
-	src/backends/nccl/stage.c \
 	src/base/clock.c src/base/clock.h \
 	src/base/settings/env.c \
 	src/base/settings/env.h \

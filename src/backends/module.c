@@ -99,15 +99,6 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
     return false;
 }
 
-/* This library's own file, which is trusted already; false: it cannot be examined. */
-static bool file_of_library(struct stat *status)
-{
-    Dl_info info;
-
-    return dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
-           stat(info.dli_fname, status) == 0;
-}
-
 /*
  * Its code runs as this user: nobody else may have written it, or still write to it. Who can do
  * that to this library, its owner or its group, gains nothing by a module.
@@ -116,7 +107,10 @@ static bool file_is_others(const struct stat *status, char *reason, size_t size)
 {
     struct stat library = {.st_uid = 0};
     uid_t user = geteuid();
-    bool known = file_of_library(&library);
+    Dl_info info;
+    /* This library's own file, which is trusted already, unless it cannot be examined. */
+    bool known = dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
+                 stat(info.dli_fname, &library) == 0;
     mode_t safe =
         known && (library.st_mode & S_IWGRP) && library.st_gid == status->st_gid ? S_IWGRP : 0;
 
@@ -214,23 +208,6 @@ static bool place_trust_folder(const char *folder, void *arg)
     return true;
 }
 
-static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size);
-
-static void place_trust(struct place_trust *trust)
-{
-    char library[PATH_MAX];
-    struct stat status;
-    Dl_info info;
-
-    *trust = (struct place_trust){.user_count = 0};
-    if (!dladdr((void *)(uintptr_t)module_place, &info) || !info.dli_fname ||
-        !realpath(info.dli_fname, library))
-        return;
-    if (stat(library, &status) == 0)
-        trust->users[trust->user_count++] = status.st_uid;
-    (void)place_walk(library, place_trust_folder, trust);
-}
-
 static bool place_trusts_user(const struct place_trust *trust, uid_t user)
 {
     for (int i = 0; i < trust->user_count; i++) {
@@ -294,13 +271,21 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
 {
     struct place_look look;
     struct stat status;
+    char library[PATH_MAX];
+    Dl_info info;
     size_t used = (size_t)snprintf(reason, size, "module %s ", path);
 
     if (used >= size)
         return false;
     look.reason = reason + used;
     look.size = size - used;
-    place_trust(&look.trust);
+    look.trust = (struct place_trust){.user_count = 0};
+    if (dladdr((void *)(uintptr_t)module_place, &info) && info.dli_fname &&
+        realpath(info.dli_fname, library)) {
+        if (stat(library, &status) == 0)
+            look.trust.users[look.trust.user_count++] = status.st_uid;
+        (void)place_walk(library, place_trust_folder, &look.trust);
+    }
     if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) &&
         !place_trusts_user(&look.trust, status.st_uid)) {
         snprintf(look.reason, look.size, "is a link of user %u's: remove it, or make it yourself",
@@ -407,19 +392,6 @@ size_t disti_module_folders(char *text, size_t size)
 
 /* ---- what there is ---- */
 
-/* "dist_NAME.so" without what is around the name. False: it is no such file. */
-static bool folders_name(const char *file, char name[DISTI_MODULE_NAME])
-{
-    size_t length = strlen(file);
-
-    if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= DISTI_MODULE_NAME ||
-        strncmp(file, "dist_", strlen("dist_")) != 0 || strcmp(file + length - 3, ".so") != 0)
-        return false;
-    snprintf(name, DISTI_MODULE_NAME, "%.*s", (int)(length - strlen("dist_.so")),
-             file + strlen("dist_"));
-    return true;
-}
-
 /* Once each, in the order of the alphabet. */
 static bool folders_add(struct disti_module_names *names, const char *name)
 {
@@ -451,26 +423,21 @@ void disti_module_names(struct disti_module_names *names_p)
         DIR *dir = opendir(folder);
 
         while (dir && (entry = readdir(dir))) {
-            if (folders_name(entry->d_name, name) && !folders_add(names_p, name))
+            size_t length = strlen(entry->d_name);
+
+            /* "dist_NAME.so" without what is around the name. */
+            if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= sizeof(name) ||
+                strncmp(entry->d_name, "dist_", strlen("dist_")) != 0 ||
+                strcmp(entry->d_name + length - 3, ".so") != 0)
+                continue;
+            snprintf(name, sizeof(name), "%.*s", (int)(length - strlen("dist_.so")),
+                     entry->d_name + strlen("dist_"));
+            if (!folders_add(names_p, name))
                 break;
         }
         if (dir)
             closedir(dir);
     }
-}
-
-/* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs that no variable can have stand for _. */
-static bool folders_names(const char *variable, const char *module)
-{
-    size_t index = strlen("DIST_");
-
-    for (; *module; module++, index++) {
-        const char sign = disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_';
-
-        if (variable[index] != sign)
-            return false;
-    }
-    return variable[index] == '\0' || variable[index] == '_';
 }
 
 bool disti_module_has_variable(const char *variable)
@@ -479,22 +446,21 @@ bool disti_module_has_variable(const char *variable)
     bool found = false;
 
     disti_module_names(&names);
-    for (int i = 0; i < names.count && !found; i++)
-        found = !disti_module_is_own(names.names[i]) && folders_names(variable, names.names[i]);
+    for (int i = 0; i < names.count && !found; i++) {
+        const char *module = names.names[i], *at = variable + strlen("DIST_");
+
+        /* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs no variable can have stand for _. */
+        while (*module && *at == (disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_')) {
+            module++;
+            at++;
+        }
+        found = !disti_module_is_own(names.names[i]) && !*module && (*at == '\0' || *at == '_');
+    }
     free(names.names);
     return found;
 }
 
 /* ---- what is like it ---- */
-
-static bool folders_similar(const char *name, const char *other)
-{
-    size_t length = strlen(name);
-
-    return length && length < DISTI_MODULE_NAME &&
-           (strstr(other, name) || strstr(name, other) ||
-            disti_name_distance(name, other) <= 1 + (int)length / 4);
-}
 
 /* Loading of modules: shared objects that bring a backend, transports, or both. */
 
@@ -521,7 +487,7 @@ static void module_missing(const char *name, char *reason, size_t size)
 {
     char similar[256];
     struct disti_module_names names;
-    size_t used;
+    size_t used, length = strlen(name);
 
     for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
         if (strcmp(module_makers[i].name, name) != 0)
@@ -536,9 +502,13 @@ static void module_missing(const char *name, char *reason, size_t size)
     similar[0] = '\0';
     disti_module_names(&names);
     for (int i = 0; i < names.count && used < sizeof(similar); i++) {
-        if (folders_similar(name, names.names[i]))
+        const char *other = names.names[i];
+
+        if (length && length < DISTI_MODULE_NAME &&
+            (strstr(other, name) || strstr(name, other) ||
+             disti_name_distance(name, other) <= 1 + (int)length / 4))
             used += (size_t)snprintf(similar + used, sizeof(similar) - used, "%sdist_%s.so",
-                                     used ? ", " : "; there is ", names.names[i]);
+                                     used ? ", " : "; there is ", other);
     }
     free(names.names);
     snprintf(reason, size, "there is no module dist_%s.so%s", name, similar);
@@ -546,8 +516,12 @@ static void module_missing(const char *name, char *reason, size_t size)
 
 /* ---- what is in it ---- */
 
-static dist_status module_check_entry(const struct dist_module *entry, const char *path)
+/* The whole of a module must be right before anything in it is called. */
+static dist_status module_check(const struct dist_module *entry, const char *path)
 {
+    dist_status status = DIST_OK;
+    char from[PATH_MAX + 64];
+
     if (entry->abi != DIST_ABI)
         return disti_fail(DIST_ERR_ABI,
                           "module %s was built for ABI %u, this library has ABI %d: build the "
@@ -563,17 +537,8 @@ static dist_status module_check_entry(const struct dist_module *entry, const cha
                           "module %s provides neither a backend nor a transport: set one in "
                           "its " DIST_MODULE_SYMBOL,
                           path);
-    return DIST_OK;
-}
-
-/* The whole of a module must be right before anything in it is called. */
-static dist_status module_check(const struct dist_module *entry, const char *path)
-{
-    dist_status status = module_check_entry(entry, path);
-    char from[PATH_MAX + 64];
-
     snprintf(from, sizeof(from), "the backend of module %s", path);
-    if (status == DIST_OK && entry->backend)
+    if (entry->backend)
         status = disti_backend_check(entry->backend, from);
     for (int i = 0; status == DIST_OK && entry->transports && entry->transports[i]; i++) {
         snprintf(from, sizeof(from), "transport %d of module %s", i + 1, path);

@@ -1,17 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The backends there are: built in, and modules found on disk. */
+/* The backends there are: built in, and modules found on disk; what they support, and probes of
+ * them. */
 #include "backends/registry.h"
 
 #include "backends/module.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/kernels/sink.h"
 #include "base/log.h"
+#include "base/settings/variables.h"
+#include "device/driver.h"
 #include "engine/engine.h"
+#include "plan/plan.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Room for a reason: a path, what is wrong with it, and what to do. */
 #define REGISTRY_REASON 1024
@@ -31,19 +45,13 @@ static const struct dist_transport *const registry_transports[] = {
     NULL,
 };
 
-const struct dist_backend *disti_built_in_backend(int i)
+const struct dist_transport *disti_built_in_transport(const char *name)
 {
-    return registry_built_in[i];
-}
+    int i = 0;
 
-const struct dist_transport *disti_built_in_transport(int i)
-{
+    while (registry_transports[i] && strcmp(registry_transports[i]->name, name) != 0)
+        i++;
     return registry_transports[i];
-}
-
-const char *disti_own_module(int i)
-{
-    return registry_modules[i];
 }
 
 bool disti_module_is_own(const char *name)
@@ -138,77 +146,22 @@ static int registry_module_names(const char *name, const char *names[DISTI_MPI_F
     return 1;
 }
 
-bool disti_backend_is_loaded(const char *name)
+/*
+ * The same, but the reason goes to the caller, and nothing else is said. ERR_UNSUPPORTED: the
+ * module brings transports only.
+ */
+static dist_status registry_backend_reason(const char *name, const struct dist_backend **backend_p,
+                                           char *reason, size_t reason_size)
 {
     const char *names[DISTI_MPI_FLAVOURS];
-    char reason[REGISTRY_REASON];
-    int count = registry_module_names(name, names, reason, sizeof(reason));
-
-    for (int i = 0; i < count; i++) {
-        if (disti_module_is_loaded(names[i]))
-            return true;
-    }
-    return false;
-}
-
-/* The backend `name` of module `file`. */
-static dist_status registry_load(const char *name, const char *file,
-                                 const struct dist_backend **backend_p, char *reason,
-                                 size_t reason_size)
-{
-    const struct disti_module *module;
-    const struct dist_backend *backend;
-    dist_status status = disti_module_load(file, &module, reason, reason_size);
-
-    if (status != DIST_OK)
-        return status;
-    backend = module->entry->backend;
-    if (!backend) {
-        snprintf(reason, reason_size,
-                 "module %s provides transports but no backend: name one of them in "
-                 "DIST_TRANSPORT, with backend gloo",
-                 module->path);
-        return DIST_ERR_UNSUPPORTED;
-    }
-    if (strcmp(backend->name, name) != 0) {
-        snprintf(reason, reason_size,
-                 "module %s provides backend '%.60s', not '%s': a module dist_NAME.so must provide "
-                 "backend NAME",
-                 module->path, backend->name, name);
-        return DIST_ERR_NO_BACKEND;
-    }
-    *backend_p = backend;
-    return disti_probe(backend->probe, module->path, reason, reason_size);
-}
-
-static dist_status registry_try(const char *name, const struct dist_backend **backend_p,
-                                char *reason, size_t reason_size)
-{
-    const char *names[DISTI_MPI_FLAVOURS];
-    int count = registry_module_names(name, names, reason, reason_size);
     dist_status status = DIST_ERR_NO_BACKEND;
     const struct dist_backend *backend;
+    const struct disti_module *module;
     size_t used = 0;
+    int count;
 
-    for (int i = 0; i < count && used + 1 < reason_size; i++) {
-        status = registry_load(name, names[i], &backend, reason + used, reason_size - used);
-        if (status == DIST_OK) {
-            *backend_p = backend;
-            return DIST_OK;
-        }
-        used += strlen(reason + used);
-        if (i + 1 < count && used + 3 < reason_size)
-            used += (size_t)snprintf(reason + used, reason_size - used, "; ");
-    }
-    return status;
-}
-
-dist_status disti_backend_reason(const char *name, const struct dist_backend **backend_p,
-                                 char *reason, size_t reason_size)
-{
     for (int i = 0; registry_built_in[i]; i++) {
-        const struct dist_backend *backend = registry_built_in[i];
-
+        backend = registry_built_in[i];
         if (strcmp(backend->name, name) != 0)
             continue;
         if (disti_probe(backend->probe, name, reason, reason_size) != DIST_OK)
@@ -216,69 +169,74 @@ dist_status disti_backend_reason(const char *name, const struct dist_backend **b
         *backend_p = backend;
         return DIST_OK;
     }
-    return registry_try(name, backend_p, reason, reason_size);
-}
+    count = registry_module_names(name, names, reason, reason_size);
+    for (int i = 0; i < count && used + 1 < reason_size; i++) {
+        char *why = reason + used;
+        size_t room = reason_size - used;
 
-dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p)
-{
-    char reason[REGISTRY_REASON], folders[REGISTRY_REASON], choices[2048];
-    dist_status status = disti_backend_reason(name, backend_p, reason, sizeof(reason));
-
-    if (status == DIST_OK)
-        return DIST_OK;
-    disti_module_folders(folders, sizeof(folders));
-    disti_list_choices(choices, sizeof(choices));
-    return disti_fail(
-        status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
-        "backend '%s' cannot be used: %s. Modules are looked for in %s. Choose one of these:\n%s",
-        name, reason, folders, choices);
+        status = disti_module_load(names[i], &module, why, room);
+        backend = status == DIST_OK ? module->entry->backend : NULL;
+        if (status == DIST_OK && !backend) {
+            disti_text(why, room,
+                       "module %s provides transports but no backend: name one of them in "
+                       "DIST_TRANSPORT, with backend gloo",
+                       module->path);
+            status = DIST_ERR_UNSUPPORTED;
+        } else if (backend && strcmp(backend->name, name) != 0) {
+            disti_text(why, room,
+                       "module %s provides backend '%.60s', not '%s': a module dist_NAME.so must "
+                       "provide backend NAME",
+                       module->path, backend->name, name);
+            status = DIST_ERR_NO_BACKEND;
+        } else if (backend) {
+            status = disti_probe(backend->probe, module->path, why, room);
+        }
+        if (status == DIST_OK) {
+            *backend_p = backend;
+            return DIST_OK;
+        }
+        used += strlen(why);
+        if (i + 1 < count && used + 3 < reason_size)
+            used += (size_t)snprintf(reason + used, reason_size - used, "; ");
+    }
+    return status;
 }
 
 /* ---- transports ---- */
 
-/* The transport `name` of a module; NULL: "this, that" is what it has instead. */
-static const struct dist_transport *registry_transport(const struct dist_module *entry,
-                                                       const char *name, char *others, size_t size)
+/* The same, without what there is. ERR_NO_BACKEND, ERR_ABI. */
+static dist_status registry_transport_reason(const char *name,
+                                             const struct dist_transport **transport_p,
+                                             char *reason, size_t reason_size)
 {
-    size_t used = 0;
-
-    snprintf(others, size, "none");
-    for (int i = 0; entry->transports && entry->transports[i]; i++) {
-        if (strcmp(entry->transports[i]->name, name) == 0)
-            return entry->transports[i];
-        if (used < size)
-            used += (size_t)snprintf(others + used, size - used, "%s%s", i ? ", " : "",
-                                     entry->transports[i]->name);
-    }
-    return NULL;
-}
-
-dist_status disti_transport_reason(const char *name, const struct dist_transport **transport_p,
-                                   char *reason, size_t reason_size)
-{
-    const struct dist_transport *transport;
+    const struct dist_transport *const *transports;
     const struct disti_module *module;
     dist_status status;
-    char others[128];
+    char others[128]; /* what it has instead */
+    size_t used = 0;
 
-    for (int i = 0; registry_transports[i]; i++) {
-        if (strcmp(registry_transports[i]->name, name) != 0)
-            continue;
-        *transport_p = registry_transports[i];
+    *transport_p = disti_built_in_transport(name);
+    if (*transport_p)
         return DIST_OK;
-    }
     status = disti_module_load(name, &module, reason, reason_size);
     if (status != DIST_OK)
         return status;
-    transport = registry_transport(module->entry, name, others, sizeof(others));
-    if (transport) {
-        *transport_p = transport;
-        return DIST_OK;
+    disti_text(others, sizeof(others), "none");
+    transports = module->entry->transports;
+    for (int i = 0; transports && transports[i]; i++) {
+        if (strcmp(transports[i]->name, name) == 0) {
+            *transport_p = transports[i];
+            return DIST_OK;
+        }
+        if (used < sizeof(others))
+            used += (size_t)snprintf(others + used, sizeof(others) - used, "%s%s", i ? ", " : "",
+                                     transports[i]->name);
     }
-    snprintf(reason, reason_size,
-             "module %s has no transport '%s' (it has: %s): a transport is looked for in a module "
-             "of its name",
-             module->path, name, others);
+    disti_text(
+        reason, reason_size,
+        "module %s has no transport '%s' (it has: %s): a transport is looked for in a module "
+        "of its name",
+        module->path, name, others);
     return DIST_ERR_NO_BACKEND;
 }
 
@@ -287,8 +245,9 @@ const struct dist_transport *disti_transport_find(const char *name)
     const struct dist_transport *transport = NULL;
     char reason[REGISTRY_REASON];
 
-    return disti_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK ? transport
-                                                                                       : NULL;
+    return registry_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK
+               ? transport
+               : NULL;
 }
 
 void disti_transport_missing(const char *name, char *text, size_t size)
@@ -297,7 +256,7 @@ void disti_transport_missing(const char *name, char *text, size_t size)
     const struct dist_transport *transport;
     size_t used = 0;
 
-    disti_transport_reason(name, &transport, reason, sizeof(reason));
+    registry_transport_reason(name, &transport, reason, sizeof(reason));
     disti_module_folders(folders, sizeof(folders));
     used = (size_t)snprintf(text, size, "%s. Built in are", reason);
     for (int i = 0; registry_transports[i] && used < size; i++)
@@ -305,4 +264,485 @@ void disti_transport_missing(const char *name, char *text, size_t size)
                                  registry_transports[i]->name);
     if (used < size)
         snprintf(text + used, size - used, "; modules are looked for in %s", folders);
+}
+
+bool dist_collective_reduces(dist_collective collective)
+{
+    return (unsigned)collective < DIST_COLL_COUNT && disti_algorithm_reduces(collective);
+}
+
+dist_status dist_backend_query(const char *backend, dist_collective collective, dist_dtype dtype,
+                               dist_op op)
+{
+    const struct dist_backend *found;
+    dist_status status;
+
+    if (!dist_collective_reduces(collective))
+        op = DIST_SUM;
+    if (collective == DIST_COLL_BARRIER)
+        dtype = DIST_UINT8;
+    if (!backend || (unsigned)collective >= DIST_COLL_COUNT || !disti_dtype_valid(dtype) ||
+        (unsigned)op >= DIST_OP_COUNT)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "backend_query: %s is none of those in dist.h and backend.h",
+                          !backend                                  ? "the backend (NULL)"
+                          : (unsigned)collective >= DIST_COLL_COUNT ? "the collective"
+                          : !disti_dtype_valid(dtype)               ? "the dtype"
+                                                                    : "the op");
+    status = disti_backend_find(backend, &found);
+    if (status == DIST_OK && !disti_op_fits(op, dtype))
+        status = DIST_ERR_UNSUPPORTED;
+    if (status == DIST_OK)
+        status = found->query(NULL, collective, dtype, op);
+    if (status != DIST_ERR_UNSUPPORTED)
+        return status;
+    return disti_fail(DIST_ERR_UNSUPPORTED, "backend %s has no %s of %s with op %s", found->name,
+                      dist_collective_string(collective), dist_dtype_string(dtype),
+                      dist_op_string(op));
+}
+
+dist_status dist_backend_lacks(const char *backend, uint32_t *lacks_p)
+{
+    const struct dist_backend *found;
+    dist_status status;
+
+    if (!backend || !lacks_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "backend_lacks: %s is NULL",
+                          backend ? "lacks_p" : "backend");
+    status = disti_backend_find(backend, &found);
+    if (status == DIST_OK)
+        *lacks_p = found->lacks;
+    return status;
+}
+
+/* The tables of backends and transports are right before anything in them is called. */
+
+static dist_status check_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)
+{
+    if (abi == DIST_ABI && size >= expected)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_ABI,
+                      "%s was built for ABI %u (%u bytes), this library has ABI %d (%zu bytes): "
+                      "build the module again with this library's headers",
+                      from, abi, size, DIST_ABI, expected);
+}
+
+/* A slot that must be set, and whether it is. */
+struct check_slot {
+    const char *name;
+    bool set;
+};
+
+static dist_status check_slots(const struct check_slot *slots, const char *from)
+{
+    for (; slots->name; slots++) {
+        if (!slots->set)
+            return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': it must be set",
+                              from, slots->name);
+    }
+    return DIST_OK;
+}
+
+dist_status disti_backend_check(const struct dist_backend *b, const char *from)
+{
+    dist_status status = check_abi(b->abi, b->size, sizeof(*b), from);
+
+    if (status != DIST_OK)
+        return status;
+    const struct check_slot slots[] = {
+        {"name", b->name && *b->name},
+        {"summary", b->summary != NULL},
+        {"probe", b->probe != NULL},
+        {"query", b->query != NULL},
+        {"open", b->open != NULL},
+        {"close", b->close != NULL},
+        {"post", b->post != NULL},
+        {"progress", b->progress != NULL},
+        {"abort", b->abort != NULL},
+        {"disarm", !b->arm || b->disarm},
+        {"release", !b->prepare || b->release},
+        {"free", !b->alloc || b->free},
+        {NULL, true},
+    };
+
+    return check_slots(slots, from);
+}
+
+dist_status disti_transport_check(const struct dist_transport *t, const char *from)
+{
+    dist_status status = check_abi(t->abi, t->size, sizeof(*t), from);
+
+    if (status != DIST_OK)
+        return status;
+    const struct check_slot slots[] = {
+        {"name", t->name && *t->name},
+        {"open", t->open != NULL},
+        {"address", t->address != NULL},
+        {"reach", t->reach != NULL},
+        {"connect", t->connect != NULL},
+        {"send", t->send != NULL},
+        {"recv", t->recv != NULL},
+        {"progress", t->progress != NULL},
+        {"arm", t->arm != NULL},
+        {"disarm", t->disarm != NULL},
+        {"close", t->close != NULL},
+        {"probe_tag", t->probe_tag != NULL},
+        {NULL, true},
+    };
+
+    return check_slots(slots, from);
+}
+
+/* Lists of what there is, for people. */
+
+#define LIST_REASON 1024
+#define LIST_PROBE 2400 /* bytes of two lines, each with a reason */
+
+/* Text that goes on in a buffer, and is counted beyond its end. */
+struct list {
+    char *buffer;
+    size_t size, used;
+    int others; /* modules of others in it */
+};
+
+static struct list list_begin(char *buffer, size_t size)
+{
+    size = buffer ? size : 0;
+    if (size)
+        buffer[0] = '\0';
+    return (struct list){.buffer = buffer, .size = size};
+}
+
+__attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
+                                                           ...)
+{
+    bool fits = list->used < list->size;
+    va_list args;
+
+    va_start(args, format);
+    list->used += (size_t)vsnprintf(fits ? list->buffer + list->used : NULL,
+                                    fits ? list->size - list->used : 0, format, args);
+    va_end(args);
+}
+
+/* ---- names ---- */
+
+static bool list_is_built_in(const char *name)
+{
+    for (int i = 0; registry_built_in[i]; i++) {
+        if (strcmp(registry_built_in[i]->name, name) == 0)
+            return true;
+    }
+    return disti_built_in_transport(name);
+}
+
+/* The modules in the folders that are not of this project. */
+static void list_add_others(struct list *list, void (*add)(struct list *list, const char *name))
+{
+    struct disti_module_names names;
+
+    disti_module_names(&names);
+    for (int i = 0; i < names.count; i++) {
+        /* "mpi_openmpi" and such are this project's modules for one MPI. */
+        if (!list_is_built_in(names.names[i]) && strncmp(names.names[i], "mpi_", 4) != 0 &&
+            !disti_module_is_own(names.names[i]))
+            add(list, names.names[i]);
+    }
+    free(names.names);
+}
+
+/* ---- backends ---- */
+
+/* Writes what exists under such a name, by loading the module into this process. */
+static void list_probe_here(const char *name, char *text, size_t size)
+{
+    struct list list = list_begin(text, size);
+    const struct dist_backend *backend = NULL;
+    const struct dist_transport *transport = NULL;
+    char reason[LIST_REASON];
+    dist_status status;
+    bool usable;
+
+    if (!disti_built_in_transport(name)) {
+        status = registry_backend_reason(name, &backend, reason, sizeof(reason));
+        if (status != DIST_ERR_UNSUPPORTED ||
+            registry_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
+            list_add(&list, "backend %s %s %s\n", name, status == DIST_OK ? "yes" : "no",
+                     status == DIST_OK ? backend->summary : reason);
+    }
+    if (registry_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK) {
+        usable = !transport->probe ||
+                 disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
+        list_add(&list, "transport %s %s %s\n", name, usable ? "yes" : "no",
+                 !usable              ? reason
+                 : transport->summary ? transport->summary
+                                      : "");
+    }
+}
+
+/*
+ * Probes in a child process. A module that is loaded stays for the life of the process, brings
+ * libraries that may handle signals and start threads, and may crash.
+ */
+
+/* A probe never blocks; a slow one looks for a device. */
+#define APART_SECONDS 5
+
+/* Reads until the child closes its end. False: the deadline has passed. */
+static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (;;) {
+        struct pollfd look = {.fd = fd, .events = POLLIN};
+        int ready = poll(&look, 1, disti_left_ms(deadline));
+        ssize_t got = ready > 0 ? read(fd, text + used, size - 1 - used) : -1;
+
+        if (ready == 0)
+            return false;
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return true;
+        if (got > 0)
+            used += (size_t)got;
+        text[used] = '\0';
+    }
+}
+
+/* Writes what replaces the text of a child that crashed, hung or exited. */
+static void apart_blame(const char *name, int how, bool late, char *text, size_t size)
+{
+    char path[1][PATH_MAX], what[128];
+
+    if (disti_module_locate(name, path, 1) == 0)
+        snprintf(path[0], sizeof(path[0]), "dist_%s.so", name);
+    if (late)
+        snprintf(what, sizeof(what), "did not come back within %d s", APART_SECONDS);
+    else if (WIFSIGNALED(how))
+        snprintf(what, sizeof(what), "crashed (%s)", strsignal(WTERMSIG(how)));
+    else
+        snprintf(what, sizeof(what), "ended the process (exit code %d)", WEXITSTATUS(how));
+    disti_text(text, size,
+               "lost %s no module %s %s when it was loaded or in its probe: a job that asks for "
+               "it would do the same\n",
+               name, path[0], what);
+}
+
+/* A child that the program has reaped elsewhere counts as one that ended well if it has answered.
+ */
+static void apart_parent(const char *name, pid_t child, int fd, char *text, size_t size)
+{
+    const int64_t deadline = disti_deadline_ms(APART_SECONDS * 1000);
+    bool late = !apart_read(fd, deadline, text, size), reaped;
+    siginfo_t ended = {.si_pid = 0};
+    int how = 0;
+
+    /* A module may close all descriptors, and then hang. */
+    while (!late && waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           !ended.si_pid) {
+        disti_sleep_ns(1000000);
+        late = disti_expired(deadline);
+    }
+    if (late)
+        kill(child, SIGKILL);
+    while (!(reaped = waitpid(child, &how, 0) == child) && errno == EINTR) {
+    }
+    if (late || (reaped ? !WIFEXITED(how) || WEXITSTATUS(how) != 0 : !text[0]))
+        apart_blame(name, how, late, text, size);
+}
+
+/* Takes away the SIGCHLD of our child, if this thread would get it. */
+static void apart_forget_child(const sigset_t *before)
+{
+    const struct timespec now = {0, 0};
+    sigset_t child;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    /* It may also have been that of a child of the program, which waits to be reaped. */
+    if (!sigismember(before, SIGCHLD) && sigtimedwait(&child, NULL, &now) == SIGCHLD) {
+        siginfo_t ended = {.si_pid = 0};
+
+        if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid)
+            raise(SIGCHLD);
+    }
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/*
+ * As list_probe_here, in a child that has 5 s. A line "lost NAME no REASON" says that the child
+ * crashed or did not answer. Leaves this process as it is.
+ */
+static void list_probe_apart(const char *name, char *text, size_t size)
+{
+    sigset_t child_signal, before;
+    int ends[2];
+    pid_t child;
+
+    text[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        snprintf(text, size, "lost %s no it could not be tried: %s\n", name, strerror(errno));
+        return;
+    }
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &child_signal, &before);
+    child = fork();
+    if (child == 0) { /* the program's handlers are not for what happens here */
+        const struct rlimit none = {0, 0};
+        size_t length;
+
+        for (int number = 1; number < NSIG; number++)
+            signal(number, SIG_DFL);
+        setrlimit(RLIMIT_CORE, &none);
+        list_probe_here(name, text, size);
+        length = strlen(text);
+        _exit(write(ends[1], text, length) == (ssize_t)length ? 0 : 1);
+    }
+    if (child < 0)
+        snprintf(text, size, "lost %s no it could not be tried: %s\n", name, strerror(errno));
+    close(ends[1]);
+    if (child > 0)
+        apart_parent(name, child, ends[0], text, size);
+    close(ends[0]);
+    apart_forget_child(&before);
+}
+
+static void list_probe(const char *name, char text[LIST_PROBE])
+{
+    const char *names[DISTI_MPI_FLAVOURS];
+    char reason[REGISTRY_REASON];
+    int count = registry_module_names(name, names, reason, sizeof(reason));
+    bool loaded = false;
+
+    for (int i = 0; i < count; i++)
+        loaded = loaded || disti_module_is_loaded(names[i]);
+    /* A child of a process that uses a GPU cannot ask the driver: nccl is loaded here then. */
+    if (list_is_built_in(name) || loaded || (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
+        list_probe_here(name, text, LIST_PROBE);
+    else
+        list_probe_apart(name, text, LIST_PROBE);
+}
+
+size_t dist_probe_name(const char *name, char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    char text[LIST_PROBE];
+
+    list_probe(name ? name : "", text);
+    list_add(&list, "%s", text);
+    return list.used;
+}
+
+static void list_add_backend(struct list *list, const char *name)
+{
+    char text[LIST_PROBE], kind[16], runs[8], *rest;
+    int at;
+
+    list_probe(name, text);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        at = 0;
+        if (sscanf(line, "%15s %*s %7s %n", kind, runs, &at) == 2 && at &&
+            strcmp(kind, "transport") != 0)
+            list_add(list, "  %-6s %-4s %s\n", name, runs, line + at);
+    }
+}
+
+static void list_add_own(struct list *list)
+{
+    for (int i = 0; registry_built_in[i]; i++)
+        list_add_backend(list, registry_built_in[i]->name);
+    for (int i = 0; registry_modules[i]; i++)
+        list_add_backend(list, registry_modules[i]);
+}
+
+size_t dist_list_backends(char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+
+    list_add_own(&list);
+    list_add_others(&list, list_add_backend);
+    return list.used;
+}
+
+static void list_add_choice(struct list *list, const char *name)
+{
+    list_add(list, "%s%s", list->others++ ? ", " : "  other modules there: ", name);
+}
+
+/* list.c: of backends of this project, as dist_list_backends has them, and other modules' names. */
+static size_t list_choices(char *text, size_t size)
+{
+    struct list list = list_begin(text, size);
+
+    list_add_own(&list);
+    list_add_others(&list, list_add_choice);
+    list_add(&list, list.others ? "\n" : "");
+    return list.used;
+}
+
+dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p)
+{
+    char reason[REGISTRY_REASON], folders[REGISTRY_REASON], choices[2048];
+    dist_status status = registry_backend_reason(name, backend_p, reason, sizeof(reason));
+
+    if (status == DIST_OK)
+        return DIST_OK;
+    disti_module_folders(folders, sizeof(folders));
+    list_choices(choices, sizeof(choices));
+    return disti_fail(
+        status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
+        "backend '%s' cannot be used: %s. Modules are looked for in %s. Choose one of these:\n%s",
+        name, reason, folders, choices);
+}
+
+/* ---- under one name ---- */
+
+static void list_add_name(struct list *list, const char *name)
+{
+    list_add(list, "%s\n", name);
+}
+
+size_t dist_list_names(char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+
+    for (int i = 0; registry_built_in[i]; i++)
+        list_add_name(&list, registry_built_in[i]->name);
+    for (int i = 0; registry_modules[i]; i++)
+        list_add_name(&list, registry_modules[i]);
+    for (int i = 0; registry_transports[i]; i++)
+        list_add_name(&list, registry_transports[i]->name);
+    list_add_others(&list, list_add_name);
+    return list.used;
+}
+
+/* ---- variables ---- */
+
+size_t dist_list_variables(char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    char name[DISTI_VARIABLE_ROOM], before[1024];
+
+    for (size_t i = 0; i < disti_variable_count; i++)
+        list_add(&list, "own\t%s\t%s\t%s\n", disti_variables[i].name, disti_variables[i].unset,
+                 disti_variables[i].meaning);
+    for (size_t i = 0; i < disti_foreign_count; i++)
+        list_add(&list, "foreign\t%s\t%s\t%s\n", disti_foreigns[i].name, disti_foreigns[i].owner,
+                 disti_foreigns[i].meaning);
+    for (char **item = environ; item && *item; item++) {
+        if (disti_variable_of(*item, name, sizeof(name)) &&
+            !disti_variable_is_known(name, disti_module_has_variable)) {
+            const struct disti_variable *like = disti_variable_like(name);
+
+            list_add(&list, "unknown\t%s\t%s\t%s\n", name, like ? like->name : "",
+                     like ? like->meaning : "");
+        }
+    }
+    disti_text(before, sizeof(before), "%s", dist_last_error());
+    for (size_t i = 0; i < disti_variable_count; i++) {
+        if (disti_setting_check(disti_variables[i].name) != DIST_OK)
+            list_add(&list, "wrong\t%s\t\t%s\n", disti_variables[i].name, dist_last_error());
+    }
+    dist_set_last_error(DIST_OK, before);
+    return list.used;
 }

@@ -28,16 +28,9 @@ const struct dist_backend *disti_backend_faulty(const struct dist_backend *backe
  * Modules run in this process, whose memory they can spoil and which they can keep for ever: a job
  * asks for one, and has it. A fork that tries it first would be a millisecond in each start, and
  * undefined where threads or a driver of a GPU are there already. Lists try each module in a child
- * (list.c), and so does the error of this function.
+ * (list_probe_apart), and so does the error of this function.
  */
 dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p);
-
-/*
- * The same, but the reason goes to the caller, and nothing else is said. ERR_UNSUPPORTED: the
- * module brings transports only.
- */
-dist_status disti_backend_reason(const char *name, const struct dist_backend **backend_p,
-                                 char *reason, size_t reason_size);
 
 /*
  * A transport: built into the library ("shm", "tcp"), or of that name in dist_NAME.so. Not probed.
@@ -47,10 +40,6 @@ dist_status disti_backend_reason(const char *name, const struct dist_backend **b
 const struct dist_transport *disti_transport_find(const char *name);
 void disti_transport_missing(const char *name, char *text, size_t size);
 
-/* The same, without what there is. ERR_NO_BACKEND, ERR_ABI. */
-dist_status disti_transport_reason(const char *name, const struct dist_transport **transport_p,
-                                   char *reason, size_t reason_size);
-
 /*
  * A backend's or a transport's probe, called. Whatever it answers, where it is not DIST_OK there is
  * a reason: a module's answer is not believed. `from` names it.
@@ -58,18 +47,13 @@ dist_status disti_transport_reason(const char *name, const struct dist_transport
 dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), const char *from,
                         char *reason, size_t reason_size);
 
-/* True if the module of that backend or transport is loaded into this process already. */
-bool disti_backend_is_loaded(const char *name);
-
 /* The rows of the tables, NULL behind the last: what is built in, what are this project's modules.
  */
-const struct dist_backend *disti_built_in_backend(int i);
-const struct dist_transport *disti_built_in_transport(int i);
-const char *disti_own_module(int i);
+const struct dist_transport *disti_built_in_transport(const char *name);
 /* True if the name is that of a module of this project: its variables are known one by one. */
 bool disti_module_is_own(const char *name);
 
-/* list.c: the ABI number and the mandatory slots; `from` names the module in the error. ERR_ABI.
+/* The ABI number and the mandatory slots; `from` names the module in the error. ERR_ABI.
  */
 dist_status disti_backend_check(const struct dist_backend *backend, const char *from);
 dist_status disti_transport_check(const struct dist_transport *transport, const char *from);
@@ -80,9 +64,6 @@ dist_status disti_transport_check(const struct dist_transport *transport, const 
  */
 dist_status disti_settings_check(void);
 dist_status disti_setting_check(const char *name);
-
-/* list.c: of backends of this project, as dist_list_backends has them, and other modules' names. */
-size_t disti_list_choices(char *text, size_t size);
 
 /*
  * Is it the variable of a module of somebody else's that is there: DIST_NAME or DIST_NAME_... of

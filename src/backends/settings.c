@@ -73,25 +73,14 @@ static dist_status settings_tls(const char *value)
     return status;
 }
 
-/* Loads nothing: a module's file is enough. "mpi" is a transport of the modules for MPI. */
-static bool settings_is_transport(const char *name)
-{
-    char path[1][PATH_MAX];
-
-    for (int i = 0; disti_built_in_transport(i); i++) {
-        if (strcmp(disti_built_in_transport(i)->name, name) == 0)
-            return true;
-    }
-    return strcmp(name, "mpi") == 0 ||
-           (!strchr(name, '/') && disti_module_locate(name, path, 1) > 0);
-}
-
 static dist_status settings_transport(const char *value)
 {
-    char name[DISTI_MODULE_NAME], why[1024];
+    char name[DISTI_MODULE_NAME], why[1024], path[1][PATH_MAX];
 
     for (int i = 0; disti_list_item(value, ',', i, name, sizeof(name)); i++) {
-        if (settings_is_transport(name))
+        /* Loads nothing: a module's file is enough. "mpi" is a transport of the modules for MPI. */
+        if (disti_built_in_transport(name) || strcmp(name, "mpi") == 0 ||
+            (!strchr(name, '/') && disti_module_locate(name, path, 1) > 0))
             continue;
         disti_transport_missing(name, why, sizeof(why));
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -153,29 +142,26 @@ static dist_status settings_words(const struct disti_variable *variable, const c
                       value, all);
 }
 
-static dist_status settings_bytes(const struct disti_variable *variable, const char *value)
-{
-    size_t bytes = 0;
-    dist_status status = disti_parse_bytes(variable->name, value, &bytes);
-
-    if (status != DIST_OK || bytes <= variable->bytes)
-        return status;
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is %.64s: set it to at most %zu bytes",
-                      variable->name, value, variable->bytes);
-}
-
 /* Empty words, lists and files are as if unset; empty numbers are wrong. */
 static dist_status settings_check(const struct disti_variable *variable)
 {
     const char *value = disti_env_raw(variable->name);
+    dist_status status;
+    size_t bytes = 0;
     int number;
 
     if (!value)
         return DIST_OK;
     if (variable->most)
         return disti_parse_int(variable->name, value, variable->least, variable->most, &number);
-    if (variable->bytes)
-        return settings_bytes(variable, value);
+    if (variable->bytes) {
+        status = disti_parse_bytes(variable->name, value, &bytes);
+        if (status == DIST_OK && bytes > variable->bytes)
+            status =
+                disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is %.64s: set it to at most %zu bytes",
+                           variable->name, value, variable->bytes);
+        return status;
+    }
     if (!value[0])
         return DIST_OK;
     if (variable->words)

@@ -6,12 +6,10 @@ libdist_core_sources += \
 	src/transports/match/match.c \
 	src/transports/match/match.h \
 	src/transports/shm/connection.c \
-	src/transports/shm/message.c \
 	src/transports/shm/shm.c \
 	src/transports/shm/shm.h \
 	src/transports/shm/state.h \
 	src/transports/tcp/conn.c \
-	src/transports/tcp/peer.c \
 	src/transports/tcp/receive.c \
 	src/transports/tcp/send.c \
 	src/transports/tcp/socket.c \

@@ -2,6 +2,7 @@
 /* Backend mpi: the end of MPI while groups are open, by MPI_Finalize or exit: others are told. */
 #include "transports/mpi/mpi.h"
 #include "backends/mpi/native.h"
+#include "backends/planned.h"
 #include "base/settings/env.h"
 #include "device/driver.h"
 
@@ -78,10 +79,9 @@ static dist_status native_wait_stream(const struct disti_native *native,
 /* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
 
 struct mpi_state {
-    const struct dist_host *host;
+    struct disti_planned planned; /* first: plan mode, and what native mode cannot do */
     const struct dist_backend_config *config;
-    MPI_Comm comm;              /* this group's own */
-    struct dist_engine *engine; /* plan mode, and what native mode cannot do */
+    MPI_Comm comm; /* this group's own */
     struct disti_native native;
     bool use_native;
     struct mpi_end end;
@@ -108,8 +108,8 @@ static dist_status mpi_query(const void *state, dist_collective collective, dist
                 (unsigned)op < DIST_OP_COUNT;
 
     /* Without a state there is no host: who asks in general has looked at op and dtype. */
-    if (fits && mpi && mpi->host)
-        fits = mpi->host->op_fits(op, dtype);
+    if (fits && mpi && mpi->planned.host)
+        fits = mpi->planned.host->op_fits(op, dtype);
     return fits ? DIST_OK : DIST_ERR_UNSUPPORTED;
 }
 
@@ -155,36 +155,25 @@ static dist_status mpi_identify(struct dist_identity *identity)
 
 /* ---- the group ---- */
 
-static dist_status mpi_choose_mode(struct mpi_state *mpi)
-{
-    const char *mode = disti_env("DIST_MPI_COLL");
-
-    if (!mode || strcmp(mode, "auto") == 0 || strcmp(mode, "plan") == 0)
-        mpi->use_native = false;
-    else if (strcmp(mode, "native") == 0)
-        mpi->use_native = true;
-    else
-        return mpi->host->fail(
-            DIST_ERR_INVALID_ARGUMENT,
-            "DIST_MPI_COLL is '%s': set it to plan (libdist's algorithms), native (MPI's) or auto",
-            mode);
-    return DIST_OK;
-}
-
 static dist_status mpi_open_all(void *state, const struct dist_backend_config *config)
 {
     struct mpi_state *mpi = state;
+    const char *mode = disti_env("DIST_MPI_COLL");
     const struct dist_transport *transports[3] = {0};
     const struct dist_engine_config engine = {
         .size = sizeof(engine), .transports = transports, .transport_context = &mpi->comm};
     dist_status status;
 
-    mpi->host = config->host;
+    mpi->planned.host = config->host;
     mpi->config = config;
     mpi->comm = MPI_COMM_NULL;
-    status = mpi_choose_mode(mpi);
-    if (status == DIST_OK)
-        status = disti_mpi_communicator(config, &mpi->comm);
+    mpi->use_native = mode && strcmp(mode, "native") == 0;
+    if (mode && !mpi->use_native && strcmp(mode, "auto") != 0 && strcmp(mode, "plan") != 0)
+        return mpi->planned.host->fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "DIST_MPI_COLL is '%s': set it to plan (libdist's algorithms), native (MPI's) or auto",
+            mode);
+    status = disti_mpi_communicator(config, &mpi->comm);
     if (status != DIST_OK)
         return status;
     mpi->native = (struct disti_native){.host = config->host,
@@ -194,7 +183,7 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
                                         .reproducible = config->reproducible};
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
-    status = config->host->engine_open(config, &engine, &mpi->engine);
+    status = config->host->engine_open(config, &engine, &mpi->planned.engine);
     if (status == DIST_OK && config->leave) { /* the other ranks are told when MPI ends here */
         mpi->end.config = config;
         pthread_mutex_lock(&end_lock);
@@ -227,9 +216,9 @@ static void mpi_drop(struct mpi_state *mpi)
         *entry = mpi->end.next;
     pthread_mutex_unlock(&end_lock);
     disti_native_drop(&mpi->native);
-    if (mpi->engine)
-        mpi->host->engine_close(mpi->engine);
-    mpi->engine = NULL;
+    if (mpi->planned.engine)
+        mpi->planned.host->engine_close(mpi->planned.engine);
+    mpi->planned.engine = NULL;
 }
 
 /*
@@ -239,7 +228,7 @@ static void mpi_drop(struct mpi_state *mpi)
 static void mpi_close(void *state)
 {
     struct mpi_state *mpi = state;
-    bool open = mpi->engine != NULL, whole = open && mpi->config->left;
+    bool open = mpi->planned.engine != NULL, whole = open && mpi->config->left;
 
     mpi_drop(mpi);
     if (open && !whole) /* nor do all come to MPI_Finalize */
@@ -260,7 +249,7 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     dist_status status = DIST_OK;
 
     if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
-        return mpi->host->engine_post(mpi->engine, call, ticket);
+        return mpi->planned.host->engine_post(mpi->planned.engine, call, ticket);
     if (call->memory != DIST_MEMORY_HOST)
         status = native_wait_stream(&mpi->native, call);
     return status == DIST_OK ? disti_native_post(&mpi->native, call, ticket) : status;
@@ -272,7 +261,7 @@ static dist_status mpi_at_once(void *state, const struct dist_call *call)
 
     if (mpi->use_native && disti_native_takes(&mpi->native, call))
         return DIST_ERR_UNSUPPORTED;
-    return mpi->host->engine_at_once(mpi->engine, call);
+    return mpi->planned.host->engine_at_once(mpi->planned.engine, call);
 }
 
 /* Our plans need memory that the host can read. */
@@ -292,24 +281,16 @@ static dist_status mpi_prepare(void *state, const struct dist_call *call, void *
     struct mpi_state *mpi = state;
 
     if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
-        return mpi->host->engine_prepare(mpi->engine, call, prepared_p);
+        return mpi->planned.host->engine_prepare(mpi->planned.engine, call, prepared_p);
     *prepared_p = NULL;
     return DIST_OK;
-}
-
-static void mpi_release(void *state, void *prepared)
-{
-    struct mpi_state *mpi = state;
-
-    if (mpi->engine)
-        mpi->host->engine_release(mpi->engine, prepared);
 }
 
 static int mpi_progress(void *state)
 {
     struct mpi_state *mpi = state;
     int native = mpi->native.calls ? disti_native_progress(&mpi->native) : 0;
-    int engine = native < 0 ? 0 : mpi->host->engine_progress(mpi->engine);
+    int engine = native < 0 ? 0 : mpi->planned.host->engine_progress(mpi->planned.engine);
 
     return native < 0 ? native : engine < 0 ? engine : native + engine;
 }
@@ -326,22 +307,7 @@ static int mpi_arm(void *state, int *fds, int room)
 
     if (mpi->native.calls)
         return DIST_ARM_BLIND; /* MPI gives nothing to sleep on */
-    return mpi->host->engine_arm(mpi->engine, fds, room);
-}
-
-static void mpi_disarm(void *state)
-{
-    struct mpi_state *mpi = state;
-
-    if (mpi->engine)
-        mpi->host->engine_disarm(mpi->engine);
-}
-
-static void mpi_describe(const void *state, char *text, size_t size)
-{
-    const struct mpi_state *mpi = state;
-
-    mpi->host->engine_describe(mpi->engine, text, size);
+    return mpi->planned.host->engine_arm(mpi->planned.engine, fds, room);
 }
 
 static const struct dist_backend mpi_backend = {
@@ -360,10 +326,10 @@ static const struct dist_backend mpi_backend = {
     .progress = mpi_progress,
     .abort = mpi_abort,
     .arm = mpi_arm,
-    .disarm = mpi_disarm,
-    .describe = mpi_describe,
+    .disarm = disti_planned_disarm,
+    .describe = disti_planned_describe,
     .prepare = mpi_prepare,
-    .release = mpi_release,
+    .release = disti_planned_release,
     .meets = true,
     .identify = mpi_identify,
     .threads = mpi_threads,

@@ -48,19 +48,15 @@ static MPI_Op native_op(dist_op op, dist_dtype dtype)
  * 4.0 compares as signed; minima and maxima of floats, since MPI does not define them for a NaN and
  * for zeros of both signs: they depend on the order of the operands, and with MPICH on the rank.
  */
-static bool native_is_wrong(const struct dist_call *call)
+static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
 {
     bool wide_unsigned = call->dtype == DIST_UINT32 || call->dtype == DIST_UINT64;
     bool compares = call->op == DIST_MIN || call->op == DIST_MAX;
 
-    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8 ||
-           (compares && (wide_unsigned || native_is_float(call->dtype)));
-}
-
-static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
-{
     return native_type(call->dtype) != MPI_DATATYPE_NULL &&
-           native_op(call->op, call->dtype) != MPI_OP_NULL && !native_is_wrong(call) &&
+           native_op(call->op, call->dtype) != MPI_OP_NULL && call->dtype != DIST_INT8 &&
+           call->dtype != DIST_UINT8 &&
+           !(compares && (wide_unsigned || native_is_float(call->dtype))) &&
            !(native->reproducible && /* MPI adds in whatever order it likes */
              native_is_float(call->dtype) &&
              (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD));
@@ -91,31 +87,21 @@ static bool native_all_fit(const struct disti_native *native, const struct dist_
 
 bool disti_native_takes(const struct disti_native *native, const struct dist_call *call)
 {
-    if (native->ranks == 1) /* ours is a copy, and MPICH 4.0's Iallgatherv forgets the offset */
+    const struct disti_collective *traits = &disti_collectives[call->collective];
+    const bool each = traits->in == DISTI_BLOCKS_EACH || traits->out == DISTI_BLOCKS_EACH;
+
+    if (native->ranks == 1 || /* ours is a copy, and MPICH 4.0's Iallgatherv forgets the offset */
+        disti_collective_pair(call->collective) || call->collective == DIST_COLL_GATHER_V ||
+        call->collective == DIST_COLL_SCATTER_V ||
+        (disti_algorithm_reduces(call->collective) && !native_can_reduce(native, call)))
         return false;
-    switch (call->collective) {
-    case DIST_COLL_BARRIER:
-    case DIST_COLL_ALL_TO_ALL_V:
+    if (call->collective == DIST_COLL_BARRIER || call->collective == DIST_COLL_ALL_TO_ALL_V)
         return true;
-    case DIST_COLL_BROADCAST:
-        return native_fits(native, call, 1);
-    case DIST_COLL_ALL_GATHER:
-    case DIST_COLL_GATHER:
-    case DIST_COLL_SCATTER:
-    case DIST_COLL_ALL_TO_ALL:
-        return native_fits(native, call, (size_t)native->ranks);
-    case DIST_COLL_ALL_GATHER_V:
-        return native_all_fit(native, call, call->out_counts);
-    case DIST_COLL_ALL_REDUCE:
-    case DIST_COLL_REDUCE:
-        return native_can_reduce(native, call) && native_fits(native, call, 1);
-    case DIST_COLL_REDUCE_SCATTER:
-        return native_can_reduce(native, call) && native_fits(native, call, (size_t)native->ranks);
-    case DIST_COLL_REDUCE_SCATTER_V:
-        return native_can_reduce(native, call) && native_all_fit(native, call, call->in_counts);
-    default:
-        return false;
-    }
+    if (traits->counts == DISTI_COUNTS_LISTED)
+        return native_all_fit(native, call,
+                              disti_algorithm_reduces(call->collective) ? call->in_counts
+                                                                        : call->out_counts);
+    return native_fits(native, call, each ? (size_t)native->ranks : 1);
 }
 
 static void native_free(struct disti_native_call *c)
@@ -140,17 +126,6 @@ void disti_native_drop(struct disti_native *native)
 
 /* ---- memory ---- */
 
-/* Do blocks begin where no int can count the bytes? */
-static bool native_far(const struct disti_native *native, const struct dist_call *call,
-                       const size_t *offsets)
-{
-    for (int r = 0; r < native->ranks; r++) {
-        if (offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype))
-            return true;
-    }
-    return false;
-}
-
 /*
  * Does MPI write to a stage, and of how many elements? Its own form in place of a reduce-scatter
  * leaves the result at the beginning and spoils the rest; ours leaves it at the rank's block and
@@ -160,6 +135,7 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
                          size_t *count_p)
 {
     size_t own = (size_t)native->rank;
+    bool far = false;
 
     switch (call->collective) {
     case DIST_COLL_REDUCE_SCATTER:
@@ -170,9 +146,12 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
         return call->out == disti_native_element(native, call, call->in, call->in_offsets[own]);
     case DIST_COLL_ALL_GATHER_V:
         *count_p = 0;
-        for (int r = 0; r < native->ranks; r++)
+        for (int r = 0; r < native->ranks; r++) {
             *count_p += call->out_counts[r];
-        return native_far(native, call, call->out_offsets);
+            /* Do blocks begin where no int can count the bytes? */
+            far |= call->out_offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype);
+        }
+        return far;
     default:
         return false;
     }
@@ -430,21 +409,17 @@ static int native_describe(const struct disti_native *native, const struct dist_
     return code;
 }
 
-static void native_free_far(const struct disti_native_blocks *blocks, int ranks)
-{
-    for (int r = 0; r < ranks; r++) {
-        if (blocks->types[r] != MPI_BYTE && blocks->types[r] != MPI_DATATYPE_NULL)
-            MPI_Type_free(&blocks->types[r]);
-    }
-}
-
 /* Frees the types that were made for it. With the lock held. */
 static void native_free_types(const struct disti_native *native, struct disti_native_call *c)
 {
     if (c->call.collective != DIST_COLL_ALL_TO_ALL_V)
         return;
-    native_free_far(&c->in, native->ranks);
-    native_free_far(&c->out, native->ranks);
+    for (int r = 0; r < 2 * native->ranks; r++) { /* those of out stand behind those of in */
+        MPI_Datatype *type = &c->in.types[r];
+
+        if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL)
+            MPI_Type_free(type);
+    }
 }
 
 /*
@@ -497,25 +472,6 @@ static int native_start_call(const struct disti_native *native, struct disti_nat
     }
 }
 
-/* Calls that MPI's own collectives work on: from the post to the end. */
-
-static dist_status native_start(const struct disti_native *native, struct disti_native_call *c)
-{
-    dist_status status = DIST_OK;
-    int code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(native->host);
-    code = native_start_call(native, c);
-    if (code != MPI_SUCCESS) {
-        status =
-            disti_mpi_fail(native->host, native->host->collective_string(c->call.collective), code);
-        native_free_types(native, c);
-    }
-    disti_mpi_unlock();
-    return status;
-}
-
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
@@ -527,8 +483,18 @@ dist_status disti_native_post(struct disti_native *native, const struct dist_cal
     c->call = *call;
     c->ticket = ticket;
     status = native_make_room(native, c);
-    if (status == DIST_OK)
-        status = native_start(native, c);
+    if (status == DIST_OK && disti_mpi_lock()) {
+        int code = native_start_call(native, c);
+
+        if (code != MPI_SUCCESS) {
+            status = disti_mpi_fail(native->host, native->host->collective_string(call->collective),
+                                    code);
+            native_free_types(native, c);
+        }
+        disti_mpi_unlock();
+    } else if (status == DIST_OK) {
+        status = disti_mpi_ended(native->host);
+    }
     if (status != DIST_OK) {
         native_free(c);
         return status;
@@ -556,30 +522,22 @@ static void native_average(const struct disti_native *native, const struct dist_
     disti_environment_leave(saved);
 }
 
-/* 1: MPI has done it, 0: not yet, negative: it has failed. */
-static int native_test(const struct disti_native *native, struct disti_native_call *c)
-{
-    int done = 0, code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(native->host);
-    code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS)
-        done = disti_mpi_fail(native->host, "MPI_Test", code);
-    else if (done)
-        native_free_types(native, c);
-    disti_mpi_unlock();
-    return done;
-}
-
 int disti_native_progress(struct disti_native *native)
 {
     int moved = 0;
 
     for (struct disti_native_call **at = &native->calls; *at;) {
         struct disti_native_call *c = *at;
-        int done = native_test(native, c);
+        int done = 0, code;
 
+        if (!disti_mpi_lock())
+            return disti_mpi_ended(native->host);
+        code = MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS)
+            done = disti_mpi_fail(native->host, "MPI_Test", code);
+        else if (done)
+            native_free_types(native, c);
+        disti_mpi_unlock();
         if (done < 0)
             return done;
         if (!done) {

@@ -54,8 +54,6 @@ int disti_native_progress(struct disti_native *native);
 /* Forgets what has not ended. */
 void disti_native_drop(struct disti_native *native);
 
-/* ---- native.c ---- */
-
 static inline size_t disti_native_bytes(const struct disti_native *native,
                                         const struct dist_call *call, size_t count)
 {
@@ -76,9 +74,5 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
 
 /* Returns true if this rank's part is not there. */
 bool disti_native_brings(const struct disti_native *native, const struct dist_call *call);
-
-/* ---- device.c ---- */
-
-/* ---- native.c ---- */
 
 #endif

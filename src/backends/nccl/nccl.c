@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const library_cuda[] = {"libnccl.so.2", NULL};
-static const char *const library_hip[] = {"librccl.so.1", NULL};
-
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_nccl_api library_api;
 static bool library_loaded;
@@ -52,67 +49,45 @@ static const char *library_resolve(void *handle, struct disti_nccl_api *api)
     return NULL;
 }
 
-/* The version first: an old one has not all the functions either. 0: it has none. */
-static int library_version(void *handle)
+/* It is not closed again: threads of it may run. */
+static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
 {
-    void *symbol = dlsym(handle, "ncclGetVersion");
-    int (*get_version)(int *);
-    int version = 0;
-
-    memcpy(&get_version, &symbol, sizeof(symbol));
-    return symbol && get_version(&version) == DISTI_NCCL_SUCCESS ? version : 0;
-}
-
-static bool library_check(void *handle, const char *file, char *reason, size_t reason_size)
-{
+    const char *given = disti_env("DIST_NCCL_LIBRARY");
+    const bool hip = strcmp(driver->name, "HIP") == 0;
+    const char *file = given ? given : hip ? "librccl.so.1" : "libnccl.so.2";
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL), *symbol;
+    int (*get_version)(int *), version = 0;
     const char *missing;
     char found[32];
 
-    library_api.version = library_version(handle);
+    if (!handle && given)
+        snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
+    else if (!handle)
+        snprintf(reason, reason_size,
+                 "there is no %s (%s): install %s, or name the file in DIST_NCCL_LIBRARY", file,
+                 dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
+    if (!handle)
+        return false;
+    /* The version first: an old one has not all the functions either. 0: it has none. */
+    symbol = dlsym(handle, "ncclGetVersion");
+    memcpy(&get_version, &symbol, sizeof(symbol));
+    library_api.version = 0;
+    if (symbol && get_version(&version) == DISTI_NCCL_SUCCESS)
+        library_api.version = version;
     if (library_api.version < DISTI_NCCL_OLDEST) {
         snprintf(reason, reason_size,
                  "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
                  "name its file in DIST_NCCL_LIBRARY",
                  file, nccl_version_text(library_api.version, found));
+        dlclose(handle);
         return false;
     }
     missing = library_resolve(handle, &library_api);
-    if (missing)
+    if (missing) {
         snprintf(reason, reason_size,
                  "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
                  "DIST_NCCL_LIBRARY",
                  file, missing);
-    return !missing;
-}
-
-static void *library_open(const struct disti_driver *driver, const char **file_p, char *reason,
-                          size_t reason_size)
-{
-    const char *given = disti_env("DIST_NCCL_LIBRARY");
-    const bool hip = strcmp(driver->name, "HIP") == 0;
-    const char *const *files = hip ? library_hip : library_cuda;
-    void *handle;
-
-    *file_p = given ? given : files[0];
-    handle = dlopen(*file_p, RTLD_NOW | RTLD_LOCAL);
-    if (!handle && given)
-        snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
-    else if (!handle)
-        snprintf(reason, reason_size,
-                 "there is no %s (%s): install %s, or name the file in DIST_NCCL_LIBRARY", files[0],
-                 dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
-    return handle;
-}
-
-/* It is not closed again: threads of it may run. */
-static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
-{
-    const char *file;
-    void *handle = library_open(driver, &file, reason, reason_size);
-
-    if (!handle)
-        return false;
-    if (!library_check(handle, file, reason, reason_size)) {
         dlclose(handle);
         return false;
     }
@@ -138,9 +113,6 @@ static const struct disti_nccl_api *nccl_load(const struct disti_driver *driver,
 
 /* Backend nccl: the group's device, streams and events. */
 
-/* stream_capturing: it is. */
-enum { DEVICE_CAPTURE_ACTIVE = 1 };
-
 /*
  * While some thread captures a graph, calls like cuMemAlloc or cuEventQuery would spoil it, even
  * from another thread: unless the thread says that it knows what it does.
@@ -162,13 +134,6 @@ void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *
     gpu->driver->context_pop(&context);
 }
 
-dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error, const char *what)
-{
-    return nccl->host->fail(DIST_ERR_SYSTEM,
-                            "rank %d cannot %s on device %d: %s. See its state (nvidia-smi)",
-                            nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
-}
-
 dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl)
 {
     return nccl->host->fail(DIST_ERR_NO_MEMORY,
@@ -182,44 +147,6 @@ dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
                             "rank %d cannot use device %d: see its state (nvidia-smi), and start "
                             "the job again",
                             nccl->rank, nccl->device);
-}
-
-dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
-{
-    int error;
-
-    if (nccl->gpu->spares) {
-        *event_p = nccl->gpu->spare[--nccl->gpu->spares];
-        return DIST_OK;
-    }
-    error = nccl->driver->event_create(event_p, DISTI_DRIVER_EVENT_NO_TIMING);
-    return error ? disti_nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
-}
-
-void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event)
-{
-    if (!event)
-        return;
-    if (nccl->gpu->spares < DISTI_NCCL_EVENTS)
-        nccl->gpu->spare[nccl->gpu->spares++] = event;
-    else
-        nccl->driver->event_destroy(event);
-}
-
-dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
-{
-    int error = nccl->driver->event_record(nccl->gpu->moment, earlier);
-
-    if (!error)
-        error = nccl->driver->stream_wait(later, nccl->gpu->moment, 0);
-    return error ? disti_nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
-}
-
-bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream)
-{
-    int status = 0;
-
-    return nccl->driver->stream_capturing(stream, &status) == 0 && status == DEVICE_CAPTURE_ACTIVE;
 }
 
 /* Backend nccl: which device is whose, and the making of a communicator. */
@@ -389,21 +316,6 @@ static dist_status open_introduce(struct disti_nccl_state *nccl,
 
 /* ---- the communicator ---- */
 
-static dist_status open_id_gather(const struct dist_backend_config *config, struct open_id *id)
-{
-    struct open_id *all = calloc((size_t)config->world_size, sizeof(*all));
-    dist_status status;
-
-    if (!all)
-        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
-                                  config->rank, config->world_size);
-    status = config->all_gather(config->all_gather_arg, id, all, sizeof(*id));
-    if (status == DIST_OK)
-        *id = all[0];
-    free(all);
-    return status;
-}
-
 static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
                            struct disti_nccl_id *id_p)
 {
@@ -412,10 +324,18 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
 
     if (nccl->rank == 0)
         id.result = nccl->api->get_unique_id(&id.id);
-    if (config->broadcast)
+    if (config->broadcast) {
         status = config->broadcast(config->all_gather_arg, &id, sizeof(id));
-    else
-        status = open_id_gather(config, &id);
+    } else {
+        struct open_id *all = calloc((size_t)config->world_size, sizeof(*all));
+
+        if (!all)
+            return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
+                                      config->rank, config->world_size);
+        status = config->all_gather(config->all_gather_arg, &id, all, sizeof(id));
+        id = all[0];
+        free(all);
+    }
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
         status =
             nccl->host->fail(DIST_ERR_SYSTEM,
@@ -499,6 +419,24 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
  * Each of these is started with a reference to the group's device, and lets go of it in the end.
  */
 
+/* Everything that is kept for staging. */
+static void close_stage(struct disti_nccl_gpu *gpu)
+{
+    struct disti_nccl_region *region;
+
+    while ((region = gpu->regions)) {
+        gpu->regions = region->next;
+        gpu->driver->memory_free(region->memory);
+        free(region);
+    }
+    for (int i = 0; i < DISTI_NCCL_SLOTS; i++) {
+        if (gpu->pinned.events[i])
+            gpu->driver->event_destroy(gpu->pinned.events[i]);
+    }
+    if (gpu->pinned.memory)
+        gpu->driver->host_free(gpu->pinned.memory);
+}
+
 static void *close_let_go(void *arg)
 {
     struct disti_nccl_gpu *gpu = arg;
@@ -509,7 +447,7 @@ static void *close_let_go(void *arg)
     if (disti_nccl_enter(gpu, &visit)) {
         const struct disti_driver *driver = gpu->driver;
 
-        disti_nccl_stage_close(gpu);
+        close_stage(gpu);
         while (gpu->spares)
             driver->event_destroy(gpu->spare[--gpu->spares]);
         if (gpu->moment)
@@ -591,27 +529,22 @@ static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void 
     }
 }
 
-static void close_drop(struct disti_nccl_state *nccl, struct disti_nccl_queue *queue)
-{
-    struct disti_nccl_call *c;
-
-    while ((c = TAILQ_FIRST(queue))) {
-        TAILQ_REMOVE(queue, c, next);
-        disti_nccl_call_free(nccl, c);
-    }
-}
-
 /* Forgets the calls; their tickets are not touched. */
 static void close_forget(struct disti_nccl_state *nccl)
 {
+    struct disti_nccl_queue *const queues[] = {&nccl->held, &nccl->issued, &nccl->parcels,
+                                               &nccl->kept};
     struct disti_nccl_visit visit;
+    struct disti_nccl_call *c;
 
     if (!disti_nccl_enter(nccl->gpu, &visit))
         return;
-    close_drop(nccl, &nccl->held);
-    close_drop(nccl, &nccl->issued);
-    close_drop(nccl, &nccl->parcels);
-    close_drop(nccl, &nccl->kept);
+    for (int i = 0; i < 4; i++) {
+        while ((c = TAILQ_FIRST(queues[i]))) {
+            TAILQ_REMOVE(queues[i], c, next);
+            disti_nccl_call_free(nccl, c);
+        }
+    }
     disti_nccl_exit(nccl->gpu, &visit);
 }
 
@@ -646,6 +579,122 @@ void disti_nccl_close(void *state)
     }
     nccl->comm = NULL;
     nccl->gpu = NULL;
+}
+
+/* Backend nccl: memory for the program. */
+
+/* What dist_alloc promises of the address. */
+#define MEMORY_PAGE ((size_t)4096)
+#define MEMORY_LARGE ((size_t)2 << 20)
+
+/* What was allocated for the program. */
+struct disti_nccl_memory {
+    struct disti_nccl_memory *next;
+    void *memory;   /* what the program has */
+    void *nccl;     /* NCCL's, or NULL */
+    uintptr_t base; /* the driver's, or 0 */
+    void *handle;   /* of its registration, or NULL */
+};
+
+static void memory_drop(struct disti_nccl_state *nccl, struct disti_nccl_memory *m)
+{
+    if (m->handle && nccl->comm)
+        nccl->api->comm_deregister(nccl->comm, m->handle);
+    if (m->nccl)
+        nccl->api->mem_free(m->nccl);
+    if (m->base)
+        nccl->driver->memory_free(m->base);
+    free(m);
+}
+
+static size_t memory_page(size_t bytes)
+{
+    return bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
+}
+
+/* NCCL's memory can be registered with it, so that it is moved without copies on the way. */
+static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct disti_nccl_memory *m)
+{
+    const struct disti_nccl_api *api = nccl->api;
+
+    if (!api->mem_alloc || !api->mem_free ||
+        api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
+        return false;
+    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* where it cannot map, it takes what it gets */
+        api->mem_free(m->nccl);
+        m->nccl = NULL;
+        return false;
+    }
+    m->memory = m->nccl;
+    if (!api->comm_register || !api->comm_deregister ||
+        api->comm_register(nccl->comm, m->nccl, bytes, &m->handle) != DISTI_NCCL_SUCCESS)
+        m->handle = NULL;
+    return true;
+}
+
+static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
+                             struct disti_nccl_memory *m)
+{
+    const size_t page = memory_page(bytes);
+
+    if (bytes > SIZE_MAX - page)
+        return false;
+    m->nccl = NULL;
+    m->base = disti_nccl_device_memory(nccl, bytes + page);
+    m->memory = disti_nccl_pointer((m->base + page - 1) / page * page);
+    return m->base != 0;
+}
+
+/* On a stream that is behind no call. */
+static bool memory_zero(struct disti_nccl_state *nccl, void *memory, size_t bytes)
+{
+    const struct disti_driver *driver = nccl->driver;
+    void *stream = NULL;
+    bool good = driver->stream_create(&stream, DISTI_DRIVER_STREAM_NON_BLOCKING) == 0 &&
+                driver->fill((uintptr_t)memory, 0, bytes, stream) == 0 &&
+                driver->stream_synchronize(stream) == 0;
+
+    if (stream)
+        driver->stream_destroy(stream);
+    return good;
+}
+
+static void *nccl_alloc(void *state, size_t bytes)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_visit visit;
+    struct disti_nccl_memory *m;
+    void *memory = NULL;
+
+    if (!nccl->comm || !disti_nccl_enter(nccl->gpu, &visit))
+        return NULL;
+    m = calloc(1, sizeof(*m));
+    if (m && (memory_of_nccl(nccl, bytes, m) || memory_of_driver(nccl, bytes, m)) &&
+        memory_zero(nccl, m->memory, bytes)) {
+        memory = m->memory;
+        m->next = nccl->memory;
+        nccl->memory = m;
+    } else if (m) {
+        memory_drop(nccl, m);
+    }
+    disti_nccl_exit(nccl->gpu, &visit);
+    return memory;
+}
+
+static void nccl_free(void *state, void *memory)
+{
+    struct disti_nccl_state *nccl = state;
+    struct disti_nccl_memory **entry = &nccl->memory, *m;
+    struct disti_nccl_visit visit;
+
+    while (*entry && (*entry)->memory != memory)
+        entry = &(*entry)->next;
+    m = *entry;
+    if (!m || !disti_nccl_enter(nccl->gpu, &visit))
+        return;
+    *entry = m->next;
+    memory_drop(nccl, m);
+    disti_nccl_exit(nccl->gpu, &visit);
 }
 
 /* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
@@ -700,8 +749,8 @@ static const struct dist_backend nccl_backend = {
     .progress = disti_nccl_progress,
     .abort = disti_nccl_abort,
     .describe = disti_nccl_describe,
-    .alloc = disti_nccl_alloc,
-    .free = disti_nccl_free,
+    .alloc = nccl_alloc,
+    .free = nccl_free,
     .lacks = DIST_LACKS_ANY_SOURCE | DIST_LACKS_TAGS | DIST_LACKS_NAN,
     .manner = nccl_manner,
     .join = disti_nccl_join,

@@ -102,22 +102,9 @@ struct disti_nccl_visit {
 bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
 void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
 
-/* Fails with the text of the driver's error. `what` was tried. */
-dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error,
-                                   const char *what);
-
 /* Fail, as this rank has no memory of the host left, or cannot enter its device. */
 dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl);
 dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl);
-
-/* An event from the spare ones, or a new one; given back with drop. */
-dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p);
-void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event);
-
-/* What comes on `later` from now on begins after what is on `earlier` now. */
-dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier);
-
-bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
 
 /*
  * Both return in bounded time, whatever NCCL does: what takes longer goes on in a thread, which the
@@ -137,51 +124,20 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
  */
 dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 
-/* NCCL's number of a type; bools are bytes. */
-int disti_nccl_dtype(dist_dtype dtype);
-
 /* True if NCCL reduces elements of this type with this operation. */
 bool disti_nccl_has_op(dist_op op, dist_dtype dtype);
-
-/* ---- stage.c: collectives of sends and receives, within a group. NCCL's result ---- */
-
-int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
-                       void *stream);
 
 dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket);
 dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
 dist_status disti_nccl_batch(void *state, bool begin);
 
+/* Device memory that is not zeroed; 0: there is none. */
+uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes);
+
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
 int disti_nccl_progress(void *state);
 void disti_nccl_describe(const void *state, char *text, size_t size);
-
-/* ---- stage.c: host memory ---- */
-
-/* Does it read or write memory that is not the device's? */
-bool disti_nccl_stage_needed(const struct dist_call *call);
-
-/*
- * Gives the call memory of the device in place of the host's, and copies in what it reads; waits
- * for copies of its own only. c->stream will begin after the copies.
- */
-dist_status disti_nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
-
-/* Copies a little of the results back. 1: all is there, 0: not yet; below 0: a failure. */
-int disti_nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
-
-/* Copies what the call sends to memory that it gets for that, on its stream. */
-dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
-                                  struct disti_nccl_call *c);
-
-void disti_nccl_stage_free(struct disti_nccl_stage *stage);
-
-/* Everything that is kept for staging. */
-void disti_nccl_stage_close(struct disti_nccl_gpu *gpu);
-
-void *disti_nccl_alloc(void *state, size_t bytes);
-void disti_nccl_free(void *state, void *memory);
 
 /* Backend nccl: what a call reads and writes in host memory. */
 
@@ -219,12 +175,5 @@ static inline void *disti_nccl_pointer(uintptr_t memory)
 {
     return (void *)memory; /* NOLINT */
 }
-
-/* Finds the pieces of a call, which is the program's. */
-dist_status disti_nccl_stage_survey(const struct disti_nccl_state *nccl,
-                                    const struct dist_call *call, struct disti_nccl_stage *stage);
-
-/* Makes the call one on the regions. */
-void disti_nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist_call *call);
 
 #endif

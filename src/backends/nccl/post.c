@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl: which parts of host memory a call reads and writes. */
+/* Backend nccl: host memory that goes through it, and calls from post to end.
+ */
 #include "backends/nccl/nccl.h"
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -7,111 +8,91 @@
 #include "base/dtype.h"
 #include "base/kernels/half.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How a side of a call is made up. */
-enum survey_kind {
-    SURVEY_NONE,
-    SURVEY_ONE,    /* count elements */
-    SURVEY_ALL,    /* a block of count elements for each rank */
-    SURVEY_BLOCKS, /* blocks by counts and offsets */
-    SURVEY_OWN     /* as many elements as this rank's block has on the other side */
-};
-
-/* What IN or OUT of a call holds at this rank; a broadcast's root writes nothing. */
-static enum survey_kind survey_kind(const struct dist_call *call, bool out, bool root)
+/* Finds the pieces of IN or OUT of a call at this rank, as the program gave it. */
+static dist_status survey_side(const struct disti_nccl_state *nccl, const struct dist_call *call,
+                               bool out, struct disti_nccl_side *side)
 {
     const struct disti_collective *traits = &disti_collectives[call->collective];
+    const int holds = out ? traits->out : traits->in, at = out ? traits->out_at : traits->in_at;
+    const bool listed = holds == DISTI_BLOCKS_EACH && traits->counts != DISTI_COUNTS_SAME;
+    const size_t *counts = out ? call->out_counts : call->in_counts;
+    const size_t *offsets = out ? call->out_offsets : call->in_offsets;
+    const size_t size = nccl->host->dtype_size(call->dtype);
+    char *base = out ? call->out : (char *)call->in;
+    size_t count = call->count;
 
-    if (root ? out && disti_collective_one_buffer(traits)
-             : (out ? traits->out_at : traits->in_at) == DISTI_AT_ROOT)
-        return SURVEY_NONE;
-    switch (out ? traits->out : traits->in) {
-    case DISTI_BLOCKS_NONE:
-        return SURVEY_NONE;
-    case DISTI_BLOCKS_EACH:
-        return traits->counts == DISTI_COUNTS_SAME ? SURVEY_ALL : SURVEY_BLOCKS;
-    case DISTI_BLOCKS_OWN:
-        return traits->counts == DISTI_COUNTS_LISTED ? SURVEY_OWN : SURVEY_ONE;
-    default:
-        return SURVEY_ONE;
-    }
-}
-
-/* A side of the call, as the program gave it. */
-struct survey {
-    const struct disti_nccl_state *nccl;
-    char *base;
-    const size_t *counts, *offsets; /* of this side */
-    const size_t *others;           /* counts of the other side */
-    size_t count;
-    size_t size; /* bytes an element */
-};
-
-static dist_status survey_side(const struct survey *a, enum survey_kind kind,
-                               struct disti_nccl_side *side)
-{
-    size_t count = a->count;
-
-    if (kind == SURVEY_NONE || !a->base || disti_driver_owns(a->nccl->driver, a->base))
+    if (call->root == nccl->rank ? out && disti_collective_one_buffer(traits) /* writes nothing */
+                                 : at == DISTI_AT_ROOT)
         return DIST_OK;
-    side->pieces =
-        calloc(kind == SURVEY_BLOCKS ? (size_t)a->nccl->ranks : 1, sizeof(*side->pieces));
+    if (holds == DISTI_BLOCKS_NONE || !base || disti_driver_owns(nccl->driver, base))
+        return DIST_OK;
+    side->pieces = calloc(listed ? (size_t)nccl->ranks : 1, sizeof(*side->pieces));
     if (!side->pieces)
-        return disti_nccl_no_memory(a->nccl);
-    if (kind == SURVEY_BLOCKS) {
+        return disti_nccl_no_memory(nccl);
+    if (listed) {
         size_t offset = 0;
 
-        side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
+        side->offsets = calloc((size_t)nccl->ranks, sizeof(*side->offsets));
         if (!side->offsets)
-            return disti_nccl_no_memory(a->nccl);
-        for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
+            return disti_nccl_no_memory(nccl);
+        for (int r = 0, used = 0; r < nccl->ranks; r++) {
             side->offsets[r] = offset;
-            offset += a->counts[r];
-            if (a->counts[r])
-                side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
-                                                                 a->counts[r] * a->size};
+            offset += counts[r];
+            if (counts[r])
+                side->pieces[used++] =
+                    (struct disti_nccl_piece){base + offsets[r] * size, counts[r] * size};
         }
-        side->bytes = offset * a->size;
+        side->bytes = offset * size;
         return DIST_OK;
     }
-    if (kind == SURVEY_ALL)
-        count *= (size_t)a->nccl->ranks;
-    else if (kind == SURVEY_OWN)
-        count = a->others[a->nccl->rank];
-    side->bytes = count * a->size;
-    side->pieces[0] = (struct disti_nccl_piece){a->base, side->bytes};
+    if (holds == DISTI_BLOCKS_EACH)
+        count *= (size_t)nccl->ranks;
+    else if (holds == DISTI_BLOCKS_OWN && traits->counts == DISTI_COUNTS_LISTED)
+        count = (out ? call->in_counts : call->out_counts)[nccl->rank];
+    side->bytes = count * size;
+    side->pieces[0] = (struct disti_nccl_piece){base, side->bytes};
     return DIST_OK;
 }
 
-dist_status disti_nccl_stage_survey(const struct disti_nccl_state *nccl,
-                                    const struct dist_call *call, struct disti_nccl_stage *stage)
+/* Fails with the text of the driver's error. `what` was tried. */
+static dist_status nccl_driver_fail(const struct disti_nccl_state *nccl, int error,
+                                    const char *what)
 {
-    const bool root = call->root == nccl->rank;
-    const size_t size = nccl->host->dtype_size(call->dtype);
-    const struct survey in = {.nccl = nccl,
-                              .base = (char *)call->in,
-                              .counts = call->in_counts,
-                              .offsets = call->in_offsets,
-                              .others = call->out_counts,
-                              .count = call->count,
-                              .size = size};
-    const struct survey out = {.nccl = nccl,
-                               .base = call->out,
-                               .counts = call->out_counts,
-                               .offsets = call->out_offsets,
-                               .others = call->in_counts,
-                               .count = call->count,
-                               .size = size};
-    dist_status status = survey_side(&in, survey_kind(call, false, root), &stage->in);
-
-    return status == DIST_OK ? survey_side(&out, survey_kind(call, true, root), &stage->out)
-                             : status;
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d cannot %s on device %d: %s. See its state (nvidia-smi)",
+                            nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
 }
 
-void disti_nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist_call *call)
+/* An event from the spare ones, or a new one; given back with drop. */
+static dist_status nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
+{
+    int error;
+
+    if (nccl->gpu->spares) {
+        *event_p = nccl->gpu->spare[--nccl->gpu->spares];
+        return DIST_OK;
+    }
+    error = nccl->driver->event_create(event_p, DISTI_DRIVER_EVENT_NO_TIMING);
+    return error ? nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
+}
+
+/* What comes on `later` from now on begins after what is on `earlier` now. */
+static dist_status nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
+{
+    int error = nccl->driver->event_record(nccl->gpu->moment, earlier);
+
+    if (!error)
+        error = nccl->driver->stream_wait(later, nccl->gpu->moment, 0);
+    return error ? nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
+}
+
+/* Makes the call one on the regions. */
+static void nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist_call *call)
 {
     if (stage->in.region)
         call->in = disti_nccl_pointer(stage->in.region->memory);
@@ -127,6 +108,268 @@ void disti_nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist
         else if (stage->out.region)
             call->in = call->out;
     }
+}
+
+/* Device memory that is not zeroed; 0: there is none. */
+uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
+{
+    struct disti_nccl_region **entry = &nccl->gpu->regions, *region;
+    uintptr_t memory = 0;
+    bool freed = false;
+
+    if (nccl->driver->memory_alloc(&memory, bytes) == 0)
+        return memory;
+    /* What was kept for data of the host makes room. */
+    while ((region = *entry)) {
+        if (region->used) {
+            entry = &region->next;
+            continue;
+        }
+        *entry = region->next;
+        nccl->driver->memory_free(region->memory);
+        free(region);
+        freed = true;
+    }
+    return freed && nccl->driver->memory_alloc(&memory, bytes) == 0 ? memory : 0;
+}
+
+/* Backend nccl: host memory, which goes through pinned memory to the device and back. */
+
+/* ---- pinned memory ---- */
+
+static dist_status stage_pin(struct disti_nccl_state *nccl)
+{
+    struct disti_nccl_pinned *pinned = &nccl->gpu->pinned;
+    dist_status status = DIST_OK;
+    void *memory = NULL;
+    int error = 0;
+
+    if (pinned->memory)
+        return DIST_OK;
+    if (!nccl->gpu->copies)
+        error = nccl->driver->stream_create(&nccl->gpu->copies, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    for (int i = 0; i < DISTI_NCCL_SLOTS && !error && status == DIST_OK; i++) {
+        if (!pinned->events[i])
+            status = nccl_event_take(nccl, &pinned->events[i]);
+    }
+    if (status != DIST_OK)
+        return status;
+    if (!error)
+        error = nccl->driver->host_alloc(&memory, DISTI_NCCL_SLOTS * DISTI_NCCL_SLOT_BYTES,
+                                         DISTI_DRIVER_HOST_PORTABLE);
+    if (error)
+        return nccl_driver_fail(nccl, error, "have pinned memory for data of the host");
+    pinned->memory = memory;
+    return DIST_OK;
+}
+
+/* Until the copy from or to this slot is done: that waits for no other rank. */
+static dist_status stage_wait(struct disti_nccl_state *nccl, unsigned slot)
+{
+    int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
+    struct disti_backoff backoff = {0};
+    int error;
+
+    while ((error = nccl->driver->event_query(nccl->gpu->pinned.events[slot])) ==
+           DISTI_DRIVER_NOT_READY) {
+        if (disti_expired(deadline))
+            return nccl->host->fail(DIST_ERR_TIMEOUT,
+                                    "rank %d: device %d did not copy 1 MiB within %d ms: check "
+                                    "what it is doing (nvidia-smi)",
+                                    nccl->rank, nccl->device, nccl->timeout_ms);
+        disti_backoff(&backoff);
+    }
+    return error ? nccl_driver_fail(nccl, error, "copy from or to the host") : DIST_OK;
+}
+
+/* ---- between the pieces of host memory and a slot ---- */
+
+/* Moves `bytes` bytes from where the side's cursor is to the slot, or the other way. */
+static void stage_move(struct disti_nccl_side *side, char *slot, size_t bytes, bool in)
+{
+    while (bytes) {
+        const struct disti_nccl_piece *piece = &side->pieces[side->piece];
+        size_t left = piece->bytes - side->within;
+        size_t n = left < bytes ? left : bytes;
+
+        if (in)
+            memcpy(slot, piece->data + side->within, n);
+        else
+            memcpy(piece->data + side->within, slot, n);
+        slot += n;
+        bytes -= n;
+        side->within += n;
+        if (side->within == piece->bytes) {
+            side->piece++;
+            side->within = 0;
+        }
+    }
+}
+
+static size_t stage_chunk(const struct disti_nccl_side *side, size_t done)
+{
+    size_t left = side->bytes - done;
+
+    return left < DISTI_NCCL_SLOT_BYTES ? left : DISTI_NCCL_SLOT_BYTES;
+}
+
+static char *stage_slot(const struct disti_nccl_state *nccl, unsigned slot)
+{
+    return nccl->gpu->pinned.memory + slot * DISTI_NCCL_SLOT_BYTES;
+}
+
+static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_nccl_side *side,
+                                 void *stream)
+{
+    for (size_t done = 0, n; done < side->bytes; done += n) {
+        unsigned slot = nccl->gpu->pinned.turn++ % DISTI_NCCL_SLOTS;
+        dist_status status = stage_wait(nccl, slot);
+        int error;
+
+        if (status != DIST_OK)
+            return status;
+        n = stage_chunk(side, done);
+        stage_move(side, stage_slot(nccl, slot), n, true);
+        error = nccl->driver->copy_in(side->region->memory + done, stage_slot(nccl, slot), n,
+                                      nccl->gpu->copies);
+        if (!error)
+            error = nccl->driver->event_record(nccl->gpu->pinned.events[slot], nccl->gpu->copies);
+        if (error)
+            return nccl_driver_fail(nccl, error, "copy from the host");
+    }
+    return nccl_follow(nccl, stream, nccl->gpu->copies);
+}
+
+/* As much as there are slots, which are free again afterwards. */
+static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nccl_side *side)
+{
+    size_t sizes[DISTI_NCCL_SLOTS] = {0}, done = side->done;
+    dist_status status = DIST_OK;
+
+    for (unsigned i = 0; i < DISTI_NCCL_SLOTS && done < side->bytes && status == DIST_OK; i++) {
+        int error;
+
+        status = stage_wait(nccl, i); /* it may be on its way in for another call */
+        if (status != DIST_OK)
+            break;
+        sizes[i] = stage_chunk(side, done);
+        error = nccl->driver->copy_out(stage_slot(nccl, i), side->region->memory + done, sizes[i],
+                                       nccl->gpu->copies);
+        if (!error)
+            error = nccl->driver->event_record(nccl->gpu->pinned.events[i], nccl->gpu->copies);
+        if (error)
+            return nccl_driver_fail(nccl, error, "copy to the host");
+        done += sizes[i];
+    }
+    for (unsigned i = 0; i < DISTI_NCCL_SLOTS && sizes[i] && status == DIST_OK; i++) {
+        status = stage_wait(nccl, i);
+        if (status == DIST_OK)
+            stage_move(side, stage_slot(nccl, i), sizes[i], false);
+    }
+    side->done = done;
+    return status;
+}
+
+/* ---- memory of the device ---- */
+
+/* To free memory may mean to wait for the whole device, so what is not used is kept. */
+static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
+                                struct disti_nccl_region **region_p)
+{
+    struct disti_nccl_region *region = NULL; /* the smallest that is free and large enough */
+
+    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
+        if (!r->used && r->bytes >= bytes && (!region || r->bytes < region->bytes))
+            region = r;
+    }
+    if (!region) {
+        region = calloc(1, sizeof(*region));
+        if (region) {
+            region->bytes = 64 * 1024;
+            while (region->bytes < bytes && region->bytes < DISTI_NCCL_SLOT_BYTES)
+                region->bytes *= 2;
+            if (region->bytes < bytes)
+                region->bytes = (bytes + DISTI_NCCL_SLOT_BYTES - 1) / DISTI_NCCL_SLOT_BYTES *
+                                DISTI_NCCL_SLOT_BYTES;
+            region->memory = disti_nccl_device_memory(nccl, region->bytes);
+        }
+        if (!region || !region->memory) {
+            free(region);
+            return nccl->host->fail(DIST_ERR_NO_MEMORY,
+                                    "rank %d: device %d has no %zu bytes left for data of the "
+                                    "host: pass device memory, or use a group of backend gloo",
+                                    nccl->rank, nccl->device, bytes);
+        }
+        region->next = nccl->gpu->regions;
+        nccl->gpu->regions = region;
+    }
+    region->used = true;
+    *region_p = region;
+    return DIST_OK;
+}
+
+static void stage_side_free(struct disti_nccl_side *side)
+{
+    if (side->region)
+        side->region->used = false;
+    free(side->pieces);
+    free(side->offsets);
+}
+
+/* ---- calls ---- */
+
+/*
+ * Gives the call memory of the device in place of the host's, and copies in what it reads; waits
+ * for copies of its own only. c->stream will begin after the copies.
+ */
+static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    struct disti_nccl_stage *stage = calloc(1, sizeof(*stage));
+    dist_status status;
+
+    if (!atomic_flag_test_and_set(&warned))
+        nccl->host->log(
+            DIST_LOG_WARN,
+            "rank %d: %s of host memory with backend nccl copies to the device and back: pass "
+            "device memory (dist_alloc), or use a group of backend gloo for data of the host",
+            nccl->rank, nccl->host->collective_string(c->call.collective));
+    c->stage = stage;
+    if (!stage)
+        return disti_nccl_no_memory(nccl);
+    status = survey_side(nccl, &c->call, false, &stage->in);
+    if (status == DIST_OK)
+        status = survey_side(nccl, &c->call, true, &stage->out);
+    if (status == DIST_OK && (stage->in.bytes || stage->out.bytes))
+        status = stage_pin(nccl);
+    if (status == DIST_OK && stage->in.bytes)
+        status = stage_region(nccl, stage->in.bytes, &stage->in.region);
+    if (status == DIST_OK && stage->out.bytes)
+        status = stage_region(nccl, stage->out.bytes, &stage->out.region);
+    if (status == DIST_OK && stage->in.bytes)
+        status = stage_copy_in(nccl, &stage->in, c->stream);
+    if (status == DIST_OK)
+        nccl_stage_redirect(stage, &c->call);
+    return status;
+}
+
+/* Copies what the call sends to memory that it gets for that, on its stream. */
+static dist_status nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
+                                   struct disti_nccl_call *c)
+{
+    dist_status status;
+    int error;
+
+    c->stage = calloc(1, sizeof(*c->stage));
+    if (!c->stage)
+        return disti_nccl_no_memory(nccl);
+    status = stage_region(nccl, bytes, &c->stage->in.region);
+    if (status != DIST_OK)
+        return status;
+    error = nccl->driver->copy_within(c->stage->in.region->memory, (uintptr_t)c->call.in, bytes,
+                                      c->stream);
+    c->call.in = disti_nccl_pointer(c->stage->in.region->memory);
+    return error ? nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
 /* Backend nccl: what a rank sends to itself. NCCL would want both ends at the same moment. */
@@ -153,10 +396,10 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
         parcel->stage = c->stage;
         c->stage = NULL;
     } else {
-        status = disti_nccl_stage_copy(nccl, self_bytes(nccl, c), parcel);
+        status = nccl_stage_copy(nccl, self_bytes(nccl, c), parcel);
     }
     if (status == DIST_OK)
-        status = disti_nccl_event_take(nccl, &parcel->end);
+        status = nccl_event_take(nccl, &parcel->end);
     if (status == DIST_OK && nccl->driver->event_record(parcel->end, c->stream) != 0)
         status = nccl->host->fail(
             DIST_ERR_SYSTEM,
@@ -186,7 +429,7 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     if (!error)
         error = nccl->driver->copy_within((uintptr_t)recv->call.out, (uintptr_t)send->call.in,
                                           bytes, stream);
-    return error ? disti_nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
+    return error ? nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
 /* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
@@ -203,11 +446,11 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
         return DIST_OK;
     }
     TAILQ_INSERT_TAIL(&nccl->issued, c, next);
-    status = disti_nccl_event_take(nccl, &c->end);
+    status = nccl_event_take(nccl, &c->end);
     if (status != DIST_OK)
         return status;
     error = nccl->driver->event_record(c->end, c->stream);
-    return error ? disti_nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
+    return error ? nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
 }
 
 /* The message is there. */
@@ -236,11 +479,11 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
     dist_status status = DIST_OK;
 
     if (send->stream != recv->stream)
-        status = disti_nccl_follow(nccl, send->stream, recv->stream);
+        status = nccl_follow(nccl, send->stream, recv->stream);
     if (status == DIST_OK)
         status = self_copy(nccl, send, recv, send->stream);
     if (status == DIST_OK && send->stream != recv->stream)
-        status = disti_nccl_follow(nccl, recv->stream, send->stream);
+        status = nccl_follow(nccl, recv->stream, send->stream);
     if (status == DIST_OK)
         status = nccl_mark(nccl, recv);
     else
@@ -298,7 +541,8 @@ static const int issue_ops[DIST_OP_COUNT] = {
 #undef OP
 };
 
-int disti_nccl_dtype(dist_dtype dtype)
+/* NCCL's number of a type; bools are bytes. */
+static int nccl_dtype(dist_dtype dtype)
 {
     return issue_dtypes[dtype];
 }
@@ -389,13 +633,123 @@ static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
     return scalar;
 }
 
+/* Backend nccl: collectives that NCCL has not, of those that it has, in one of its groups. */
+
+/* A block of a call, of `count` elements. */
+struct compose_block {
+    char *data;
+    size_t count;
+};
+
+struct compose {
+    const struct disti_nccl_state *nccl;
+    const struct dist_call *call;
+    void *stream;
+    size_t size; /* bytes an element */
+    int dtype;
+    int op;
+};
+
+static struct compose_block compose_block(const struct compose *a, const void *base,
+                                          const size_t *counts, const size_t *offsets, int rank)
+{
+    size_t count = counts ? counts[rank] : a->call->count;
+    size_t offset = counts ? offsets[rank] : (size_t)rank * count;
+
+    return (struct compose_block){(char *)base + offset * a->size, count};
+}
+
+static struct compose_block compose_in(const struct compose *a, int rank)
+{
+    return compose_block(a, a->call->in, a->call->in_counts, a->call->in_offsets, rank);
+}
+
+static struct compose_block compose_out(const struct compose *a, int rank)
+{
+    return compose_block(a, a->call->out, a->call->out_counts, a->call->out_offsets, rank);
+}
+
+/* A send to and a receive from every rank, where there is something to send. */
+static int compose_exchange(const struct compose *a)
+{
+    const struct disti_nccl_api *api = a->nccl->api;
+    const struct dist_call *call = a->call;
+    const bool gather =
+        call->collective == DIST_COLL_GATHER || call->collective == DIST_COLL_GATHER_V;
+    const bool scatter =
+        call->collective == DIST_COLL_SCATTER || call->collective == DIST_COLL_SCATTER_V;
+    const bool root = a->nccl->rank == call->root;
+    int result = DISTI_NCCL_SUCCESS;
+
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
+        const size_t count = r == call->root ? call->count : 0; /* with the root alone */
+        struct compose_block give = {NULL, 0}, take = {NULL, 0};
+
+        if (gather)
+            give = (struct compose_block){(char *)call->in, count};
+        else if (!scatter || root)
+            give = compose_in(a, r);
+        if (scatter)
+            take = (struct compose_block){call->out, count};
+        else if (!gather || root)
+            take = compose_out(a, r);
+        if (r == a->nccl->rank && give.data == take.data)
+            continue; /* in place */
+        if (give.count)
+            result = api->send(give.data, give.count, a->dtype, r, a->nccl->comm, a->stream);
+        if (take.count && disti_nccl_accepted(result))
+            result = api->recv(take.data, take.count, a->dtype, r, a->nccl->comm, a->stream);
+    }
+    return result;
+}
+
+static int nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
+                        void *stream)
+{
+    const struct compose a = {.nccl = nccl,
+                              .call = call,
+                              .stream = stream,
+                              .size = nccl->host->dtype_size(call->dtype),
+                              .dtype = nccl_dtype(call->dtype),
+                              .op = op};
+
+    if (call->collective == DIST_COLL_ALL_GATHER_V) {
+        int result = DISTI_NCCL_SUCCESS;
+
+        for (int r = 0; r < a.nccl->ranks && disti_nccl_accepted(result); r++) {
+            struct compose_block block = compose_out(&a, r);
+
+            if (block.count)
+                result =
+                    a.nccl->api->broadcast(r == a.nccl->rank ? a.call->in : block.data, block.data,
+                                           block.count, a.dtype, r, a.nccl->comm, a.stream);
+        }
+        return result;
+    }
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V) { /* every rank is the root of its block */
+        int result = DISTI_NCCL_SUCCESS;
+
+        for (int r = 0; r < nccl->ranks && disti_nccl_accepted(result); r++) {
+            struct compose_block block = compose_in(&a, r);
+
+            if (block.count)
+                result = nccl->api->reduce(block.data, r == nccl->rank ? call->out : NULL,
+                                           block.count, a.dtype, op, r, nccl->comm, stream);
+        }
+        return result;
+    }
+    if (call->collective == DIST_COLL_ALL_TO_ALL && nccl->api->all_to_all)
+        return nccl->api->all_to_all(call->in, call->out, call->count, a.dtype, nccl->comm, stream);
+    return compose_exchange(&a);
+}
+
 /* ---- calls ---- */
 
 static int issue_native(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
                         void *stream)
 {
     const struct disti_nccl_api *api = nccl->api;
-    const int dtype = disti_nccl_dtype(call->dtype);
+    const int dtype = nccl_dtype(call->dtype);
 
     switch (call->collective) {
     case DIST_COLL_ALL_REDUCE:
@@ -418,7 +772,7 @@ static int issue_native(const struct disti_nccl_state *nccl, const struct dist_c
     case DIST_COLL_RECV:
         return api->recv(call->out, call->count, dtype, call->root, nccl->comm, stream);
     default:
-        return disti_nccl_compose(nccl, call, op, stream);
+        return nccl_compose(nccl, call, op, stream);
     }
 }
 
@@ -431,7 +785,7 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
 
     if (call->reduction) {
         scalar = issue_scalar(call->reduction->factor, call->dtype);
-        result = nccl->api->premul_create(&op, &scalar, disti_nccl_dtype(call->dtype),
+        result = nccl->api->premul_create(&op, &scalar, nccl_dtype(call->dtype),
                                           DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
     }
     if (!disti_nccl_accepted(result))
@@ -470,13 +824,22 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
  * peer's.
  */
 #define POST_QUIET_NS (2000 * 1000)
+/* What stream_capturing says of a stream that is being captured. */
+#define POST_CAPTURE_ACTIVE 1
 
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     if (c->parcel)
         disti_nccl_call_free(nccl, c->parcel);
-    disti_nccl_event_drop(nccl, c->end);
-    disti_nccl_stage_free(c->stage);
+    if (c->end && nccl->gpu->spares < DISTI_NCCL_EVENTS)
+        nccl->gpu->spare[nccl->gpu->spares++] = c->end;
+    else if (c->end)
+        nccl->driver->event_destroy(c->end);
+    if (c->stage) {
+        stage_side_free(&c->stage->in);
+        stage_side_free(&c->stage->out);
+        free(c->stage);
+    }
     free(c);
 }
 
@@ -531,28 +894,30 @@ static bool post_follows(const struct disti_nccl_state *nccl, const struct dist_
            nccl->driver->stream_capturing(call->stream, &status) == 0 && status == 0;
 }
 
-/* Which stream, and what comes before the call there. */
-static dist_status post_choose_stream(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+static bool nccl_capturing(const struct disti_nccl_state *nccl, void *stream)
 {
-    const struct dist_call *call = &c->call;
+    int status = 0;
 
-    c->stream = nccl->gpu->stream;
-    if (call->memory == DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER) {
-        c->captured = disti_nccl_capturing(nccl, call->stream);
-        if (c->captured || call->waits)
-            c->stream = call->stream;
-    }
-    if (c->stream == call->stream || !post_follows(nccl, call))
-        return DIST_OK;
-    return disti_nccl_follow(nccl, c->stream, call->stream);
+    return nccl->driver->stream_capturing(stream, &status) == 0 && status == POST_CAPTURE_ACTIVE;
 }
 
 static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
-    dist_status status = post_choose_stream(nccl, c);
+    const struct dist_call *call = &c->call;
+    dist_status status = DIST_OK;
 
-    if (status == DIST_OK && disti_nccl_stage_needed(&c->call))
-        status = disti_nccl_stage_in(nccl, c);
+    /* Which stream, and what comes before the call there. */
+    c->stream = nccl->gpu->stream;
+    if (call->memory == DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER) {
+        c->captured = nccl_capturing(nccl, call->stream);
+        if (c->captured || call->waits)
+            c->stream = call->stream;
+    }
+    if (c->stream != call->stream && post_follows(nccl, call))
+        status = nccl_follow(nccl, c->stream, call->stream);
+    if (status == DIST_OK && c->call.memory != DIST_MEMORY_DEVICE &&
+        c->call.collective != DIST_COLL_BARRIER)
+        status = nccl_stage_in(nccl, c);
     if (status != DIST_OK) {
         disti_nccl_call_free(nccl, c);
         return status;
@@ -622,8 +987,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
             "rank %d waits to receive from itself before it has sent: send first", nccl->rank);
     if (status == DIST_OK && c) {
         error = nccl->driver->stream_wait(stream, c->end, 0);
-        status =
-            error ? disti_nccl_driver_fail(nccl, error, "wait for a work on a stream") : DIST_OK;
+        status = error ? nccl_driver_fail(nccl, error, "wait for a work on a stream") : DIST_OK;
     }
     disti_nccl_exit(nccl->gpu, &visit);
     return status;
@@ -650,32 +1014,27 @@ dist_status disti_nccl_batch(void *state, bool begin)
 /* NCCL is asked for errors so often: its answer takes longer than a look at an event. */
 #define PROGRESS_LOOK_NS (10 * 1000 * 1000)
 
-/* 1: the device is done with it, 0: not yet; below 0: a failure. */
-static int progress_ask(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
-{
-    char what[128];
-    int error = nccl->driver->event_query(c->end);
-
-    if (error == DISTI_DRIVER_NOT_READY)
-        return 0;
-    if (error == 0) {
-        c->done = true;
-        return 1;
-    }
-    nccl_describe_call(nccl, &c->call, what, sizeof(what));
-    return nccl->host->fail(DIST_ERR_SYSTEM,
-                            "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
-                            nccl->rank, what, disti_driver_text(nccl->driver, error));
-}
-
 /* 1: it has ended, 0: not yet; below 0: a failure. */
 static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
-    int done = c->done ? 1 : progress_ask(nccl, c);
+    struct disti_nccl_side *side = c->stage ? &c->stage->out : NULL;
+    int error = c->done ? 0 : nccl->driver->event_query(c->end);
+    dist_status status;
+    char what[128];
 
-    if (done == 1 && c->stage)
-        done = disti_nccl_stage_out(nccl, c);
-    return done;
+    if (error == DISTI_DRIVER_NOT_READY)
+        return 0;
+    if (error) {
+        nccl_describe_call(nccl, &c->call, what, sizeof(what));
+        return nccl->host->fail(DIST_ERR_SYSTEM,
+                                "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
+                                nccl->rank, what, disti_driver_text(nccl->driver, error));
+    }
+    c->done = true;
+    if (!side || !side->region || side->done == side->bytes)
+        return 1;
+    status = stage_copy_out(nccl, side);
+    return status != DIST_OK ? (int)status : side->done == side->bytes;
 }
 
 /* Collectives end one after the other: behind the first that has not, only others are asked. */

@@ -72,33 +72,21 @@ static void faulty_start(const struct faulty_table *table, void *state, struct f
 
 /* ---- the faults ---- */
 
-static void faulty_delay(struct faulty_state *faulty, struct dist_request *request, int64_t ns)
+/* Keeps the send: for `delay_ns`, with half its bytes, or with a bit in the middle changed. */
+static void faulty_break(const struct faulty_table *table, void *state,
+                         struct dist_request *request, enum disti_fault_kind kind, int64_t delay_ns)
 {
-    struct faulty_send *send = faulty_keep(faulty, request, 0);
-
-    if (send)
-        send->until_ns = disti_now_ns() + ns;
-}
-
-static void faulty_truncate(const struct faulty_table *table, void *state,
-                            struct dist_request *request)
-{
-    struct faulty_send *send = faulty_keep(faulty_of(table, state), request, 0);
-
-    if (!send)
-        return;
-    send->sent.envelope.bytes /= 2;
-    faulty_start(table, state, send);
-}
-
-/* One bit in the middle. */
-static void faulty_flip(const struct faulty_table *table, void *state, struct dist_request *request)
-{
-    size_t bytes = request->envelope.bytes;
+    size_t bytes = kind == DISTI_FAULT_FLIP ? (size_t)request->envelope.bytes : 0;
     struct faulty_send *send = faulty_keep(faulty_of(table, state), request, bytes);
 
     if (!send)
         return;
+    if (kind == DISTI_FAULT_DELAY) {
+        send->until_ns = disti_now_ns() + delay_ns;
+        return;
+    }
+    if (kind == DISTI_FAULT_TRUNCATE)
+        send->sent.envelope.bytes /= 2;
     if (bytes) {
         memcpy(send->data, request->data, bytes);
         send->data[bytes / 2] ^= FAULTY_BIT;
@@ -108,22 +96,17 @@ static void faulty_flip(const struct faulty_table *table, void *state, struct di
     faulty_start(table, state, send);
 }
 
-/* Messages to one rank keep their order. */
-static bool faulty_is_behind(const struct faulty_state *faulty, int peer)
-{
-    const struct faulty_send *send = faulty->sends;
-
-    while (send && (send->started || send->request->peer != peer))
-        send = send->next;
-    return send;
-}
-
 static void faulty_send(const struct faulty_table *table, void *state, struct dist_request *request)
 {
     const struct disti_fault *fault = disti_faults_at_message();
     enum disti_fault_kind kind = fault ? fault->kind : DISTI_FAULT_NONE;
-    struct faulty_state *faulty = faulty_of(table, state);
+    /* Messages to one rank keep their order. */
+    const struct faulty_send *before = faulty_of(table, state)->sends;
+    bool late;
 
+    while (before && (before->started || before->request->peer != request->peer))
+        before = before->next;
+    late = kind == DISTI_FAULT_DELAY || before;
     if (fault)
         disti_info("DIST_FAULT breaks a message of %zu bytes to rank %d",
                    (size_t)request->envelope.bytes, request->peer);
@@ -133,14 +116,11 @@ static void faulty_send(const struct faulty_table *table, void *state, struct di
         request->status = disti_fail(DIST_ERR_PEER_LOST,
                                      "rank %d: DIST_FAULT has reset the connection to rank %d",
                                      disti_faults_own_rank(), request->peer);
-    else if (kind == DISTI_FAULT_DELAY || faulty_is_behind(faulty, request->peer))
-        faulty_delay(faulty, request, fault ? fault->time_ns : 0);
-    else if (kind == DISTI_FAULT_TRUNCATE)
-        faulty_truncate(table, state, request);
-    else if (kind == DISTI_FAULT_FLIP)
-        faulty_flip(table, state, request);
-    else
+    else if (!late && kind != DISTI_FAULT_TRUNCATE && kind != DISTI_FAULT_FLIP)
         table->inner->send(state, request);
+    else
+        faulty_break(table, state, request, late ? DISTI_FAULT_DELAY : kind,
+                     fault ? fault->time_ns : 0);
 }
 
 /* ---- the slots that see to the sends that are kept ---- */
@@ -210,19 +190,6 @@ static void faulty_drop(struct faulty_state *faulty, uint64_t tag, uint64_t mask
     }
 }
 
-static void faulty_close(const struct faulty_table *table, void *state)
-{
-    table->inner->close(state); /* first: from here on it touches no request */
-    faulty_drop(faulty_of(table, state), 0, 0);
-}
-
-static void faulty_cancel(const struct faulty_table *table, void *state, uint64_t tag,
-                          uint64_t mask)
-{
-    table->inner->cancel(state, tag, mask);
-    faulty_drop(faulty_of(table, state), tag, mask);
-}
-
 /* A table for each transport that is wrapped. A slot is not told whose it is, so that each table
  * has functions of its own. */
 
@@ -251,11 +218,13 @@ static struct faulty_table tables[TABLES];
     }                                                                                              \
     static void tables_close_##i(void *state)                                                      \
     {                                                                                              \
-        faulty_close(&tables[i], state);                                                           \
+        tables[i].inner->close(state); /* first: from here on it touches no request */             \
+        faulty_drop(faulty_of(&tables[i], state), 0, 0);                                           \
     }                                                                                              \
     static void tables_cancel_##i(void *state, uint64_t tag, uint64_t mask)                        \
     {                                                                                              \
-        faulty_cancel(&tables[i], state, tag, mask);                                               \
+        tables[i].inner->cancel(state, tag, mask);                                                 \
+        faulty_drop(faulty_of(&tables[i], state), tag, mask);                                      \
     }
 TABLES_EACH(TABLES_FUNCTIONS)
 
@@ -268,28 +237,10 @@ TABLES_EACH(TABLES_FUNCTIONS)
      .cancel = tables_cancel_##i},
 static const struct dist_transport tables_own[TABLES] = {TABLES_EACH(TABLES_SLOTS)};
 
-static void tables_fill(int i, const struct dist_transport *inner)
-{
-    const struct dist_transport *own = &tables_own[i];
-    struct faulty_table *table = &tables[i];
-    size_t align = alignof(max_align_t);
-
-    table->at = (inner->state_size + align - 1) / align * align;
-    table->table = *inner;
-    table->table.state_size = table->at + sizeof(struct faulty_state);
-    table->table.send = own->send;
-    table->table.progress = own->progress;
-    table->table.arm = own->arm;
-    table->table.disarm = own->disarm;
-    table->table.close = own->close;
-    if (inner->cancel)
-        table->table.cancel = own->cancel;
-    table->inner = inner;
-}
-
 const struct dist_transport *disti_transport_faulty(const struct dist_transport *transport)
 {
     const struct dist_transport *faulty = transport;
+    const size_t align = alignof(max_align_t);
     int i = 0;
 
     if (!transport || !disti_faults_need_messages())
@@ -299,9 +250,23 @@ const struct dist_transport *disti_transport_faulty(const struct dist_transport 
            &tables[i].table != transport)
         i++;
     if (i < TABLES) {
-        if (!tables[i].inner)
-            tables_fill(i, transport);
-        faulty = &tables[i].table;
+        const struct dist_transport *own = &tables_own[i];
+        struct faulty_table *table = &tables[i];
+
+        if (!table->inner) {
+            table->at = (transport->state_size + align - 1) / align * align;
+            table->table = *transport;
+            table->table.state_size = table->at + sizeof(struct faulty_state);
+            table->table.send = own->send;
+            table->table.progress = own->progress;
+            table->table.arm = own->arm;
+            table->table.disarm = own->disarm;
+            table->table.close = own->close;
+            if (transport->cancel)
+                table->table.cancel = own->cancel;
+            table->inner = transport;
+        }
+        faulty = &table->table;
     }
     pthread_mutex_unlock(&tables_lock);
     return faulty;

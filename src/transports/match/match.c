@@ -7,28 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void match_append_posted(struct disti_match *match, struct dist_request *request)
-{
-    request->next = NULL;
-    request->prev = match->posted_tail;
-    if (match->posted_tail)
-        match->posted_tail->next = request;
-    else
-        match->posted_head = request;
-    match->posted_tail = request;
-}
-
 /* Takes a posted receive off the list; it is the caller's. */
 static void match_unpost(struct disti_match *match, struct dist_request *request)
 {
-    if (request->prev)
-        request->prev->next = request->next;
-    else
-        match->posted_head = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
-    else
-        match->posted_tail = request->prev;
+    *(request->prev ? &request->prev->next : &match->posted_head) = request->next;
+    *(request->next ? &request->next->prev : &match->posted_tail) = request->prev;
     request->next = request->prev = NULL;
 }
 
@@ -58,51 +41,17 @@ struct dist_request *disti_match_arrival(struct disti_match *match,
     return request;
 }
 
-/* A number greater than all that were given before. */
-static uint64_t match_order(void)
-{
-    static _Atomic uint64_t last;
-
-    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-}
-
 static unsigned match_chain(uint64_t tag)
 {
     return (unsigned)(tag * UINT64_C(0x9e3779b97f4a7c15) >> 32) % DISTI_MATCH_CHAINS;
-}
-
-static void match_insert(struct disti_match *match, struct disti_unexpected *unexpected)
-{
-    unsigned chain = match_chain(unexpected->envelope.tag);
-
-    if (match->set && !match->unexpected_head)
-        LIST_INSERT_HEAD(match->set, match, entry);
-    unexpected->prev = match->unexpected_tail;
-    unexpected->chain_prev = match->chain_tail[chain];
-    *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = unexpected;
-    *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
-        unexpected;
-    match->unexpected_tail = match->chain_tail[chain] = unexpected;
-}
-
-static void match_remove(struct disti_match *match, struct disti_unexpected *unexpected)
-{
-    struct disti_unexpected *next = unexpected->next, *chain_next = unexpected->chain_next;
-    unsigned chain = match_chain(unexpected->envelope.tag);
-
-    *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = next;
-    *(next ? &next->prev : &match->unexpected_tail) = unexpected->prev;
-    *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
-        chain_next;
-    *(chain_next ? &chain_next->chain_prev : &match->chain_tail[chain]) = unexpected->chain_prev;
-    if (match->set && !match->unexpected_head)
-        LIST_REMOVE(match, entry);
 }
 
 struct disti_unexpected *disti_match_hold(struct disti_match *match,
                                           const struct dist_envelope *envelope, bool descriptor)
 {
     size_t payload = descriptor ? 0 : (size_t)envelope->bytes;
+    static _Atomic uint64_t last; /* order that was given */
+    unsigned chain = match_chain(envelope->tag);
     struct disti_unexpected *unexpected;
     size_t bytes;
 
@@ -112,8 +61,17 @@ struct disti_unexpected *disti_match_hold(struct disti_match *match,
     if (!unexpected)
         return NULL;
     *unexpected = (struct disti_unexpected){
-        .envelope = *envelope, .order = match_order(), .descriptor = descriptor};
-    match_insert(match, unexpected);
+        .envelope = *envelope,
+        .order = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1,
+        .descriptor = descriptor,
+        .prev = match->unexpected_tail,
+        .chain_prev = match->chain_tail[chain]};
+    if (match->set && !match->unexpected_head)
+        LIST_INSERT_HEAD(match->set, match, entry);
+    *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = unexpected;
+    *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
+        unexpected;
+    match->unexpected_tail = match->chain_tail[chain] = unexpected;
     match->held_bytes += payload;
     return unexpected;
 }
@@ -169,11 +127,13 @@ struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist
 {
     struct disti_unexpected *unexpected = disti_match_waiting(match, request->envelope.tag);
 
+    request->next = request->prev = NULL;
     if (!unexpected) {
-        match_append_posted(match, request);
+        request->prev = match->posted_tail;
+        *(request->prev ? &request->prev->next : &match->posted_head) = request;
+        match->posted_tail = request;
         return NULL;
     }
-    request->next = request->prev = NULL;
     if (match_compare(request, &unexpected->envelope))
         unexpected->claimed = request;
     else
@@ -183,7 +143,16 @@ struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist
 
 void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected)
 {
-    match_remove(match, unexpected);
+    struct disti_unexpected *next = unexpected->next, *chain_next = unexpected->chain_next;
+    unsigned chain = match_chain(unexpected->envelope.tag);
+
+    *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = next;
+    *(next ? &next->prev : &match->unexpected_tail) = unexpected->prev;
+    *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
+        chain_next;
+    *(chain_next ? &chain_next->chain_prev : &match->chain_tail[chain]) = unexpected->chain_prev;
+    if (match->set && !match->unexpected_head)
+        LIST_REMOVE(match, entry);
     if (!unexpected->descriptor)
         match->held_bytes -= (size_t)unexpected->envelope.bytes;
     free(unexpected);

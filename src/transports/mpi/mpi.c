@@ -282,23 +282,6 @@ static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint
     mpi_pull_waiting(state, peer);
 }
 
-/* A message that came first is received or refused. What the receive ends with, or IN_PROGRESS. */
-static dist_status mpi_recv_unexpected(struct mpi_state *state, struct dist_request *request,
-                                       const struct disti_unexpected *unexpected)
-{
-    uint32_t name = (uint32_t)unexpected->note[0];
-
-    if (unexpected->descriptor && unexpected->refused)
-        return mpi_note(state, request->peer, MPI_KIND_UNWANTED, name, 0);
-    if (unexpected->descriptor) {
-        mpi_pull(state, request, name);
-        return DIST_IN_PROGRESS;
-    }
-    if (!unexpected->refused)
-        state->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
-    return mpi_return(state, request->peer, unexpected->envelope.bytes);
-}
-
 /* Keeps a message that no receive waits for, or a note about it. */
 static int mpi_keep(struct mpi_state *state, struct disti_match *match,
                     const struct mpi_arrival *arrival, bool announced)
@@ -386,8 +369,6 @@ _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
                "the payload stands right behind the control message");
 
-/* Begins pieces until the window is full. Returns MPI's code. */
-
 /* Ends pieces, oldest first. True: all are through. */
 static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, int *moved,
                               int *code)
@@ -410,19 +391,6 @@ static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, i
             return false;
     }
     return true;
-}
-
-/* A transfer is over when its pieces are, and its control message has left. */
-static bool mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,
-                              int *code)
-{
-    int done = 1;
-
-    if (t->request && !mpi_transfer_step(state, t, moved, code))
-        return false;
-    if (t->control_request != MPI_REQUEST_NULL)
-        *code = MPI_Test(&t->control_request, &done, MPI_STATUS_IGNORE);
-    return *code == MPI_SUCCESS && done;
 }
 
 static void mpi_transfer_free(struct mpi_transfer *t)
@@ -484,19 +452,11 @@ static int mpi_listen(struct mpi_state *state, unsigned slot)
                      MPI_ANY_SOURCE, MPI_CONTROL_TAG, state->comm, &state->arrivals[slot]);
 }
 
-static dist_status mpi_listen_all(struct mpi_state *state)
-{
-    int code = MPI_SUCCESS;
-
-    for (unsigned i = 0; i < MPI_CONTROL_RECVS && code == MPI_SUCCESS; i++)
-        code = mpi_listen(state, i);
-    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Irecv", code);
-}
-
 static dist_status mpi_open(void *opaque, const struct dist_transport_config *config)
 {
     struct mpi_state *state = opaque;
-    dist_status status;
+    dist_status status = DIST_OK;
+    int code = MPI_SUCCESS;
 
     state->host = config->host;
     state->comm = *(const MPI_Comm *)config->context;
@@ -514,7 +474,10 @@ static dist_status mpi_open(void *opaque, const struct dist_transport_config *co
     }
     if (!disti_mpi_lock())
         return disti_mpi_ended(state->host);
-    status = mpi_listen_all(state);
+    for (unsigned i = 0; i < MPI_CONTROL_RECVS && code == MPI_SUCCESS; i++)
+        code = mpi_listen(state, i);
+    if (code != MPI_SUCCESS)
+        status = disti_mpi_fail(state->host, "MPI_Irecv", code);
     disti_mpi_unlock();
     return status;
 }
@@ -589,8 +552,19 @@ static void mpi_recv(void *opaque, struct dist_request *request)
     }
     unexpected = disti_match_post(match, request);
     if (unexpected) {
-        dist_status status = mpi_recv_unexpected(state, request, unexpected);
+        uint32_t name = (uint32_t)unexpected->note[0];
+        dist_status status = DIST_IN_PROGRESS;
 
+        if (unexpected->descriptor && unexpected->refused) {
+            status = mpi_note(state, request->peer, MPI_KIND_UNWANTED, name, 0);
+        } else if (unexpected->descriptor) {
+            mpi_pull(state, request, name);
+        } else {
+            if (!unexpected->refused)
+                state->host->sink_apply(&request->sink, 0, unexpected->payload,
+                                        unexpected->arrived);
+            status = mpi_return(state, request->peer, unexpected->envelope.bytes);
+        }
         if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
             request->status = status;
         disti_match_release(match, unexpected);
@@ -627,36 +601,34 @@ static int mpi_listen_step(struct mpi_state *state)
 
 /* ---- progress and end ---- */
 
-static void mpi_transfer_end(struct mpi_state *state, struct mpi_transfer *t)
-{
-    struct dist_request *request = t->request;
-
-    if (request && !t->sends) {
-        struct mpi_peer *peer = &state->peers[request->peer];
-
-        peer->pulls &= ~(UINT32_C(1) << (t->tag - 1));
-        mpi_pull_waiting(state, peer);
-    }
-    mpi_transfer_free(t);
-    if (request)
-        request->status = DIST_OK;
-}
-
 static int mpi_move(struct mpi_state *state)
 {
     int moved = mpi_listen_step(state), code = MPI_SUCCESS;
 
     for (struct mpi_transfer **at = &state->transfers; *at && moved >= 0;) {
         struct mpi_transfer *t = *at;
+        struct dist_request *request = t->request;
+        /* A transfer is over when its pieces are, and its control message has left. */
+        int over = !request || mpi_transfer_step(state, t, &moved, &code);
 
-        if (!mpi_transfer_over(state, t, &moved, &code)) {
-            if (code != MPI_SUCCESS)
-                return disti_mpi_fail(state->host, "MPI message", code);
+        if (over && t->control_request != MPI_REQUEST_NULL)
+            code = MPI_Test(&t->control_request, &over, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS)
+            return disti_mpi_fail(state->host, "MPI message", code);
+        if (!over) {
             at = &t->next;
             continue;
         }
         *at = t->next;
-        mpi_transfer_end(state, t);
+        if (request && !t->sends) {
+            struct mpi_peer *peer = &state->peers[request->peer];
+
+            peer->pulls &= ~(UINT32_C(1) << (t->tag - 1));
+            mpi_pull_waiting(state, peer);
+        }
+        mpi_transfer_free(t);
+        if (request)
+            request->status = DIST_OK;
         moved++;
     }
     return moved;

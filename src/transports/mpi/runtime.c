@@ -128,45 +128,37 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
     return runtime_wait(request, timeout_ms, NULL, &lost);
 }
 
-/* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of MPI's.
- */
-static bool runtime_lock_soon(void)
-{
-    for (int looks = 0; looks < RUNTIME_LOOKS; looks++) {
-        if (pthread_mutex_trylock(&runtime_lock) == 0)
-            return true;
-        disti_sleep_ns(RUNTIME_NAP_NS);
-    }
-    return false;
-}
-
-/* Do all ranks come to their end within that time? With the lock held, but for naps. */
-static bool runtime_all_end(int timeout_ms)
-{
-    MPI_Comm base = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
-    MPI_Request request;
-    bool come = MPI_Ibarrier(base, &request) == MPI_SUCCESS;
-
-    pthread_mutex_unlock(&runtime_lock);
-    come = come && disti_mpi_wait(&request, timeout_ms);
-    pthread_mutex_lock(&runtime_lock);
-    return come;
-}
-
 /*
  * At exit, in whatever thread. Where groups are left open the others are told, and MPI_Finalize is
  * left out if they do not end as well: then it might wait for ever. A forked child has no MPI.
  */
 static void runtime_end(void)
 {
-    int finalized = 0, wait_ms;
+    int finalized = 0, wait_ms, looks = 0;
+    bool all_end = true;
 
-    if (getpid() != runtime_process || !runtime_lock_soon())
+    if (getpid() != runtime_process)
         return;
+    /* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of
+     * MPI's. */
+    while (pthread_mutex_trylock(&runtime_lock) != 0) {
+        disti_sleep_ns(RUNTIME_NAP_NS);
+        if (++looks == RUNTIME_LOOKS)
+            return;
+    }
     MPI_Finalized(&finalized);
     if (!finalized && !runtime_is_broken) {
         wait_ms = runtime_on_end ? runtime_on_end() : 0;
-        if (wait_ms == 0 || runtime_all_end(wait_ms))
+        if (wait_ms) { /* do all ranks come to their end within that time? */
+            MPI_Comm base = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+            MPI_Request request;
+
+            all_end = MPI_Ibarrier(base, &request) == MPI_SUCCESS;
+            pthread_mutex_unlock(&runtime_lock);
+            all_end = all_end && disti_mpi_wait(&request, wait_ms);
+            pthread_mutex_lock(&runtime_lock);
+        }
+        if (all_end)
             MPI_Finalize();
     }
     pthread_mutex_unlock(&runtime_lock);
@@ -209,36 +201,8 @@ static dist_status mpi_start(const struct dist_host *host)
     return status;
 }
 
-/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
-static bool mpi_started(MPI_Comm *base_p)
-{
-    int initialized = 0;
-
-    if (!disti_mpi_lock())
-        return false;
-    MPI_Initialized(&initialized);
-    *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
-    disti_mpi_unlock();
-    return initialized;
-}
-
-static dist_status runtime_dup_start(const struct dist_host *host, MPI_Comm from, MPI_Comm *copy,
-                                     MPI_Request *request)
-{
-    dist_status status = DIST_OK;
-    int code;
-
-    if (!disti_mpi_lock())
-        return disti_mpi_ended(host);
-    code = MPI_Comm_idup(from, copy, request);
-    if (code != MPI_SUCCESS)
-        status = disti_mpi_fail(host, "MPI_Comm_idup", code);
-    disti_mpi_unlock();
-    return status;
-}
-
-/* A copy of a communicator. Collective over it, waits as above. */
-/* The copy's handle lies in memory of its own, since MPI may write it after we have given up. */
+/* A copy of a communicator. Collective over it, waits as above. The copy's handle lies in memory of
+ * its own, since MPI may write it after we have given up. */
 static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
                            MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
 {
@@ -248,7 +212,14 @@ static dist_status mpi_dup(const struct dist_host *host, const struct dist_backe
 
     if (!copy)
         return host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
-    status = runtime_dup_start(host, from, copy, &request);
+    if (disti_mpi_lock()) {
+        int code = MPI_Comm_idup(from, copy, &request);
+
+        status = code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(host, "MPI_Comm_idup", code);
+        disti_mpi_unlock();
+    } else {
+        status = disti_mpi_ended(host);
+    }
     if (status == DIST_OK && !runtime_wait(&request, timeout_ms, config, &lost)) {
         disti_mpi_broken();
         if (lost != DIST_OK)
@@ -351,9 +322,15 @@ static pthread_mutex_t comm_creating = PTHREAD_MUTEX_INITIALIZER;
 static enum comm_vote comm_vote(const struct dist_backend_config *config, bool late,
                                 MPI_Comm *base_p)
 {
-    int rank = -1, ranks = 0;
+    int rank = -1, ranks = 0, initialized = 0;
 
-    if (!mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
+    /* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
+    if (disti_mpi_lock()) {
+        MPI_Initialized(&initialized);
+        *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+        disti_mpi_unlock();
+    }
+    if (!initialized || !comm_locate(*base_p, &rank, &ranks) ||
         rank != config->members[config->rank])
         return COMM_FOREIGN;
     for (int r = 0; r < config->world_size; r++) {
@@ -363,43 +340,6 @@ static enum comm_vote comm_vote(const struct dist_backend_config *config, bool l
     if (pthread_mutex_trylock(&comm_creating) == 0)
         return COMM_READY;
     return late ? COMM_LATE : COMM_BUSY;
-}
-
-/* What a vote against it means. */
-static dist_status comm_refused(const struct dist_backend_config *config, int rank,
-                                enum comm_vote vote)
-{
-    if (vote == COMM_FOREIGN)
-        return config->host->fail(
-            DIST_ERR_UNSUPPORTED,
-            "rank %d of the world has another rank in MPI, or has not started MPI: start all ranks "
-            "with one mpirun, or choose another backend for this group",
-            config->members[rank]);
-    if (vote == COMM_LATE)
-        return config->host->fail(DIST_ERR_TIMEOUT,
-                                  "rank %d of the world has been creating another group with MPI "
-                                  "for %d ms: check that all ranks of that group create it",
-                                  config->members[rank], config->timeout_ms);
-    return DIST_OK;
-}
-
-/* One round. comm_creating is held afterwards if all have agreed. */
-static dist_status comm_vote_round(const struct dist_backend_config *config, bool late,
-                                   uint8_t *votes, MPI_Comm *base_p, bool *agreed_p)
-{
-    uint8_t mine = (uint8_t)comm_vote(config, late, base_p);
-    dist_status status = config->all_gather(config->all_gather_arg, &mine, votes, sizeof(mine));
-    bool agreed = status == DIST_OK;
-
-    for (int r = 0; r < config->world_size && status == DIST_OK; r++) {
-        agreed = agreed && votes[r] == COMM_READY;
-        status = comm_refused(config, r, (enum comm_vote)votes[r]);
-    }
-    if (mine == COMM_READY && !agreed)
-        pthread_mutex_unlock(&comm_creating);
-    if (status == DIST_OK)
-        *agreed_p = agreed;
-    return status;
 }
 
 /* Returns once all members hold comm_creating. Groups nap differently, so that one gets ahead. */
@@ -414,32 +354,32 @@ static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm
     if (!votes)
         return config->host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
     while (status == DIST_OK && !agreed) {
-        bool late = disti_expired(deadline);
+        uint8_t mine = (uint8_t)comm_vote(config, disti_expired(deadline), base_p);
 
-        status = comm_vote_round(config, late, votes, base_p, &agreed);
+        status = config->all_gather(config->all_gather_arg, &mine, votes, sizeof(mine));
+        agreed = status == DIST_OK;
+        for (int r = 0; r < config->world_size && status == DIST_OK; r++) {
+            agreed = agreed && votes[r] == COMM_READY;
+            if (votes[r] == COMM_FOREIGN)
+                status = config->host->fail(
+                    DIST_ERR_UNSUPPORTED,
+                    "rank %d of the world has another rank in MPI, or has not started MPI: start "
+                    "all ranks with one mpirun, or choose another backend for this group",
+                    config->members[r]);
+            else if (votes[r] == COMM_LATE)
+                status = config->host->fail(
+                    DIST_ERR_TIMEOUT,
+                    "rank %d of the world has been creating another group with MPI for %d ms: "
+                    "check that all ranks of that group create it",
+                    config->members[r], config->timeout_ms);
+        }
+        if (mine == COMM_READY && !agreed)
+            pthread_mutex_unlock(&comm_creating);
         if (status == DIST_OK && !agreed)
             disti_sleep_ns(nap_ns);
     }
     free(votes);
     return status;
-}
-
-static int comm_create(const struct dist_backend_config *config, MPI_Comm base, MPI_Comm *comm_p)
-{
-    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-    int code = MPI_Comm_group(base, &all);
-
-    if (code == MPI_SUCCESS)
-        code = MPI_Group_incl(all, config->world_size, config->members, &members);
-    if (code == MPI_SUCCESS)
-        code = MPI_Comm_create_group(base, members, (int)(config->group % COMM_TAGS), comm_p);
-    if (code == MPI_SUCCESS)
-        MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
-    if (members != MPI_GROUP_NULL)
-        MPI_Group_free(&members);
-    if (all != MPI_GROUP_NULL)
-        MPI_Group_free(&all);
-    return code;
 }
 
 static dist_status comm_of_members(const struct dist_backend_config *config, MPI_Comm *comm_p)
@@ -450,8 +390,19 @@ static dist_status comm_of_members(const struct dist_backend_config *config, MPI
     if (status != DIST_OK)
         return status;
     if (disti_mpi_lock()) {
-        int code = comm_create(config, base, comm_p);
+        MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+        int code = MPI_Comm_group(base, &all);
 
+        if (code == MPI_SUCCESS)
+            code = MPI_Group_incl(all, config->world_size, config->members, &members);
+        if (code == MPI_SUCCESS)
+            code = MPI_Comm_create_group(base, members, (int)(config->group % COMM_TAGS), comm_p);
+        if (code == MPI_SUCCESS)
+            MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
+        if (members != MPI_GROUP_NULL)
+            MPI_Group_free(&members);
+        if (all != MPI_GROUP_NULL)
+            MPI_Group_free(&all);
         if (code != MPI_SUCCESS)
             status = disti_mpi_fail(config->host, "MPI_Comm_create_group", code);
         disti_mpi_unlock();

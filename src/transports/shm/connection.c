@@ -2,23 +2,180 @@
 /* Connections to peers: what two ranks say before they share memory, calling, being called. */
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/file.h"
 #include "base/kernels/sink.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+/* Which machine this is, and how its ranks find each other's listeners. */
+
+#define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
+#define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
+#define MACHINE_NAME "libdist-"
+
+dist_status disti_shm_machine_self(struct shm_address *address, char *reason, size_t reason_size)
+{
+    struct shm_address made = {.magic = SHM_MACHINE_MAGIC, .abi = DIST_ABI};
+    const char *failed = NULL;
+    struct stat network;
+    int fd = open(MACHINE_BOOT_ID, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || read(fd, made.boot, sizeof(made.boot) - 1) <= 0)
+        failed = "cannot read " MACHINE_BOOT_ID;
+    else if (stat(MACHINE_NETWORK, &network) < 0)
+        failed = "cannot look at " MACHINE_NETWORK;
+    else if (!disti_shm_machine_random(made.name, sizeof(made.name)))
+        failed = "no random numbers";
+    if (failed && reason)
+        snprintf(reason, reason_size, "%s: %s", failed, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (failed)
+        return DIST_ERR_UNSUPPORTED;
+    made.uid = (uint32_t)geteuid();
+    made.pid = (uint32_t)getpid();
+    made.network_device = network.st_dev;
+    made.network_inode = network.st_ino;
+    *address = made;
+    return DIST_OK;
+}
+
+socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name)
+{
+    char *path = name->sun_path + 1; /* the first byte stays 0: no file, nothing to unlink */
+
+    memset(name, 0, sizeof(*name));
+    name->sun_family = AF_UNIX;
+    path += sprintf(path, MACHINE_NAME);
+    for (int i = 0; i < SHM_NAME_BYTES; i++)
+        path += sprintf(path, "%02x", address->name[i]);
+    return (socklen_t)(path - (char *)name);
+}
+
+int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes)
+{
+    struct iovec here = {.iov_base = data, .iov_len = bytes};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)address, .iov_len = bytes};
+    ssize_t got = disti_process_read(pid, &here, &there);
+
+    if (got < 0)
+        return errno;
+    return (size_t)got == bytes ? 0 : EFAULT;
+}
+
+/* Does the process still run, as far as this one can see? A pid of 0 cannot be seen. */
+static bool machine_runs(int pid)
+{
+    int process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    struct pollfd ended = {.fd = process, .events = POLLIN};
+    bool runs;
+
+    if (process < 0)
+        return pid <= 0 || errno != ESRCH;
+    runs = poll(&ended, 1, 0) == 0; /* one that has ended and is not waited for has a number too */
+    close(process);
+    return runs;
+}
+
+bool disti_shm_machine_random(void *data, size_t bytes)
+{
+    return getrandom(data, bytes, 0) == (ssize_t)bytes;
+}
+
+/* The memory that two ranks share: memfds, sealed and filled before they are used. */
+
+#define MEMORY_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static bool fifo_bytes_valid(uint64_t fifo_bytes)
+{
+    return fifo_bytes >= SHM_FIFO_MIN && fifo_bytes <= SHM_FIFO_MAX &&
+           (fifo_bytes & (fifo_bytes - 1)) == 0;
+}
+
+dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair **pair_p)
+{
+    size_t bytes = disti_shm_pair_bytes(fifo_bytes);
+    dist_status status;
+    int fd = disti_file_memory();
+
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return DIST_IN_PROGRESS;
+    if (fd < 0)
+        return disti_fail_call("memfd_create", "shm: cannot make shared memory");
+    if (disti_file_reserve(fd, 0, bytes) < 0) {
+        status = disti_fail_errno(
+            DIST_ERR_NO_MEMORY,
+            "shm: no room for %zu KiB of shared memory; free memory, raise "
+            "the container's limit or that on files (ulimit -f), or set DIST_TRANSPORT=tcp",
+            bytes >> 10);
+        goto out;
+    }
+    if (fcntl(fd, F_ADD_SEALS, MEMORY_SEALS) < 0) {
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot seal a memfd");
+        goto out;
+    }
+    status = disti_shm_memory_map(fd, fifo_bytes, pair_p);
+    if (status == DIST_OK) {
+        *fd_p = disti_descriptor_own(fd);
+        fd = -1;
+    }
+out:
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+dist_status disti_shm_memory_map(int fd, size_t fifo_bytes, struct shm_pair **pair_p)
+{
+    size_t bytes = disti_shm_pair_bytes(fifo_bytes);
+    int seals = fcntl(fd, F_GET_SEALS);
+    struct stat info;
+    void *memory;
+
+    if (seals < 0 || (seals & MEMORY_SEALS) != MEMORY_SEALS || fstat(fd, &info) < 0 ||
+        info.st_size != (off_t)bytes)
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "shm: a peer offered memory that is not %zu sealed bytes: give all ranks "
+                          "the same version of libdist",
+                          bytes);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED && errno == EAGAIN)
+        return disti_file_locked_too_much(bytes);
+    if (memory == MAP_FAILED)
+        return disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: cannot map %zu KiB", bytes >> 10);
+    *pair_p = memory;
+    return DIST_OK;
+}
+
+void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes)
+{
+    if (pair)
+        munmap(pair, disti_shm_pair_bytes(fifo_bytes));
+}
 
 #define HELLO_MAGIC 0x6c6c6568a7736d68ull
 #define HELLO_VERSION 5u
+
+/* What an event of the epoll is about; its data is event << 32 | rank or index. */
+enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
 
 /* Room for the descriptors of one packet, aligned as a header. */
 union hello_control {
@@ -214,27 +371,10 @@ static void shm_connection_hang_up(const struct shm_state *state, struct shm_pee
     peer->mine = peer->theirs = NULL;
 }
 
-/* What the peer had sent completely before it ended still counts. */
-static void connection_drain(struct shm_peer *peer)
-{
-    int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
-
-    while (turns-- > 0 && disti_shm_receive_turn(peer) > 0)
-        ;
-    disti_shm_send_acks(peer);
-}
-
-static bool connection_has_requests(const struct shm_peer *peer)
-{
-    return peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
-           peer->asked_head || peer->announced.count || peer->arrival.request ||
-           (peer->arrival.unexpected && peer->arrival.unexpected->claimed);
-}
-
 void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)
 {
     if (peer->phase == SHM_CONNECTED && !peer->corrupt)
-        connection_drain(peer);
+        disti_shm_drain(peer);
     for (int i = 0; i < state->active_count; i++) {
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
@@ -242,17 +382,19 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
     shm_connection_hang_up(state, peer);
     disti_shm_connection_go(state, peer, SHM_LOST);
     peer->status = status;
-    disti_shm_send_fail(peer, status);
-    disti_shm_receive_fail(peer, status);
+    disti_shm_fail(peer, status);
 }
 
 /* The peer's end was seen: what it had sent completely still counts. */
 static void shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
 {
     if (peer->phase == SHM_CONNECTED)
-        connection_drain(peer);
-    if (connection_has_requests(
-            peer)) /* else it is nothing bad: groups end one rank after the other */
+        disti_shm_drain(peer);
+    if ((peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
+         peer->asked_head || peer->announced.count || peer->arrival.request ||
+         (peer->arrival.unexpected &&
+          peer->arrival.unexpected
+              ->claimed))) /* else it is nothing bad: groups end one rank after the other */
         disti_fail(
             DIST_ERR_PEER_LOST,
             "shm: rank %d lost rank %d (pid %d on this machine): it ended or left the group; "
@@ -266,27 +408,6 @@ dist_status disti_shm_lost(const struct shm_peer *peer)
     return disti_fail(peer->status,
                       "shm: rank %d (pid %d on this machine) has ended: its own output says why",
                       peer->rank, peer->pid);
-}
-
-/* Can we read the peer's memory? It is asked to show us one word of it. */
-static enum shm_verdict connection_check(const struct shm_state *state, const struct shm_peer *peer,
-                                         const struct shm_hello *hello)
-{
-    uint64_t word = 0;
-    int error;
-
-    if (!state->cma)
-        return SHM_CMA_REFUSED;
-    if (peer->pid <= 0)
-        error = ESRCH; /* it lives in a process namespace that we do not see */
-    else
-        error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
-    if (!error && word == hello->probe)
-        return SHM_CMA_WORKS;
-    disti_info("shm: long messages from rank %d are copied twice, as its memory cannot be read "
-               "(%s): `dist_info memory` says what to do",
-               peer->rank, error ? strerror(error) : "another process answered");
-    return SHM_CMA_REFUSED;
 }
 
 static bool watch_epoll(struct shm_state *state, int operation, int fd, uint32_t events,
@@ -310,6 +431,9 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
 {
     unsigned char *fifos[2] = {peer->pair->fifos, peer->pair->fifos + peer->fifo_bytes};
     size_t most = disti_shm_frame_max(peer->fifo_bytes);
+    enum shm_verdict verdict = SHM_CMA_REFUSED;
+    int error = ESRCH; /* it may live in a process namespace that we do not see */
+    uint64_t word = 0;
 
     peer->mine = &peer->pair->side[side];
     peer->theirs = &peer->pair->side[1 - side];
@@ -335,8 +459,16 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
-    atomic_store_explicit(&peer->mine->verdict, connection_check(state, peer, hello),
-                          memory_order_seq_cst);
+    /* Can we read the peer's memory? It is asked to show us one word of it. */
+    if (state->cma && peer->pid > 0)
+        error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
+    if (state->cma && !error && word == hello->probe)
+        verdict = SHM_CMA_WORKS;
+    else if (state->cma)
+        disti_info("shm: long messages from rank %d are copied twice, as its memory cannot be read "
+                   "(%s): `dist_info memory` says what to do",
+                   peer->rank, error ? strerror(error) : "another process answered");
+    atomic_store_explicit(&peer->mine->verdict, verdict, memory_order_seq_cst);
     disti_shm_ring(peer);
 }
 
@@ -372,7 +504,9 @@ void disti_shm_connection_close(struct shm_state *state)
             atomic_store_explicit(&peer->mine->closed, 1, memory_order_seq_cst);
         shm_connection_hang_up(state, peer);
         disti_match_clear(&peer->match);
-        disti_shm_announce_free(peer);
+        disti_announced_clear(&peer->announced);
+        free(peer->answers.entries);
+        peer->answers = (struct shm_answers){0};
         free(peer);
     }
     for (int i = 0; i < state->pending_room; i++)
@@ -409,14 +543,6 @@ static void shm_report_descriptors(struct shm_state *state)
     state->reported_descriptors = true;
 }
 
-static bool call_lacks_descriptors(struct shm_state *state)
-{
-    if (errno != EMFILE && errno != ENFILE)
-        return false;
-    shm_report_descriptors(state);
-    return true;
-}
-
 /* The caller's half, once the socket is connected. IN_PROGRESS: it has to call again. */
 static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
 {
@@ -445,7 +571,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     fds[0] = peer->memory;
     fds[1] = state->doorbell;
     if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
-        return disti_shm_machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
+        return machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
     if (!shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot connect to rank %d (pid %d)",
                                 peer->rank, peer->pid);
@@ -462,7 +588,8 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
 
     peer->socket =
         disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (peer->socket < 0 && call_lacks_descriptors(state)) {
+    if (peer->socket < 0 && (errno == EMFILE || errno == ENFILE)) {
+        shm_report_descriptors(state);
         status = DIST_IN_PROGRESS;
     } else if (peer->socket < 0) {
         status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: no socket for rank %d", peer->rank);
@@ -495,11 +622,6 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
         disti_shm_connection_look(state); /* it may have called us; else this calls it */
 }
 
-static bool call_knows(const struct shm_state *state, int rank)
-{
-    return state->addresses[rank].magic;
-}
-
 bool disti_shm_call_all(struct shm_state *state)
 {
     int64_t now = disti_now_ns();
@@ -508,7 +630,7 @@ bool disti_shm_call_all(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (!peer || peer->phase != SHM_NEEDED || !call_knows(state, rank))
+        if (!peer || peer->phase != SHM_NEEDED || !state->addresses[rank].magic)
             continue;
         if (peer->called_in_vain && peer->call_ns > now)
             all = false;
@@ -516,19 +638,6 @@ bool disti_shm_call_all(struct shm_state *state)
             all = call_peer(state, peer) && all;
     }
     return all;
-}
-
-/* Calls those whose time has come. */
-static void shm_call_due(struct shm_state *state)
-{
-    int64_t now = disti_now_ns();
-
-    for (int rank = 0; rank < state->config.world_size; rank++) {
-        struct shm_peer *peer = state->peers[rank];
-
-        if (peer && peer->phase == SHM_NEEDED && call_knows(state, rank) && peer->call_ns <= now)
-            call_peer(state, peer);
-    }
 }
 
 #define WATCH_BACKOFF_NS (50 * 1000 * 1000) /* without a descriptor */
@@ -552,7 +661,7 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
     if (result == 0)
         return;
-    if (result < 0 && disti_shm_machine_runs(peer->pid)) { /* it let others in first, or closes */
+    if (result < 0 && machine_runs(peer->pid)) { /* it let others in first, or closes */
         call_retry(state, peer);
         return;
     }
@@ -610,7 +719,7 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
     struct shm_hello answer;
     dist_status status;
 
-    if (!disti_shm_fifo_bytes_valid(hello->fifo_bytes) || fds[0] < 0 || fds[1] < 0 ||
+    if (!fifo_bytes_valid(hello->fifo_bytes) || fds[0] < 0 || fds[1] < 0 ||
         fcntl(fds[1], F_SETFL, O_NONBLOCK) < 0)
         return disti_fail(
             DIST_ERR_SYSTEM,
@@ -663,53 +772,33 @@ static void accept_called(struct shm_state *state, int socket, int pid,
     shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
-static int accept_slot(struct shm_state *state)
-{
-    int most = state->config.world_size + ACCEPT_STRANGERS;
-    int room = state->pending_room ? state->pending_room * 2 : ACCEPT_ROOM;
-    int room_was;
-    struct shm_pending *pending;
-
-    for (int i = 0; i < state->pending_room; i++) {
-        if (state->pending[i].socket < 0)
-            return i;
-    }
-    if (state->pending_room >= most)
-        return -1;
-    pending = realloc(state->pending, (size_t)room * sizeof(*pending));
-    if (!pending)
-        return -1;
-    for (int i = state->pending_room; i < room; i++)
-        pending[i].socket = -1;
-    state->pending = pending;
-    room_was = state->pending_room;
-    state->pending_room = room;
-    return room_was;
-}
-
-/* The one that has been silent longest makes room. If it is a rank, it calls again. */
-static int accept_evict(struct shm_state *state)
-{
-    int slot = 0;
-
-    for (int i = 1; i < state->pending_room; i++) {
-        if (state->pending[i].deadline_ns < state->pending[slot].deadline_ns)
-            slot = i;
-    }
-    if (state->pending_room)
-        shm_close_fd(&state->pending[slot].socket);
-    return state->pending_room ? slot : -1;
-}
-
 /* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
 static void accept_park(struct shm_state *state, int socket, int pid)
 {
-    int slot = accept_slot(state);
+    int room = state->pending_room, slot = 0;
 
-    if (slot < 0)
-        slot = accept_evict(state);
-    if (slot < 0 || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
+    while (slot < room && state->pending[slot].socket >= 0)
+        slot++;
+    if (slot == room && room < state->config.world_size + ACCEPT_STRANGERS) {
+        int more = room ? room * 2 : ACCEPT_ROOM;
+        struct shm_pending *pending = realloc(state->pending, (size_t)more * sizeof(*pending));
+
+        if (pending) {
+            state->pending = pending;
+            while (state->pending_room < more)
+                pending[state->pending_room++].socket = -1;
+        }
+    }
+    if (slot == state->pending_room && room) {
+        /* The one that has been silent longest makes room. If it is a rank, it calls again. */
+        slot = 0;
+        for (int i = 1; i < state->pending_room; i++) {
+            if (state->pending[i].deadline_ns < state->pending[slot].deadline_ns)
+                slot = i;
+        }
+        shm_close_fd(&state->pending[slot].socket);
+    }
+    if (slot == state->pending_room || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
         disti_descriptor_close(socket); /* without memory: it calls again */
         return;
     }
@@ -733,12 +822,6 @@ static bool accept_hear(struct shm_state *state, int socket, int pid)
     return true;
 }
 
-/* The ranks may have taken on another user's rights since they opened: they call as he. */
-static bool accept_is_own(const struct shm_state *state, uint32_t uid)
-{
-    return uid == state->address.uid || uid == (uint32_t)geteuid();
-}
-
 /* The listener, a caller that had not spoken yet, and the time limit for such. */
 static void shm_accept_callers(struct shm_state *state)
 {
@@ -755,7 +838,9 @@ static void shm_accept_callers(struct shm_state *state)
             continue;
         if (socket < 0)
             return;
-        if (!shm_hello_peer(socket, &uid, &pid) || !accept_is_own(state, uid)) {
+        /* The ranks may have taken on another user's rights since they opened: they call as he. */
+        if (!shm_hello_peer(socket, &uid, &pid) ||
+            !(uid == state->address.uid || uid == (uint32_t)geteuid())) {
             disti_info("shm: refused a process of another user");
             disti_descriptor_close(socket);
         } else if (!accept_hear(state, socket, pid)) {
@@ -782,27 +867,10 @@ static void shm_accept_pending(struct shm_state *state, int slot)
         shm_back_off(state, socket, SHM_ON_PENDING, slot);
 }
 
-/* Strangers who say nothing for long go. */
-static void shm_accept_expire(struct shm_state *state)
-{
-    for (int i = 0; i < state->pending_room; i++) {
-        struct shm_pending *pending = &state->pending[i];
-
-        if (pending->socket >= 0 && disti_expired(pending->deadline_ns))
-            shm_close_fd(&pending->socket);
-    }
-}
-
 /* What the transport listens to: the epoll, who is told of its events, and doing without one. */
 
 #define WATCH_BACKLOG 4096
 #define WATCH_EVENTS 32
-
-static void watch_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
-{
-    if (fd >= 0)
-        watch_epoll(state, EPOLL_CTL_MOD, fd, EPOLLIN, event, index);
-}
 
 /* What was not listened to for lack of descriptors is, when it is time. */
 static void watch_resume(struct shm_state *state)
@@ -810,12 +878,14 @@ static void watch_resume(struct shm_state *state)
     if (!state->resume_ns || disti_now_ns() < state->resume_ns)
         return;
     state->resume_ns = 0;
-    watch_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
+    /* It refuses a descriptor of -1, which is as good. */
+    watch_epoll(state, EPOLL_CTL_MOD, state->listener, EPOLLIN, SHM_ON_LISTENER, 0);
     for (int i = 0; i < state->pending_room; i++)
-        watch_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
+        watch_epoll(state, EPOLL_CTL_MOD, state->pending[i].socket, EPOLLIN, SHM_ON_PENDING, i);
     for (int rank = 0; rank < state->config.world_size; rank++) {
         if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
-            watch_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
+            watch_epoll(state, EPOLL_CTL_MOD, state->peers[rank]->socket, EPOLLIN, SHM_ON_SOCKET,
+                        rank);
     }
 }
 
@@ -841,21 +911,11 @@ dist_status disti_shm_connection_open(struct shm_state *state)
     return DIST_OK;
 }
 
-/* A connected peer says nothing more on its socket: it becomes readable when it ends. */
-static void watch_socket(struct shm_state *state, struct shm_peer *peer)
-{
-    char byte;
-
-    if (peer->phase == SHM_CALLING)
-        shm_call_answered(state, peer);
-    else if (peer->phase == SHM_CONNECTED &&
-             (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
-        shm_connection_ended(state, peer);
-}
-
 static void watch_handle(struct shm_state *state, uint64_t data)
 {
     int index = (int)(uint32_t)data;
+    struct shm_peer *peer;
+    char byte;
 
     switch ((enum shm_event)(data >> 32)) {
     case SHM_ON_LISTENER:
@@ -865,7 +925,13 @@ static void watch_handle(struct shm_state *state, uint64_t data)
         shm_accept_pending(state, index);
         break;
     case SHM_ON_SOCKET:
-        watch_socket(state, state->peers[index]);
+        peer = state->peers[index];
+        /* A connected peer says nothing more on its socket: it becomes readable when it ends. */
+        if (peer->phase == SHM_CALLING)
+            shm_call_answered(state, peer);
+        else if (peer->phase == SHM_CONNECTED &&
+                 (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
+            shm_connection_ended(state, peer);
         break;
     case SHM_ON_PROCESS:
         if (state->peers[index]->phase == SHM_CONNECTED)
@@ -880,6 +946,7 @@ int disti_shm_connection_look(struct shm_state *state)
 {
     struct epoll_event events[WATCH_EVENTS];
     int count, handled = 0, held = disti_cancel_hold();
+    int64_t now = 0;
 
     watch_resume(state);
     count = epoll_wait(state->poll, events, WATCH_EVENTS, 0);
@@ -889,9 +956,21 @@ int disti_shm_connection_look(struct shm_state *state)
         watch_handle(state, events[i].data.u64);
         handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
     }
-    shm_accept_expire(state);
+    for (int i = 0; i < state->pending_room; i++) { /* strangers who say nothing for long go */
+        struct shm_pending *pending = &state->pending[i];
+
+        if (pending->socket >= 0 && disti_expired(pending->deadline_ns))
+            shm_close_fd(&pending->socket);
+    }
     if (state->wanting)
-        shm_call_due(state);
+        now = disti_now_ns();
+    for (int rank = 0; now && rank < state->config.world_size; rank++) {
+        struct shm_peer *peer = state->peers[rank];
+
+        if (peer && peer->phase == SHM_NEEDED && state->addresses[rank].magic &&
+            peer->call_ns <= now)
+            call_peer(state, peer);
+    }
     disti_cancel_let(held);
     return handled;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shm transport: its slots, and the order in which its parts run. */
-#include "base/settings/config.h"
-
+/* The shm transport: messages (copied through the ring, lent where they lie, announced), and slots.
+ */
+#include "transports/shm/shm.h"
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/kernels/sink.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "transports/shm/shm.h"
+#include "base/settings/config.h"
+#include "base/thread.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>
@@ -17,12 +20,949 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+/* Pages that one system call checks. */
+#define PAGES_BATCH 64
+
+/*
+ * True if the CPU can read the bytes, or write them, which zeroes the first byte of each page.
+ * Copies one byte of each page between this process and itself, as the CPU would on the near side:
+ * so pages of devices pass, for which process_vm_readv(2) fails with EFAULT at the far side. If the
+ * kernel denies the call, the memory counts as usable.
+ */
+static bool pages_pass(const void *memory, size_t bytes, bool writes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)memory;
+    const uintptr_t end = at + bytes;
+    unsigned char own[PAGES_BATCH] = {0};
+    struct iovec here[PAGES_BATCH], there = {.iov_base = own};
+
+    while (at < end) {
+        size_t count = 0;
+        ssize_t copied;
+
+        for (; at < end && count < PAGES_BATCH; at += page - at % page)
+            here[count++] = (struct iovec){.iov_base = (void *)at, .iov_len = 1};
+        there.iov_len = count;
+        copied = writes ? process_vm_readv(getpid(), here, count, &there, 1, 0)
+                        : process_vm_writev(getpid(), here, count, &there, 1, 0);
+        if (copied < 0 ? errno == EFAULT : (size_t)copied < count)
+            return false;
+    }
+    return true;
+}
+
+/* Incoming messages: frames from the ring into sinks. */
+
+/* The peer breaks the rules: says so. Negative. */
+static int shm_corrupt(struct shm_peer *peer, const char *what)
+{
+    peer->corrupt = true;
+    return disti_fail(DIST_ERR_PEER_LOST,
+                      "shm: rank %d (pid %d) sent an invalid message (%s): give all ranks the same "
+                      "version of libdist",
+                      peer->rank, peer->pid, what);
+}
+
+/* Puts one frame into the ring. False: no room for now. */
+static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
+                           const struct dist_envelope *envelope, const void *payload, size_t bytes)
+{
+    struct shm_frame *frame = disti_shm_fifo_reserve(&peer->out, bytes);
+
+    if (!frame)
+        return false;
+    frame->bytes = (uint32_t)bytes;
+    frame->kind = kind;
+    frame->envelope = *envelope;
+    if (bytes)
+        memcpy(disti_shm_frame_payload(frame, bytes), payload, bytes);
+    disti_shm_fifo_publish(&peer->out, frame, bytes);
+    disti_shm_ring(peer);
+    return true;
+}
+
+#define ANNOUNCE_ROOM 64 /* answers that wait, at first */
+
+static bool announce_put(struct shm_peer *peer, struct shm_answer answer)
+{
+    const struct dist_envelope nothing = {0};
+
+    return shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing, &answer.name,
+                          sizeof(answer.name));
+}
+
+/* Asks for an announced message, or refuses it: now, or when the ring has room. */
+static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool wanted)
+{
+    struct shm_answers *answers = &peer->answers;
+    const struct shm_answer answer = {.name = name, .wanted = wanted};
+
+    if (!answers->count && announce_put(peer, answer))
+        return DIST_OK;
+    if (answers->count == answers->room) {
+        size_t room = answers->room ? answers->room * 2 : ANNOUNCE_ROOM;
+        struct shm_answer *entries = realloc(answers->entries, room * sizeof(*entries));
+
+        if (!entries)
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
+                              peer->rank);
+        answers->entries = entries;
+        answers->room = room;
+    }
+    answers->entries[answers->count++] = answer;
+    return DIST_OK;
+}
+
+/* A receive takes an announced message: it is asked for. */
+static dist_status receive_ask(struct shm_peer *peer, struct dist_request *request, uint32_t name)
+{
+    dist_status status = shm_answer(peer, name, true);
+
+    request->own[1] = name;
+    request->moved = 0;
+    if (status == DIST_OK)
+        disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
+    else
+        request->status = status;
+    return status;
+}
+
+/* The name in the payload of a frame about an announced message. */
+static bool receive_name(const unsigned char *payload, size_t bytes, uint32_t *name_p)
+{
+    if (bytes != sizeof(*name_p))
+        return false;
+    memcpy(name_p, payload, sizeof(*name_p));
+    return true;
+}
+
+static int receive_announced(struct shm_peer *peer, const struct dist_envelope *envelope,
+                             const unsigned char *payload, size_t bytes)
+{
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    bool mismatch = false;
+    uint32_t name;
+
+    if (!receive_name(payload, bytes, &name))
+        return shm_corrupt(peer, "announcement");
+    request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (mismatch)
+        return shm_answer(peer, name, false);
+    if (request)
+        return receive_ask(peer, request, name);
+    unexpected = disti_match_hold(&peer->match, envelope, true);
+    if (!unexpected)
+        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
+    unexpected->note[0] = SHM_NOTE_ANNOUNCED;
+    unexpected->note[1] = name;
+    return 0;
+}
+
+/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
+static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
+{
+    struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
+    const uint64_t bit = UINT64_C(1) << id % SHM_LENT_MAX;
+    bool gone;
+
+    if (!request)
+        return false;
+    peer->lent[id] = NULL;
+    peer->lent_free |= bit;
+    peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
+    gone = atomic_fetch_and(&peer->mine->taken_back, ~bit) & bit;
+    request->own[0] = gone ? SHM_SEND_GONE : SHM_SEND_ASKED;
+    if (!gone && !pages_pass(request->data, (size_t)request->envelope.bytes, false))
+        request->own[0] = SHM_SEND_UNREADABLE;
+    request->own[1] = SHM_NAME_LOAN | id;
+    disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    return true;
+}
+
+/* The receiver wants the message with that name, or never will. False: there is none. */
+static bool shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
+{
+    struct dist_request *request;
+
+    if (name & SHM_NAME_LOAN)
+        return wanted && shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
+    request = disti_announced_take(&peer->announced, name);
+    if (!request)
+        return false;
+    request->own[0] = wanted ? SHM_SEND_ASKED : SHM_SEND_UNASKED;
+    request->own[1] = name;
+    if (wanted)
+        disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    else
+        request->status = DIST_OK;
+    return true;
+}
+
+/* A message that was sent unasked is kept no more. */
+static void receive_return(struct shm_peer *peer, uint64_t bytes)
+{
+    if (disti_credit_return(&peer->debit, bytes) && peer->mine)
+        atomic_store_explicit(&peer->mine->returned, peer->debit.told, memory_order_release);
+}
+
+static void receive_release(struct shm_peer *peer, struct disti_unexpected *unexpected)
+{
+    receive_return(peer, unexpected->envelope.bytes);
+    disti_match_release(&peer->match, unexpected);
+}
+
+/* All of the message that arrives in pieces is there. */
+static void receive_finish(struct shm_peer *peer)
+{
+    struct shm_arrival arrival = peer->arrival;
+    struct dist_request *claimed;
+
+    memset(&peer->arrival, 0, sizeof(peer->arrival));
+    if (arrival.request) {
+        arrival.request->status = DIST_OK;
+    } else if (arrival.unexpected && arrival.unexpected->refused) {
+        receive_release(peer, arrival.unexpected);
+    } else if (arrival.unexpected && arrival.unexpected->claimed) {
+        claimed = arrival.unexpected->claimed;
+        disti_sink_apply(&claimed->sink, 0, arrival.unexpected->payload, arrival.bytes);
+        receive_release(peer, arrival.unexpected);
+        claimed->status = DIST_OK;
+    }
+}
+
+/* The next bytes of the message that is arriving; src points into the ring. */
+static void receive_piece(struct shm_peer *peer, const unsigned char *src, size_t bytes)
+{
+    struct shm_arrival *arrival = &peer->arrival;
+    size_t skip = arrival->skip > arrival->arrived ? arrival->skip - arrival->arrived : 0;
+
+    if (arrival->request && skip < bytes) {
+        disti_sink_apply(&arrival->request->sink, arrival->arrived + skip, src + skip,
+                         bytes - skip);
+    } else if (arrival->unexpected) {
+        memcpy(arrival->unexpected->payload + arrival->arrived, src, bytes);
+        arrival->unexpected->arrived += bytes;
+    }
+    arrival->arrived += bytes;
+    if (arrival->arrived == arrival->bytes)
+        receive_finish(peer);
+}
+
+/* The first or only frame of a message that is copied. */
+static int receive_first(struct shm_peer *peer, const struct dist_envelope *envelope,
+                         const unsigned char *payload, size_t bytes, bool whole)
+{
+    bool mismatch = false;
+    struct dist_request *request;
+    struct disti_unexpected *unexpected = NULL;
+
+    if (peer->arrival.active || (whole ? bytes != envelope->bytes : bytes >= envelope->bytes))
+        return shm_corrupt(peer, "first frame");
+    if (!disti_credit_came(&peer->debit, envelope->bytes))
+        return shm_corrupt(peer, "message without credit");
+    request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (request)
+        receive_return(peer, envelope->bytes);
+    if (whole && request && !mismatch) {
+        disti_sink_apply(&request->sink, 0, payload, bytes);
+        request->status = DIST_OK;
+        return 0;
+    }
+    if (mismatch) {
+        request = NULL;
+    } else if (!request) {
+        unexpected = disti_match_hold(&peer->match, envelope, false);
+        if (!unexpected)
+            return disti_fail(DIST_ERR_NO_MEMORY,
+                              "shm: no memory to keep %llu unexpected bytes of rank %d",
+                              (unsigned long long)envelope->bytes, peer->rank);
+    }
+    peer->arrival = (struct shm_arrival){.active = true,
+                                         .request = request,
+                                         .unexpected = unexpected,
+                                         .bytes = (size_t)envelope->bytes};
+    receive_piece(peer, payload, bytes);
+    return 0;
+}
+
+static dist_status loan_lost(const struct shm_peer *peer)
+{
+    return disti_fail(
+        DIST_ERR_PEER_LOST,
+        "shm: rank %d was sending to this rank when its group ended: its own output says why",
+        peer->rank);
+}
+
+/* The first or only frame of a message that was asked for. */
+static int receive_asked(struct shm_peer *peer, const struct dist_envelope *envelope,
+                         const unsigned char *payload, size_t bytes)
+{
+    struct dist_request *request = peer->asked_head;
+
+    if (peer->arrival.active || !request || request->own[1] != envelope->tag ||
+        bytes > request->envelope.bytes)
+        return shm_corrupt(peer, "message that was asked for");
+    if (!bytes && envelope->tag & SHM_NAME_LOAN) {
+        disti_shm_pop(&peer->asked_head)->status = loan_lost(peer);
+        return 0;
+    }
+    if (!bytes && request->envelope.bytes)
+        return shm_corrupt(peer, "message that was asked for");
+    disti_shm_pop(&peer->asked_head);
+    peer->arrival = (struct shm_arrival){.active = true,
+                                         .request = request,
+                                         .bytes = (size_t)request->envelope.bytes,
+                                         .skip = request->moved};
+    receive_piece(peer, payload, bytes);
+    return 0;
+}
+
+/* The lender may use its memory again. Its ids are few enough for the ring to have room. */
+static void shm_loan_return(struct shm_peer *peer, uint64_t id)
+{
+    uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
+
+    atomic_store_explicit(&peer->mine->acks[peer->acks_given % SHM_LENT_MAX], lap << 8 | id,
+                          memory_order_seq_cst);
+    peer->acks_given++;
+    disti_shm_ring(peer);
+}
+
+/* A receive takes a loan: it will be read. */
+static void shm_loan_take(struct shm_peer *peer, struct dist_request *request,
+                          const struct shm_loan *loan)
+{
+    request->moved = 0;
+    request->own[0] = (uintptr_t)loan->address;
+    request->own[1] = (uintptr_t)loan->id;
+    disti_shm_append(&peer->pull_head, &peer->pull_tail, request);
+}
+
+/* A message that lies in the sender's memory. */
+static int shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
+                         const unsigned char *payload, size_t bytes)
+{
+    struct shm_loan loan;
+    struct dist_request *request;
+    struct disti_unexpected *unexpected;
+    bool mismatch = false;
+
+    if (bytes != sizeof(loan))
+        return shm_corrupt(peer, "loan");
+    memcpy(&loan, payload, sizeof(loan));
+    if (loan.id >= SHM_LENT_MAX)
+        return shm_corrupt(peer, "loan id");
+    request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (mismatch) {
+        shm_loan_return(peer, loan.id);
+    } else if (request) {
+        shm_loan_take(peer, request, &loan);
+    } else {
+        unexpected = disti_match_hold(&peer->match, envelope, true);
+        if (!unexpected)
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
+        unexpected->note[0] = SHM_NOTE_LENT;
+        unexpected->note[1] = loan.id;
+        unexpected->note[2] = loan.address;
+    }
+    return 0;
+}
+
+/* One frame; the ring's bytes that it took go to *taken_p. */
+static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t *taken_p)
+{
+    size_t bytes = frame->bytes, to_end = disti_shm_fifo_to_end(&peer->in);
+    uint32_t kind = frame->kind;
+    struct dist_envelope envelope;
+    const unsigned char *payload;
+    uint32_t name;
+
+    if (kind == SHM_PAD) {
+        *taken_p = to_end;
+        return bytes == to_end ? 0 : shm_corrupt(peer, "padding");
+    }
+    if (bytes > disti_shm_frame_max(peer->in.size) || disti_shm_frame_bytes(bytes) > to_end)
+        return shm_corrupt(peer, "frame length");
+    *taken_p = disti_shm_frame_bytes(bytes);
+    envelope = frame->envelope;
+    payload = disti_shm_frame_payload(frame, bytes);
+    switch (kind) {
+    case SHM_WHOLE:
+    case SHM_FIRST:
+        return receive_first(peer, &envelope, payload, bytes, kind == SHM_WHOLE);
+    case SHM_MORE:
+        if (!peer->arrival.active || bytes == 0 ||
+            bytes > peer->arrival.bytes - peer->arrival.arrived ||
+            (bytes % SHM_LINE && bytes != peer->arrival.bytes - peer->arrival.arrived))
+            return shm_corrupt(peer, "further frame");
+        receive_piece(peer, payload, bytes);
+        return 0;
+    case SHM_LENT:
+        return shm_loan_came(peer, &envelope, payload, bytes);
+    case SHM_ANNOUNCED:
+        return receive_announced(peer, &envelope, payload, bytes);
+    case SHM_WANTED:
+    case SHM_UNWANTED:
+        if (!receive_name(payload, bytes, &name) ||
+            !shm_announce_answered(peer, name, kind == SHM_WANTED))
+            return shm_corrupt(peer, "answer to an announcement");
+        return 0;
+    case SHM_ASKED:
+        return receive_asked(peer, &envelope, payload, bytes);
+    default:
+        return shm_corrupt(peer, "frame kind");
+    }
+}
+
+/* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
+static int shm_receive_turn(struct shm_peer *peer)
+{
+    size_t done = 0;
+    int frames = 0;
+
+    while (frames < SHM_TURN_FRAMES && done < SHM_TURN_BYTES) {
+        struct shm_frame *frame = disti_shm_fifo_peek(&peer->in);
+        size_t taken = 0;
+        int result;
+
+        if (!frame)
+            break;
+        result = receive_frame(peer, frame, &taken);
+        if (result < 0)
+            return result;
+        if (disti_shm_fifo_take(&peer->in, taken))
+            disti_shm_ring(peer);
+        done += taken;
+        frames++;
+    }
+    return frames;
+}
+
+/* Nobody will receive this message, which has come or is coming. */
+static void shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected)
+{
+    bool whole = disti_match_is_whole(unexpected); /* else the rest is still to be taken */
+
+    unexpected->refused = true;
+    unexpected->claimed = NULL;
+    if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED)
+        shm_answer(peer, (uint32_t)unexpected->note[1],
+                   false); /* without memory the sender waits on */
+    else if (unexpected->descriptor)
+        shm_loan_return(peer, unexpected->note[1]);
+    else if (whole)
+        receive_return(peer, unexpected->envelope.bytes);
+    if (whole)
+        disti_match_release(&peer->match, unexpected);
+}
+
+/* Incoming messages. Those that return int return how much happened. */
+static void shm_receive_start(struct shm_peer *peer, struct dist_request *request)
+{
+    const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
+    struct disti_unexpected *unexpected;
+
+    if (peer->phase == SHM_LOST && (!found || found->descriptor)) {
+        request->status = disti_shm_lost(peer);
+        return;
+    }
+    unexpected = disti_match_post(&peer->match, request);
+    if (unexpected && unexpected->refused) {
+        shm_receive_refuse(peer, unexpected);
+    } else if (unexpected && unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED) {
+        receive_ask(peer, request,
+                    (uint32_t)unexpected->note[1]); /* a failure shows in the request */
+        disti_match_release(&peer->match, unexpected);
+    } else if (unexpected && unexpected->descriptor) {
+        struct shm_loan loan = {.address = unexpected->note[2], .id = unexpected->note[1]};
+
+        disti_match_release(&peer->match, unexpected);
+        shm_loan_take(peer, request, &loan);
+    } else if (unexpected && unexpected->arrived == unexpected->envelope.bytes) {
+        disti_sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+        receive_release(peer, unexpected);
+        request->status = DIST_OK;
+    }
+}
+
+/* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
+
+/*
+ * The peer's verdict on reading our memory, asked until it is there. A long message waits
+ * for it: it comes right after the connection does.
+ */
+static enum shm_verdict send_verdict(struct shm_peer *peer)
+{
+    if (peer->lend == SHM_CMA_UNKNOWN)
+        peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
+    return peer->lend;
+}
+
+/* May the message be sent unasked? */
+static bool send_has_credit(struct shm_peer *peer, uint64_t bytes)
+{
+    uint64_t returned;
+
+    if (disti_credit_covers(&peer->credit, bytes))
+        return true;
+    returned = atomic_load_explicit(&peer->theirs->returned, memory_order_relaxed);
+    if (!disti_credit_heard(&peer->credit, returned))
+        peer->out.corrupt = true;
+    return disti_credit_covers(&peer->credit, bytes);
+}
+
+/* The first frame of a copied message. */
+static bool send_first(struct shm_peer *peer, const struct dist_request *request, size_t piece)
+{
+    struct dist_envelope envelope = request->envelope;
+    bool asked = request->own[0];
+    enum shm_kind kind = asked ? SHM_ASKED : piece == envelope.bytes ? SHM_WHOLE : SHM_FIRST;
+
+    if (asked)
+        envelope.tag = request->own[1];
+    if (!shm_send_frame(peer, kind, &envelope, request->data, piece))
+        return false;
+    if (!asked)
+        disti_credit_spend(&peer->credit, envelope.bytes);
+    return true;
+}
+
+/*
+ * Copies as much of a message as there is room for; request->moved says how far it is.
+ * True: all of it. *copied_p grows by the bytes copied.
+ */
+static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_t *copied_p)
+{
+    size_t total = request->own[0] < SHM_SEND_GONE ? (size_t)request->envelope.bytes : 0;
+    size_t most = disti_shm_frame_max(peer->out.size);
+
+    do {
+        size_t left = total - request->moved;
+        size_t piece = left < most ? left : most;
+        const char *data = request->data;
+
+        if (!request->moved
+                ? !send_first(peer, request, piece)
+                : !shm_send_frame(peer, SHM_MORE, &request->envelope, data + request->moved, piece))
+            return false;
+        request->moved += piece;
+        *copied_p += piece;
+    } while (request->moved < total && *copied_p < SHM_TURN_BYTES);
+    return request->moved == total;
+}
+
+/* The head of the send queue: announces it. False: the ring is full. */
+static bool shm_announce(struct shm_peer *peer, struct dist_request *request)
+{
+    dist_status status = DIST_IN_PROGRESS;
+    uint32_t name;
+
+    if (!disti_announced_add(&peer->announced, request, &name)) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
+                            peer->rank);
+    } else if (!shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name, sizeof(name))) {
+        disti_announced_take(&peer->announced, name);
+        return false;
+    }
+    disti_shm_pop(&peer->send_head);
+    if (status != DIST_IN_PROGRESS)
+        request->status = status;
+    return true;
+}
+
+/* Fills the ring from the queue. Returns how much happened. */
+static int shm_send_turn(struct shm_peer *peer)
+{
+    struct shm_answers *answers = &peer->answers;
+    size_t copied = 0;
+    int moved = 0;
+
+    while (answers->sent < answers->count && announce_put(peer, answers->entries[answers->sent]))
+        answers->sent++;
+    peer->send_blocked = answers->sent < answers->count;
+    if (!peer->send_blocked)
+        answers->sent = answers->count = 0;
+    while (!peer->send_blocked && peer->send_head && copied < SHM_TURN_BYTES) {
+        struct dist_request *request = peer->send_head;
+        size_t bytes = (size_t)request->envelope.bytes, before = copied;
+
+        if (bytes > peer->whole_max && send_verdict(peer) == SHM_CMA_UNKNOWN) {
+            peer->send_blocked = true;
+            break;
+        }
+        if (!request->moved && !request->own[0] &&
+            (bytes > peer->whole_max && peer->lend == SHM_CMA_WORKS && peer->lent_free)) {
+            uint64_t id = (uint64_t)__builtin_ctzll(peer->lent_free);
+            struct shm_loan loan = {.address = (uint64_t)(uintptr_t)request->data, .id = id};
+
+            peer->send_blocked =
+                !shm_send_frame(peer, SHM_LENT, &request->envelope, &loan, sizeof(loan));
+            if (peer->send_blocked)
+                break;
+            peer->lent_free &= peer->lent_free - 1;
+            peer->lent[id] = request;
+            disti_shm_pop(&peer->send_head);
+        } else if (!request->moved && !request->own[0] && !send_has_credit(peer, bytes)) {
+            peer->send_blocked = !shm_announce(peer, request);
+            if (peer->send_blocked)
+                break;
+        } else if (send_copy(peer, request, &copied)) {
+            disti_shm_pop(&peer->send_head);
+            request->status =
+                request->own[0] != SHM_SEND_UNREADABLE
+                    ? DIST_OK
+                    : disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                                 "shm: a message to rank %d cannot be read: no readable memory is "
+                                 "mapped at %p for %llu bytes. Pass a valid buffer.",
+                                 peer->rank, request->data, (unsigned long long)bytes);
+        } else {
+            moved += copied > before;
+            peer->send_blocked = copied < SHM_TURN_BYTES;
+            break;
+        }
+        moved++;
+    }
+    return moved;
+}
+
+static void shm_send_start(struct shm_peer *peer, struct dist_request *request)
+{
+    size_t bytes = (size_t)request->envelope.bytes;
+
+    request->moved = 0;
+    request->own[0] = SHM_SEND_UNASKED;
+    if (peer->phase == SHM_CONNECTED && !peer->send_head && bytes <= peer->whole_max &&
+        send_has_credit(peer, bytes) && send_first(peer, request, bytes)) {
+        request->status = DIST_OK;
+        return;
+    }
+    disti_shm_append(&peer->send_head, &peer->send_tail, request);
+    if (peer->phase == SHM_CONNECTED && peer->send_head == request)
+        shm_send_turn(peer);
+}
+
+static bool shm_send_ready(struct shm_peer *peer)
+{
+    if (!peer->send_head && !peer->answers.count)
+        return false;
+    return !peer->send_blocked || peer->out.corrupt ||
+           atomic_load_explicit(peer->out.consumed_now, memory_order_seq_cst) !=
+               peer->out.consumed ||
+           (peer->lend == SHM_CMA_UNKNOWN && send_verdict(peer) != SHM_CMA_UNKNOWN);
+}
+
+/* The next acknowledgement: lap << 8 | id, or 0 while it has not come. */
+static uint64_t send_next_ack(struct shm_peer *peer)
+{
+    uint64_t lap = peer->acks_seen / SHM_LENT_MAX + 1;
+    uint64_t ack = atomic_load_explicit(&peer->theirs->acks[peer->acks_seen % SHM_LENT_MAX],
+                                        memory_order_seq_cst);
+
+    return ack >> 8 == lap ? ack : 0;
+}
+
+/* Ends the sends whose loans came back. */
+static int shm_send_acks(struct shm_peer *peer)
+{
+    int moved = 0;
+
+    while (~peer->lent_free) {
+        uint64_t ack = send_next_ack(peer);
+        size_t id = ack & 0xff;
+        struct dist_request *request;
+
+        if (!ack)
+            break;
+        if (id >= SHM_LENT_MAX || !peer->lent[id]) {
+            peer->out.corrupt = true;
+            break;
+        }
+        request = peer->lent[id];
+        peer->lent[id] = NULL;
+        peer->lent_free |= UINT64_C(1) << id;
+        peer->acks_seen++;
+        if (atomic_load_explicit(&peer->mine->taken_back, memory_order_relaxed))
+            atomic_fetch_and(&peer->mine->taken_back, ~(UINT64_C(1) << id));
+        request->status = DIST_OK;
+        moved++;
+    }
+    return moved;
+}
+
+void disti_shm_fail(struct shm_peer *peer, dist_status status)
+{
+    struct shm_arrival arrival = peer->arrival;
+    struct dist_request *request;
+    uint32_t cursor = 0;
+
+    while (peer->send_head)
+        disti_shm_pop(&peer->send_head)->status = status;
+    while ((request = disti_announced_take_next(&peer->announced, &cursor)))
+        request->status = status;
+    for (int id = 0; id < SHM_LENT_MAX; id++) {
+        if (peer->lent[id])
+            peer->lent[id]->status = status;
+        peer->lent[id] = NULL;
+    }
+    peer->lent_free = ~UINT64_C(0);
+    memset(&peer->arrival, 0, sizeof(peer->arrival));
+    disti_match_fail(&peer->match, status);
+    if (arrival.unexpected) {
+        request = arrival.unexpected->claimed;
+        disti_match_release(&peer->match, arrival.unexpected);
+        if (request)
+            request->status = status;
+    }
+    if (arrival.request)
+        arrival.request->status = status;
+    while (peer->asked_head)
+        disti_shm_pop(&peer->asked_head)->status = status;
+    while (peer->pull_head)
+        disti_shm_pop(&peer->pull_head)->status = status;
+    disti_match_release_descriptors(&peer->match);
+}
+
+/* What the peer had sent completely before it ended still counts. */
+void disti_shm_drain(struct shm_peer *peer)
+{
+    int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
+
+    while (turns-- > 0 && shm_receive_turn(peer) > 0)
+        ;
+    shm_send_acks(peer);
+}
+
+/* Messages that the sender lends: they are read where they lie. */
+
+/* The lender's group has ended: what was read may be anything. */
+static bool loan_is_taken_back(const struct shm_peer *peer, const struct dist_request *request)
+{
+    return atomic_load(&peer->theirs->taken_back) & UINT64_C(1) << request->own[1];
+}
+
+static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_status status)
+{
+    disti_shm_pop(&peer->pull_head);
+    shm_loan_return(peer, request->own[1]);
+    request->status = status;
+}
+
+/* ---- loans that cannot be read ---- */
+
+static int loan_decline(struct shm_peer *peer, struct dist_request *request, int error)
+{
+    uint32_t name = SHM_NAME_LOAN | (uint32_t)request->own[1];
+
+    if (!peer->declined)
+        disti_info("shm: %s from rank %d go through the shared ring, since process_vm_readv cannot "
+                   "read them: %s",
+                   error == EFAULT ? "messages in pages of a device" : "long messages", peer->rank,
+                   strerror(error));
+    peer->declined = true;
+    if (error != EFAULT)
+        atomic_store_explicit(&peer->mine->verdict, SHM_CMA_REFUSED, memory_order_seq_cst);
+    disti_shm_pop(&peer->pull_head);
+    request->own[1] = name;
+    disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
+    return shm_answer(peer, name, true);
+}
+
+static int loan_failed(struct shm_peer *peer, struct dist_request *request, int error, void *direct,
+                       size_t piece)
+{
+    if (loan_is_taken_back(peer, request)) {
+        request->moved = (size_t)request->envelope.bytes;
+        return 0;
+    }
+    if (error == ESRCH) {
+        errno = error;
+        return disti_fail_errno(DIST_ERR_PEER_LOST,
+                                "shm: cannot read a message from the memory of rank %d (pid %d): "
+                                "its own output says why it ended",
+                                peer->rank, peer->pid);
+    }
+    if (error == EFAULT && direct && !pages_pass(direct, piece, true)) {
+        loan_end(peer, request,
+                 disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "shm: a message of rank %d cannot be stored at %p: no writable memory "
+                            "is mapped there. Pass a valid buffer.",
+                            peer->rank, direct));
+        return 0;
+    }
+    return loan_decline(peer, request, error);
+}
+
+/* The next piece of a loan: in place, or through the bounce buffer if it is reduced. */
+static int loan_piece(struct shm_state *state, struct shm_peer *peer, struct dist_request *request,
+                      size_t *done_p)
+{
+    size_t left = (size_t)request->envelope.bytes - request->moved;
+    void *direct = disti_sink_direct(&request->sink, request->moved);
+    size_t most = direct ? SHM_TURN_BYTES : SHM_PULL_PIECE;
+    size_t piece = left < most ? left : most;
+    int error = disti_shm_machine_read(peer->pid, direct ? direct : state->bounce,
+                                       request->own[0] + request->moved, piece);
+
+    if (error)
+        return loan_failed(peer, request, error, direct, piece);
+    if (!direct)
+        disti_sink_apply(&request->sink, request->moved, state->bounce, piece);
+    request->moved += piece;
+    *done_p += piece;
+    return 0;
+}
+
+/* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
+static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
+{
+    size_t done = 0;
+    int moved = 0;
+
+    while (peer->pull_head && done < SHM_TURN_BYTES) {
+        struct dist_request *request = peer->pull_head;
+
+        if (request->moved < request->envelope.bytes) {
+            int result = loan_piece(state, peer, request, &done);
+
+            if (result < 0)
+                return result;
+            moved++;
+        }
+        if (peer->pull_head != request || request->moved < request->envelope.bytes)
+            continue;
+        /* A peer that closed while we read may have used its memory again. */
+        if (atomic_load_explicit(&peer->theirs->closed, memory_order_acquire))
+            return disti_fail(
+                DIST_ERR_PEER_LOST,
+                "shm: rank %d left the group while sending to this rank: its own output says why",
+                peer->rank);
+        loan_end(peer, request, loan_is_taken_back(peer, request) ? loan_lost(peer) : DIST_OK);
+        moved++;
+    }
+    return moved;
+}
+
+/* Forgetting the messages of a group that has ended, while others go on. */
+
+/*
+ * What has not begun is taken out. What is halfway goes on with a stand-in. What this rank has lent
+ * to the peer is taken back: the peer is told by a bit that what it reads may be anything.
+ */
+struct cancel {
+    struct shm_state *state;
+    struct shm_peer *peer;
+    uint64_t tag, mask;
+    bool failed; /* no memory for a stand-in */
+};
+
+static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
+{
+    return disti_standin_is_for(request, cancel->tag, cancel->mask) &&
+           !disti_standins_have(&cancel->state->standins, request);
+}
+
+/* The request that takes the place; NULL: none does. */
+static struct dist_request *cancel_replace(struct cancel *cancel,
+                                           const struct dist_request *request, bool send)
+{
+    struct disti_standins *standins = &cancel->state->standins;
+    bool copies = send && request->own[0] != SHM_SEND_UNREADABLE;
+    struct dist_request *standin = copies ? disti_standin_send(standins, request, request->moved)
+                                          : disti_standin_receive(standins, request);
+
+    cancel->failed = cancel->failed || !standin;
+    return standin;
+}
+
+/* A list through `next`. */
+static void cancel_list(struct cancel *cancel, struct dist_request **head,
+                        struct dist_request **tail, bool send)
+{
+    struct dist_request **at = head, *last = NULL;
+
+    while (*at) {
+        struct dist_request *request = *at, *standin = NULL;
+        bool begun = !send || request->moved || request->own[0];
+
+        if (cancel_means(cancel, request)) {
+            if (begun)
+                standin = cancel_replace(cancel, request, send);
+            *at = standin ? standin : request->next;
+            if (!standin)
+                continue;
+            standin->next = request->next;
+        }
+        last = *at;
+        at = &(*at)->next;
+    }
+    *tail = last;
+}
+
+static void cancel_peer(struct cancel *cancel)
+{
+    struct shm_peer *peer = cancel->peer;
+
+    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
+    if (peer->arrival.request && cancel_means(cancel, peer->arrival.request))
+        peer->arrival.request = NULL;
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+            shm_receive_refuse(peer, unexpected);
+    }
+    cancel_list(cancel, &peer->send_head, &peer->send_tail, true);
+    cancel_list(cancel, &peer->asked_head, &peer->asked_tail, false);
+    cancel_list(cancel, &peer->pull_head, &peer->pull_tail, false);
+    for (uint32_t name = 0; name < peer->announced.room; name++) {
+        struct dist_request **at =
+            (struct dist_request **)disti_announced_slot(&peer->announced, name);
+
+        if (at && cancel_means(cancel, *at))
+            *at = cancel_replace(cancel, *at, true);
+    }
+    for (int id = 0; peer->mine && id < SHM_LENT_MAX; id++) {
+        struct dist_request *request = peer->lent[id];
+
+        if (!request || !cancel_means(cancel, request))
+            continue;
+        peer->lent[id] = cancel_replace(cancel, request, false);
+        atomic_fetch_or(&peer->mine->taken_back, UINT64_C(1) << id);
+    }
+    if (!cancel->failed)
+        return;
+    errno = ENOMEM;
+    disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: rank %d cannot forget messages with rank %d",
+                     cancel->state->config.rank, peer->rank);
+    disti_shm_connection_lose(cancel->state, peer, DIST_ERR_NO_MEMORY);
+}
+
+/* The slot of this name. */
+static void shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
+{
+    struct shm_state *state = opaque;
+
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        struct cancel cancel = {
+            .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
+
+        if (cancel.peer)
+            cancel_peer(&cancel);
+    }
+    disti_standins_sweep(&state->standins);
+}
 
 /* Sockets are looked at once in so many calls of progress; more often while connections are made.
  */
@@ -58,22 +998,12 @@ static dist_status shm_probe(char *reason, size_t reason_size)
     return disti_shm_machine_self(&address, reason, reason_size);
 }
 
-static size_t shm_fifo_bytes(int local_ranks)
-{
-    size_t share = SHM_FIFOS_BYTES / (size_t)(local_ranks > 0 ? local_ranks : 1);
-    size_t bytes = SHM_FIFO_MAX;
-
-    while (bytes > share && bytes > SHM_FIFO_MIN)
-        bytes /= 2;
-    return bytes;
-}
-
 static dist_status shm_open_transport(void *opaque, const struct dist_transport_config *config)
 {
     struct shm_state *state = opaque;
     char reason[128];
     size_t ranks = (size_t)config->world_size;
-    int cma = 1;
+    int cma = 1, local = config->local_ranks;
     dist_status status;
 
     state->opened = true;
@@ -84,7 +1014,10 @@ static dist_status shm_open_transport(void *opaque, const struct dist_transport_
         return status;
     state->cma = cma;
     state->job = disti_hash_text(DISTI_HASH_START, config->job);
-    state->fifo_bytes = shm_fifo_bytes(config->local_ranks);
+    state->fifo_bytes = SHM_FIFO_MAX;
+    while (state->fifo_bytes > SHM_FIFO_MIN &&
+           state->fifo_bytes > SHM_FIFOS_BYTES / (size_t)(local > 0 ? local : 1))
+        state->fifo_bytes /= 2;
     state->peers = calloc(ranks, sizeof(*state->peers));
     state->active = calloc(ranks, sizeof(*state->active));
     state->addresses = calloc(ranks, sizeof(*state->addresses));
@@ -106,17 +1039,6 @@ static dist_status shm_address(void *opaque, void *blob, size_t *size_p)
     return DIST_OK;
 }
 
-#define MACHINE_MAGIC 0x6d687364u
-
-/* Can a process at `mine` share memory with one at `theirs`? */
-static bool shm_machine_same(const struct shm_address *mine, const struct shm_address *theirs)
-{
-    return theirs->magic == MACHINE_MAGIC && theirs->abi == mine->abi && theirs->uid == mine->uid &&
-           theirs->network_device == mine->network_device &&
-           theirs->network_inode == mine->network_inode &&
-           memcmp(theirs->boot, mine->boot, sizeof(mine->boot)) == 0;
-}
-
 static dist_status shm_reach(void *opaque, const void *blob, size_t size,
                              struct dist_reach *reach_p)
 {
@@ -126,7 +1048,11 @@ static dist_status shm_reach(void *opaque, const void *blob, size_t size,
     if (size != sizeof(address))
         return DIST_ERR_UNSUPPORTED;
     memcpy(&address, blob, sizeof(address));
-    if (!shm_machine_same(&state->address, &address))
+    if (!(address.magic == SHM_MACHINE_MAGIC && address.abi == state->address.abi &&
+          address.uid == state->address.uid &&
+          address.network_device == state->address.network_device &&
+          address.network_inode == state->address.network_inode &&
+          memcmp(address.boot, state->address.boot, sizeof(state->address.boot)) == 0))
         return DIST_ERR_UNSUPPORTED;
     *reach_p = (struct dist_reach){.latency_ns = SHM_LATENCY_NS, .bytes_per_second = SHM_BANDWIDTH};
     return DIST_OK;
@@ -166,7 +1092,7 @@ static void shm_send(void *opaque, struct dist_request *request)
         request->status = disti_shm_lost(peer);
         return;
     }
-    disti_shm_send_start(peer, request);
+    shm_send_start(peer, request);
     if (peer->phase != SHM_CONNECTED)
         disti_shm_call_want(state, peer);
 }
@@ -178,7 +1104,7 @@ static void shm_recv(void *opaque, struct dist_request *request)
 
     if (!peer)
         return;
-    disti_shm_receive_start(peer, request);
+    shm_receive_start(peer, request);
     if (peer->phase == SHM_IDLE)
         disti_shm_call_want(state, peer);
 }
@@ -186,19 +1112,19 @@ static void shm_recv(void *opaque, struct dist_request *request)
 /* Negative: the connection is broken, with this status. */
 static int shm_turn(struct shm_state *state, struct shm_peer *peer)
 {
-    int moved = disti_shm_receive_turn(peer);
+    int moved = shm_receive_turn(peer);
 
     if (moved >= 0 && peer->pull_head) {
-        int pulled = disti_shm_loan_pull(state, peer);
+        int pulled = shm_loan_pull(state, peer);
 
         moved = pulled < 0 ? pulled : moved + pulled;
     }
     if (moved < 0)
         return moved;
     if (~peer->lent_free)
-        moved += disti_shm_send_acks(peer);
+        moved += shm_send_acks(peer);
     if (peer->send_head || peer->answers.count)
-        moved += disti_shm_send_turn(peer);
+        moved += shm_send_turn(peer);
     peer->corrupt = peer->out.corrupt;
     if (peer->corrupt)
         return disti_fail(DIST_ERR_PEER_LOST,
@@ -240,12 +1166,6 @@ static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
     disti_match_show(&((struct shm_state *)opaque)->unexpected, tag, mask, most, see, arg);
 }
 
-static bool shm_ready(struct shm_peer *peer)
-{
-    return disti_shm_fifo_peek(&peer->in) || peer->pull_head || disti_shm_acks_ready(peer) ||
-           disti_shm_send_ready(peer);
-}
-
 static void shm_disarm(void *opaque)
 {
     struct shm_state *state = opaque;
@@ -265,7 +1185,9 @@ static int shm_arm(void *opaque)
     for (int i = 0; i < state->active_count; i++)
         atomic_store_explicit(&state->active[i]->mine->asleep, 1, memory_order_seq_cst);
     for (int i = 0; i < state->active_count; i++) {
-        if (shm_ready(state->active[i]))
+        if (disti_shm_fifo_peek(&state->active[i]->in) || state->active[i]->pull_head ||
+            (~state->active[i]->lent_free && send_next_ack(state->active[i])) ||
+            shm_send_ready(state->active[i]))
             return -2;
     }
     return called ? state->poll : -1;
@@ -327,161 +1249,7 @@ const struct dist_transport disti_transport_shm = {
     .disarm = shm_disarm,
     .close = shm_close,
     .describe = shm_describe,
-    .cancel = disti_shm_cancel,
+    .cancel = shm_cancel,
     .shares_memory = true,
     .files = shm_files,
 };
-
-/* Which machine this is, and how its ranks find each other's listeners. */
-
-#define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
-#define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
-#define MACHINE_NAME "libdist-"
-
-static bool machine_boot_id(char boot[SHM_BOOT_BYTES])
-{
-    int fd = open(MACHINE_BOOT_ID, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, boot, SHM_BOOT_BYTES - 1);
-
-    if (fd >= 0)
-        close(fd);
-    return got > 0;
-}
-
-static dist_status machine_unsupported(char *reason, size_t reason_size, const char *what)
-{
-    if (reason)
-        snprintf(reason, reason_size, "%s: %s", what, strerror(errno));
-    return DIST_ERR_UNSUPPORTED;
-}
-
-dist_status disti_shm_machine_self(struct shm_address *address, char *reason, size_t reason_size)
-{
-    struct shm_address made = {.magic = MACHINE_MAGIC, .abi = DIST_ABI};
-    struct stat network;
-
-    if (!machine_boot_id(made.boot))
-        return machine_unsupported(reason, reason_size, "cannot read " MACHINE_BOOT_ID);
-    if (stat(MACHINE_NETWORK, &network) < 0)
-        return machine_unsupported(reason, reason_size, "cannot look at " MACHINE_NETWORK);
-    if (!disti_shm_machine_random(made.name, sizeof(made.name)))
-        return machine_unsupported(reason, reason_size, "no random numbers");
-    made.uid = (uint32_t)geteuid();
-    made.pid = (uint32_t)getpid();
-    made.network_device = network.st_dev;
-    made.network_inode = network.st_ino;
-    *address = made;
-    return DIST_OK;
-}
-
-socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name)
-{
-    char *path = name->sun_path + 1; /* the first byte stays 0: no file, nothing to unlink */
-
-    memset(name, 0, sizeof(*name));
-    name->sun_family = AF_UNIX;
-    path += sprintf(path, MACHINE_NAME);
-    for (int i = 0; i < SHM_NAME_BYTES; i++)
-        path += sprintf(path, "%02x", address->name[i]);
-    return (socklen_t)(path - (char *)name);
-}
-
-int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes)
-{
-    struct iovec here = {.iov_base = data, .iov_len = bytes};
-    struct iovec there = {.iov_base = (void *)(uintptr_t)address, .iov_len = bytes};
-    ssize_t got = disti_process_read(pid, &here, &there);
-
-    if (got < 0)
-        return errno;
-    return (size_t)got == bytes ? 0 : EFAULT;
-}
-
-bool disti_shm_machine_runs(int pid)
-{
-    int process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    struct pollfd ended = {.fd = process, .events = POLLIN};
-    bool runs;
-
-    if (process < 0)
-        return pid <= 0 || errno != ESRCH;
-    runs = poll(&ended, 1, 0) == 0; /* one that has ended and is not waited for has a number too */
-    close(process);
-    return runs;
-}
-
-bool disti_shm_machine_random(void *data, size_t bytes)
-{
-    return getrandom(data, bytes, 0) == (ssize_t)bytes;
-}
-
-/* The memory that two ranks share: memfds, sealed and filled before they are used. */
-
-#define MEMORY_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-
-bool disti_shm_fifo_bytes_valid(uint64_t fifo_bytes)
-{
-    return fifo_bytes >= SHM_FIFO_MIN && fifo_bytes <= SHM_FIFO_MAX &&
-           (fifo_bytes & (fifo_bytes - 1)) == 0;
-}
-
-dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair **pair_p)
-{
-    size_t bytes = disti_shm_pair_bytes(fifo_bytes);
-    dist_status status;
-    int fd = disti_file_memory();
-
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return DIST_IN_PROGRESS;
-    if (fd < 0)
-        return disti_fail_call("memfd_create", "shm: cannot make shared memory");
-    if (disti_file_reserve(fd, 0, bytes) < 0) {
-        status = disti_fail_errno(
-            DIST_ERR_NO_MEMORY,
-            "shm: no room for %zu KiB of shared memory; free memory, raise "
-            "the container's limit or that on files (ulimit -f), or set DIST_TRANSPORT=tcp",
-            bytes >> 10);
-        goto out;
-    }
-    if (fcntl(fd, F_ADD_SEALS, MEMORY_SEALS) < 0) {
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot seal a memfd");
-        goto out;
-    }
-    status = disti_shm_memory_map(fd, fifo_bytes, pair_p);
-    if (status == DIST_OK) {
-        *fd_p = disti_descriptor_own(fd);
-        fd = -1;
-    }
-out:
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-dist_status disti_shm_memory_map(int fd, size_t fifo_bytes, struct shm_pair **pair_p)
-{
-    size_t bytes = disti_shm_pair_bytes(fifo_bytes);
-    int seals = fcntl(fd, F_GET_SEALS);
-    struct stat info;
-    void *memory;
-
-    if (seals < 0 || (seals & MEMORY_SEALS) != MEMORY_SEALS || fstat(fd, &info) < 0 ||
-        info.st_size != (off_t)bytes)
-        return disti_fail(DIST_ERR_SYSTEM,
-                          "shm: a peer offered memory that is not %zu sealed bytes: give all ranks "
-                          "the same version of libdist",
-                          bytes);
-    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED && errno == EAGAIN)
-        return disti_file_locked_too_much(bytes);
-    if (memory == MAP_FAILED)
-        return disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: cannot map %zu KiB", bytes >> 10);
-    *pair_p = memory;
-    return DIST_OK;
-}
-
-void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes)
-{
-    if (pair)
-        munmap(pair, disti_shm_pair_bytes(fifo_bytes));
-}

@@ -54,8 +54,6 @@ static inline size_t disti_shm_pair_bytes(size_t fifo_bytes)
     return sizeof(struct shm_pair) + 2 * fifo_bytes;
 }
 
-bool disti_shm_fifo_bytes_valid(uint64_t fifo_bytes);
-
 /*
  * Makes a pair's memory: *fd_p and *pair_p are the caller's. ERR_NO_MEMORY if the
  * machine has not that much, ERR_SYSTEM; IN_PROGRESS, and nothing is reported, if there is no file
@@ -286,6 +284,8 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
 #define SHM_NAME_BYTES 16
 #define SHM_BOOT_BYTES 40
 
+#define SHM_MACHINE_MAGIC 0x6d687364u
+
 /* A rank's address, as it goes to the peers. `name` is that of its listener. */
 struct shm_address {
     uint32_t magic;
@@ -311,9 +311,6 @@ socklen_t disti_shm_machine_socket(const struct shm_address *address, struct soc
  * process has ended; EPERM, it may not be read; EFAULT, there is not that much memory.
  */
 int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes);
-
-/* Does the process still run, as far as this one can see? A pid of 0 cannot be seen. */
-bool disti_shm_machine_runs(int pid);
 
 bool disti_shm_machine_random(void *data, size_t bytes);
 
@@ -449,10 +446,7 @@ static inline void disti_shm_append(struct dist_request **head, struct dist_requ
                                     struct dist_request *request)
 {
     request->next = NULL;
-    if (*head)
-        (*tail)->next = request;
-    else
-        *head = request;
+    *(*head ? &(*tail)->next : head) = request;
     *tail = request;
 }
 
@@ -463,9 +457,6 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
     *head = request->next;
     return request;
 }
-
-/* The slot of this name. */
-void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
 /* connection.c: making and ending connections, listening. None of these blocks. */
 
@@ -493,41 +484,14 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* message.c. Messages for which there is no credit. */
-
-/* Frees what announcing took, without touching a request. */
-void disti_shm_announce_free(struct shm_peer *peer);
-
-/* Messages that lie in the sender's memory. */
-
 /* What the note says of a message that came before its receive. [1]: its name. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
 
-/* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
-int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
+/* shm.c */
 
-/* Outgoing messages. */
-
-void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request);
-/* Fills the ring from the queue. Returns how much happened. */
-int disti_shm_send_turn(struct shm_peer *peer);
-/* Ends the sends whose loans came back. */
-int disti_shm_send_acks(struct shm_peer *peer);
-/* Could send_turn do something? */
-bool disti_shm_send_ready(struct shm_peer *peer);
-bool disti_shm_acks_ready(struct shm_peer *peer);
-void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
-
-/* Incoming messages. Those that return int return how much happened. */
-void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request);
-/* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
-int disti_shm_receive_turn(struct shm_peer *peer);
+/* The peer has ended: takes what it had sent completely, which still counts. */
+void disti_shm_drain(struct shm_peer *peer);
 /* Everything that has come completely stays; what waits ends in `status`. */
-void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
-
-/* Connections to peers: making and ending them; private to connection.c, call.c, accept.c. */
-
-/* What an event of the epoll is about; its data is event << 32 | rank or index. */
-enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
+void disti_shm_fail(struct shm_peer *peer, dist_status status);
 
 #endif

@@ -6,18 +6,19 @@
 #include "transports/tcp/state.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* Of several, not much more than this waits in one to be sent: else a slow one takes too much. */
 #define CONN_UNSENT (256 << 10)
+
+/* After the end of one connection the others have so long to end as well. */
+#define PEER_END_MS 500
 
 #define TO(name) (1 << TCP_CONN_##name)
 
@@ -83,35 +84,68 @@ static void conn_limit(const struct tcp_conn *conn)
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
+/* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
+static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
+{
+    struct tcp_zerocopy *zerocopy;
+    int one = 1;
+
+    if (state->zerocopy == TCP_ZEROCOPY_OFF || state->tls)
+        return NULL;
+    zerocopy = calloc(1, sizeof(*zerocopy));
+    if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))) {
+        disti_info("rank %d sends with copies: %s", state->rank, strerror(errno));
+        free(zerocopy);
+        return NULL;
+    }
+    return zerocopy;
+}
+
+/* A peer nearer than this is on the same network, where nothing but the job competes. */
+#define CONGESTION_NEAR_US 1000
+
+/*
+ * Of a connection that is made: now it shows how far the peer is, by the shortest round trip so
+ * far: the kernels' alone, however late the programs answer.
+ */
+static void congestion_choose(const struct tcp_state *state, int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+
+    if (state->paced[0] && (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
+                            info.tcpi_min_rtt == 0 || info.tcpi_min_rtt >= CONGESTION_NEAR_US))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, state->paced,
+                         (socklen_t)strlen(state->paced));
+}
+
 /* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
 static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
     disti_tcp_conn_go(conn, TCP_CONN_UP);
     disti_tls_trust(conn->tls);
     conn->readable = conn->writable = true;
-    disti_tcp_congestion_choose(state, conn->fd);
-    conn->zerocopy = disti_tcp_zerocopy_open(state, conn->fd);
+    congestion_choose(state, conn->fd);
+    conn->zerocopy = zerocopy_open(state, conn->fd);
     if (conn->number) {
         conn->peer->further++;
         conn_limit(conn);
         conn_limit(conn->peer->conn);
     } else {
-        disti_tcp_credit_open(state, conn->peer, credit);
+        conn->peer->credit = (struct tcp_credit){.granted = credit,
+                                                 .left = credit,
+                                                 .limit = state->unexpected_limit,
+                                                 .unused = state->unexpected_limit};
     }
     disti_tcp_list(state, conn->peer);
 }
 
 /*
- * Has the peer ended a connection before it answered? It may have had too many callers, or have
- * waited for a hello for too long, or have been calling itself.
+ * It has not come up. The first is called again if the peer has only hung up, until its deadline;
+ * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
  */
-static bool conn_hung_up(int cause)
-{
-    return cause == 0 || cause == ECONNRESET || cause == EPIPE;
-}
-
-void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
-                           const char *reason)
+static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
+                        const char *reason)
 {
     struct tcp_peer *peer = conn->peer;
 
@@ -119,33 +153,13 @@ void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int c
         disti_info("rank %d goes without socket %d of those with rank %d: %s", state->rank,
                    conn->number, peer->rank, cause ? strerror(cause) : "the peer does not want it");
         conn_close(state, conn, TCP_CONN_LOST);
-    } else if (conn_hung_up(cause) && !disti_expired(conn->deadline)) {
+    } else if ((cause == 0 || cause == ECONNRESET || cause == EPIPE) &&
+               !disti_expired(conn->deadline)) {
         conn_close(state, conn, TCP_CONN_IDLE);
         peer->ticks = 0;
     } else {
         disti_tcp_lose(state, peer, cause, reason);
     }
-}
-
-/* Asks the socket itself: the event may be of a call of this rank that has given way since. */
-static bool conn_is_ending(const struct tcp_conn *conn)
-{
-    struct pollfd ask = {.fd = conn->fd, .events = POLLRDHUP};
-
-    return (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
-           poll(&ask, 1, 0) == 1;
-}
-
-/* The session that the peer's certificate has to be for. False: no memory. */
-static bool call_begin_tls(const struct tcp_state *state, struct tcp_conn *conn)
-{
-    char host[TCP_TEXT];
-
-    if (!state->tls)
-        return true;
-    disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
-    conn->tls = disti_tls_call(state->tls, conn->fd, host);
-    return conn->tls != NULL;
 }
 
 /* The peer was there in time, only this rank has not looked: it has the time once more, but once.
@@ -196,173 +210,11 @@ static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *t
     return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
 }
 
-/* The call has been taken, or has failed: says hello. */
-static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
-{
-    int failed = 0;
-    socklen_t size = sizeof(failed);
-
-    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
-        failed = errno;
-    if (!failed && !call_begin_tls(state, conn))
-        failed = ENOMEM;
-    if (!failed &&
-        (!disti_nonce(conn->nonce) || !tcp_greet(state, conn->fd, conn->tls, conn->peer->rank,
-                                                 conn->number, DISTI_TCP_CALL, conn->nonce, NULL)))
-        failed = errno ? errno : EIO;
-    if (failed) {
-        disti_tcp_conn_failed(state, conn, failed, NULL);
-        return;
-    }
-    disti_tcp_conn_go(conn, TCP_CONN_GREETING);
-    conn->hello_bytes = 0;
-    conn->awaited = DISTI_TCP_CHALLENGE;
-    if (conn->number) /* others than the first can wait */
-        conn->deadline = 0;
-    call_spare(state, conn);
-    disti_tcp_conn_read_hello(state, conn);
-}
-
-void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events)
-{
-    if (conn->state == TCP_CONN_CALLING && events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-        tcp_conn_called(state, conn);
-    else if (conn->state == TCP_CONN_GREETING)
-        disti_tcp_conn_read_hello(state, conn);
-    if (!disti_tcp_conn_is_open(conn))
-        return;
-    /*
-     * The error queue has news of sends, or had when the event was made. A connection that is
-     * broken has hung up as well.
-     */
-    if (events & EPOLLERR && disti_tcp_zerocopy_reap(state, conn))
-        events &= ~(uint32_t)EPOLLERR;
-    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
-        conn->readable = true;
-    if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-        disti_tcp_conn_set_writable(state, conn, true);
-    if (events & (EPOLLRDHUP | EPOLLHUP) && conn_is_ending(conn))
-        disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
-    disti_tcp_list(state, conn->peer);
-}
-
-void disti_tcp_conn_drain(struct tcp_state *state, struct tcp_conn *conn)
-{
-    while (disti_tcp_conn_can_receive(conn, true) && disti_tcp_receive(state, conn) > 0)
-        ;
-}
-
-/* The first has ended. True: the others may still complete messages that it announced. */
-static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first, int cause)
-{
-    struct tcp_peer *peer = first->peer;
-
-    for (int number = 1; number < peer->conns && peer->stripes.assemblies; number++)
-        disti_tcp_conn_drain(state, &peer->conn[number]);
-    if (disti_tcp_conn_has_ended(first))
-        return true;
-    if (!peer->stripes.assemblies || !peer->further)
-        return false;
-    if (first->state == TCP_CONN_UP)
-        disti_tcp_conn_go(first, TCP_CONN_DRAINING);
-    first->readable = false;
-    disti_tcp_peer_ends(state, peer, cause);
-    return true;
-}
-
-void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int cause)
-{
-    struct tcp_peer *peer = conn->peer;
-
-    if (!disti_tcp_conn_is_open(conn))
-        return;
-    if (conn->number) {
-        disti_tcp_conn_end(state, conn);
-        peer->further--;
-        peer->conn->readable = true; /* the first may have ended too */
-        disti_tcp_peer_ends(state, peer, cause);
-    } else if (!conn_first_outlived(state, conn, cause)) {
-        disti_tcp_lose(state, peer, cause, NULL);
-    }
-}
-
-/* How a connection comes up: calling, greeting, being called. */
-
-/* A further connection that is not there within is left out. */
-#define CALL_FURTHER_MS 3000
-/* The call that waits for the peer meets its own deadline first: its error says more. */
-#define CALL_SLACK_MS 1000
-
-/* The call goes out by this interface. 0 or errno. */
-static int call_bind(const struct tcp_state *state, const struct tcp_conn *conn)
-{
-    struct disti_tcp_endpoint source = state->local[conn->interface].endpoint;
-    struct sockaddr_storage address;
-    socklen_t length;
-    int one = 1;
-
-    source.port = 0;
-    length = disti_tcp_sockaddr(&source, state->scope, &address);
-    setsockopt(conn->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
-    return bind(conn->fd, (struct sockaddr *)&address, length) ? errno : 0;
-}
-
-/* 0, EINPROGRESS if the answer is still to come, or what failed. */
-static int call_connect(struct tcp_state *state, struct tcp_conn *conn)
-{
-    struct sockaddr_storage address;
-    socklen_t length = disti_tcp_sockaddr(&conn->endpoint, state->scope, &address);
-    int failed = 0;
-
-    conn->fd = disti_descriptor_own(
-        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (conn->fd < 0)
-        return errno;
-    disti_tcp_tune(state, conn->fd);
-    disti_tcp_congestion(state, conn->fd);
-    if (conn->interface >= 0)
-        failed = call_bind(state, conn);
-    if (!failed && connect(conn->fd, (struct sockaddr *)&address, length))
-        failed = errno == EINTR ? EINPROGRESS : errno;
-    if ((failed == 0 || failed == EINPROGRESS) &&
-        !disti_tcp_watch(state, conn->fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, false))
-        failed = errno;
-    return failed;
-}
-
-void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
-{
-    int timeout_ms = state->timeout_ms, failed;
-
-    if (conn->state != TCP_CONN_IDLE)
-        return;
-    if (conn->number && timeout_ms > CALL_FURTHER_MS)
-        timeout_ms = CALL_FURTHER_MS;
-    if (!conn->deadline)
-        conn->deadline = disti_deadline_ms((int64_t)timeout_ms + CALL_SLACK_MS);
-    disti_tcp_tick_on(state, true);
-    disti_tcp_conn_go(conn, TCP_CONN_CALLING);
-    failed = call_connect(state, conn);
-    if (failed == 0)
-        tcp_conn_called(state, conn);
-    else if (failed != EINPROGRESS)
-        disti_tcp_conn_failed(state, conn, failed, NULL);
-}
-
-/* What the log says of it, since a peer that is lost keeps no text of its own. */
-static const char *call_tls_failed(const struct tcp_state *state, const struct tcp_conn *conn)
-{
-    char address[TCP_TEXT];
-
-    disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
-    disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
-               conn->peer->rank, address, disti_tls_why(conn->tls));
-    return "the TLS handshake with it failed, as this rank's log says";
-}
-
 /* Reads a hello, as far as it is there. True: it is whole. */
 static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 {
+    char address[TCP_TEXT];
+
     while (conn->hello_bytes < sizeof(conn->hello)) {
         ssize_t got = disti_tls_or_recv(conn->tls, conn->fd, conn->hello + conn->hello_bytes,
                                         sizeof(conn->hello) - conn->hello_bytes);
@@ -372,31 +224,23 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
         if (got < 0 && errno == EAGAIN)
             return false;
         if (got < 0 && conn->tls && errno == EPROTO) {
-            disti_tcp_conn_failed(state, conn, EPROTO, call_tls_failed(state, conn));
+            /* The log has the cause, since a peer that is lost keeps no text of its own. */
+            disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
+            disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
+                       conn->peer->rank, address, disti_tls_why(conn->tls));
+            conn_failed(state, conn, EPROTO,
+                        "the TLS handshake with it failed, as this rank's log says");
             return false;
         }
         if (got <= 0) {
-            disti_tcp_conn_failed(state, conn, got ? errno : 0,
-                                  got ? NULL : "it ended the connection during the handshake");
+            conn_failed(state, conn, got ? errno : 0,
+                        got ? NULL : "it ended the connection during the handshake");
             return false;
         }
         conn->hello_bytes += (size_t)got;
     }
     conn->hello_bytes = 0;
     return true;
-}
-
-/* The peer's nonce is there: this rank shows that it has the key. */
-static bool call_prove(struct tcp_state *state, struct tcp_conn *conn,
-                       const struct disti_tcp_hello *hello)
-{
-    conn->awaited = DISTI_TCP_ANSWER;
-    call_spare(state, conn);
-    if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
-                  conn->nonce, hello->nonce))
-        return true;
-    disti_tcp_conn_failed(state, conn, errno, NULL);
-    return false;
 }
 
 /* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
@@ -422,31 +266,217 @@ static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tl
 /* A whole hello is there. True: there may be another. */
 static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
+    struct tcp_peer *peer = conn->peer;
     struct disti_tcp_hello hello;
 
     if (!tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
         hello.socket != conn->number || hello.from != (uint32_t)conn->peer->rank) {
-        disti_tcp_conn_failed(state, conn, EPROTO, "another program answers at its address");
+        conn_failed(state, conn, EPROTO, "another program answers at its address");
         return false;
     }
-    if (conn->awaited == DISTI_TCP_CHALLENGE)
-        return call_prove(state, conn, &hello);
+    if (conn->awaited == DISTI_TCP_CHALLENGE) {
+        conn->awaited = DISTI_TCP_ANSWER;
+        call_spare(state, conn);
+        if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
+                      conn->nonce, hello.nonce))
+            return true;
+        conn_failed(state, conn, errno, NULL);
+        return false;
+    }
     if (!tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
-        disti_tcp_conn_failed(
-            state, conn, EPROTO,
-            "who answers at its address does not prove that he has the world's key");
+        conn_failed(state, conn, EPROTO,
+                    "who answers at its address does not prove that he has the world's key");
         return false;
     }
     tcp_conn_up(state, conn, hello.credit);
-    if (conn->number == 0)
-        disti_tcp_call_further(state, conn->peer);
+    /* This rank has called for the first: it calls for the others. */
+    for (int number = 1; conn->number == 0 && number < peer->conns; number++) {
+        if (peer->conn[number].endpoint.family)
+            disti_tcp_conn_call(state, &peer->conn[number]);
+    }
     return false;
 }
 
-void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
+/* Reads the answer, as far as it is there. */
+static void conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
     while (call_read(state, conn) && call_take_hello(state, conn))
         ;
+}
+
+/* The call has been taken, or has failed: says hello. */
+static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
+{
+    char host[TCP_TEXT];
+    int failed = 0;
+    socklen_t size = sizeof(failed);
+
+    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
+        failed = errno;
+    if (!failed && state->tls) { /* the peer's certificate has to be for its address */
+        disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
+        conn->tls = disti_tls_call(state->tls, conn->fd, host);
+        failed = conn->tls ? 0 : ENOMEM;
+    }
+    if (!failed &&
+        (!disti_nonce(conn->nonce) || !tcp_greet(state, conn->fd, conn->tls, conn->peer->rank,
+                                                 conn->number, DISTI_TCP_CALL, conn->nonce, NULL)))
+        failed = errno ? errno : EIO;
+    if (failed) {
+        conn_failed(state, conn, failed, NULL);
+        return;
+    }
+    disti_tcp_conn_go(conn, TCP_CONN_GREETING);
+    conn->hello_bytes = 0;
+    conn->awaited = DISTI_TCP_CHALLENGE;
+    if (conn->number) /* others than the first can wait */
+        conn->deadline = 0;
+    call_spare(state, conn);
+    conn_read_hello(state, conn);
+}
+
+void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events)
+{
+    if (conn->state == TCP_CONN_CALLING && events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+        tcp_conn_called(state, conn);
+    else if (conn->state == TCP_CONN_GREETING)
+        conn_read_hello(state, conn);
+    if (!disti_tcp_conn_is_open(conn))
+        return;
+    /*
+     * The error queue has news of sends, or had when the event was made. A connection that is
+     * broken has hung up as well.
+     */
+    if (events & EPOLLERR && disti_tcp_zerocopy_reap(state, conn))
+        events &= ~(uint32_t)EPOLLERR;
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
+        conn->readable = true;
+    if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+        disti_tcp_conn_set_writable(state, conn, true);
+    /* Asks the socket itself: the event may be of a call of this rank that has given way since. */
+    if (events & (EPOLLRDHUP | EPOLLHUP) &&
+        (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
+        poll(&(struct pollfd){.fd = conn->fd, .events = POLLRDHUP}, 1, 0) == 1)
+        disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
+    disti_tcp_list(state, conn->peer);
+}
+
+/* One of its connections has ended: soon all have, or the peer is lost. */
+static void conn_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause)
+{
+    if (!peer->cause)
+        peer->cause = cause;
+    if (!peer->deadline)
+        peer->deadline = disti_deadline_ms(PEER_END_MS);
+    disti_tcp_list(state, peer);
+    disti_tcp_tick_on(state, true);
+}
+
+/* The first has ended. True: the others may still complete messages that it announced. */
+static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first, int cause)
+{
+    struct tcp_peer *peer = first->peer;
+
+    for (int number = 1; number < peer->conns && peer->stripes.assemblies; number++) {
+        while (disti_tcp_conn_can_receive(&peer->conn[number], true) &&
+               disti_tcp_receive(state, &peer->conn[number]) > 0)
+            ;
+    }
+    if (disti_tcp_conn_has_ended(first))
+        return true;
+    if (!peer->stripes.assemblies || !peer->further)
+        return false;
+    if (first->state == TCP_CONN_UP)
+        disti_tcp_conn_go(first, TCP_CONN_DRAINING);
+    first->readable = false;
+    conn_peer_ends(state, peer, cause);
+    return true;
+}
+
+void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int cause)
+{
+    struct tcp_peer *peer = conn->peer;
+
+    if (!disti_tcp_conn_is_open(conn))
+        return;
+    if (conn->number) {
+        disti_tcp_conn_end(state, conn);
+        peer->further--;
+        peer->conn->readable = true; /* the first may have ended too */
+        conn_peer_ends(state, peer, cause);
+    } else if (!conn_first_outlived(state, conn, cause)) {
+        disti_tcp_lose(state, peer, cause, NULL);
+    }
+}
+
+/* How a connection comes up: calling, greeting, being called. */
+
+/* A further connection that is not there within is left out. */
+#define CALL_FURTHER_MS 3000
+/* The call that waits for the peer meets its own deadline first: its error says more. */
+#define CALL_SLACK_MS 1000
+
+/* 0, EINPROGRESS if the answer is still to come, or what failed. */
+static int call_connect(struct tcp_state *state, struct tcp_conn *conn)
+{
+    struct sockaddr_storage address;
+    socklen_t length = disti_tcp_sockaddr(&conn->endpoint, state->scope, &address);
+    int failed = 0, one = 1;
+
+    conn->fd = disti_descriptor_own(
+        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (conn->fd < 0)
+        return errno;
+    disti_tcp_tune(state, conn->fd);
+    disti_tcp_congestion(state, conn->fd);
+    if (conn->interface >= 0) { /* the call goes out by this interface */
+        struct disti_tcp_endpoint source = state->local[conn->interface].endpoint;
+        struct sockaddr_storage from;
+        socklen_t bytes;
+
+        source.port = 0;
+        bytes = disti_tcp_sockaddr(&source, state->scope, &from);
+        setsockopt(conn->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+        failed = bind(conn->fd, (struct sockaddr *)&from, bytes) ? errno : 0;
+    }
+    if (!failed && connect(conn->fd, (struct sockaddr *)&address, length))
+        failed = errno == EINTR ? EINPROGRESS : errno;
+    if ((failed == 0 || failed == EINPROGRESS) &&
+        !disti_tcp_watch(state, conn->fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, false))
+        failed = errno;
+    return failed;
+}
+
+void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
+{
+    int timeout_ms = state->timeout_ms, failed;
+
+    if (conn->state != TCP_CONN_IDLE)
+        return;
+    if (conn->number && timeout_ms > CALL_FURTHER_MS)
+        timeout_ms = CALL_FURTHER_MS;
+    if (!conn->deadline)
+        conn->deadline = disti_deadline_ms((int64_t)timeout_ms + CALL_SLACK_MS);
+    disti_tcp_tick_on(state, true);
+    disti_tcp_conn_go(conn, TCP_CONN_CALLING);
+    failed = call_connect(state, conn);
+    if (failed == 0)
+        tcp_conn_called(state, conn);
+    else if (failed != EINPROGRESS)
+        conn_failed(state, conn, failed, NULL);
+}
+
+void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn)
+{
+    /* This rank may have computed, and what it waits for be there. */
+    if (conn->state == TCP_CONN_GREETING)
+        conn_read_hello(state, conn);
+    if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) && conn->deadline &&
+        disti_expired(conn->deadline))
+        conn_failed(state, conn, ETIMEDOUT,
+                    conn->tls && !disti_tls_is_up(conn->tls)
+                        ? "its TLS handshake did not end in time"
+                        : "it did not accept the connection in time");
 }
 
 /* The connection that a caller means, idle; NULL: it is not wanted. */
@@ -491,88 +521,7 @@ static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tl
                   hello->nonce))
         tcp_conn_up(state, conn, hello->credit);
     else
-        disti_tcp_conn_failed(state, conn, errno, NULL);
-}
-
-/* The hellos of the handshake: making them, and judging them. */
-
-/* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
-
-/* How long all peers together have to make room for what has not yet been sent. */
-#define LEAVE_MS 100
-
-/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
-static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
-{
-    unsigned char bytes[DISTI_TCP_FRAME_BYTES];
-
-    disti_tcp_send_turn(state, peer);
-    if (!disti_tcp_conn_sends(peer->conn) || disti_tcp_first_begun(peer) ||
-        peer->control.begin != peer->control.end || peer->stripes.sending)
-        return;
-    disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
-    disti_tcp_seal(peer, bytes, NULL, 0, 0);
-    (void)!disti_tls_or_send(peer->conn->tls, peer->conn->fd, bytes, sizeof(bytes));
-}
-
-/* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
-static bool leave_drained(struct tcp_state *state, int fd)
-{
-    int unsent = 0;
-    ssize_t got;
-
-    do {
-        got = recv(fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    return (got < 0 && errno != EAGAIN) || ioctl(fd, SIOCOUTQNSD, &unsent) || unsent == 0;
-}
-
-/* Does the kernel still read memory that is the program's again from now on? */
-static bool leave_pending(struct tcp_state *state, struct tcp_conn *conn)
-{
-    disti_tcp_zerocopy_reap(state, conn);
-    return disti_tcp_zerocopy_pending(conn);
-}
-
-#define TCP_RTO_MAX_MS 44
-
-/*
- * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
- * connection up when its probes are as far apart as they may be, so let that be the most there is.
- */
-static void tcp_silence_leave(int fd)
-{
-    int apart = 120000;
-
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
-}
-
-static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t deadline)
-{
-    if (conn->fd < 0)
-        return;
-    while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) &&
-           (!leave_drained(state, conn->fd) || leave_pending(state, conn)))
-        disti_sleep_ns(100 * 1000);
-    tcp_silence_leave(conn->fd);
-    shutdown(conn->fd, SHUT_WR);
-    disti_tcp_close(state, conn);
-}
-
-void disti_tcp_leave(struct tcp_state *state)
-{
-    int64_t deadline = disti_deadline_ms(LEAVE_MS);
-
-    for (int rank = 0; rank < state->world_size; rank++) {
-        if (state->peers[rank])
-            leave_say_goodbye(state, state->peers[rank]);
-    }
-    for (int rank = 0; rank < state->world_size; rank++) {
-        struct tcp_peer *peer = state->peers[rank];
-
-        for (int number = 0; peer && number < peer->conns; number++)
-            leave_close(state, &peer->conn[number], deadline);
-    }
+        conn_failed(state, conn, errno, NULL);
 }
 
 /* Callers: a stranger costs its own socket, and nobody else anything. */
@@ -615,21 +564,6 @@ static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
     state->pending_count--;
 }
 
-/* A free slot; if there is none, the caller who has been silent for longest must go. */
-static int pending_slot(struct tcp_state *state)
-{
-    int oldest = 0;
-
-    for (int i = 0; i < state->pending_max; i++) {
-        if (state->pending[i].fd < 0)
-            return i;
-        if (state->pending[i].deadline < state->pending[oldest].deadline)
-            oldest = i;
-    }
-    pending_drop(state, &state->pending[oldest]);
-    return oldest;
-}
-
 /* Shows the caller out; the first of them are told of as warnings. */
 static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending, const char *why)
 {
@@ -641,30 +575,25 @@ static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending,
     pending_drop(state, pending);
 }
 
-/* The caller says that he is a rank of this job: he gets a nonce, for which he has to show that. */
-static void pending_challenge(struct tcp_state *state, struct tcp_pending *pending)
+/*
+ * A whole hello is there. The first says that the caller is a rank of this job: he gets a nonce,
+ * for which he has to show that. The second has the proof.
+ */
+static void pending_hello(struct tcp_state *state, struct tcp_pending *pending)
 {
+    const bool proof = pending->challenged;
     struct disti_tcp_hello hello;
 
-    if (!tcp_hello_valid(state, pending->hello, DISTI_TCP_CALL, &hello)) {
-        pending_refuse(state, pending, "it is not a rank of this job");
-        return;
-    }
-    pending->challenged = true;
-    pending->bytes = 0;
-    if (!disti_nonce(pending->nonce) ||
-        !tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
-                   DISTI_TCP_CHALLENGE, pending->nonce, NULL))
-        pending_drop(state, pending);
-}
-
-/* The proof is there: the caller is a rank of this job, or is shown out. */
-static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
-{
-    struct disti_tcp_hello hello;
-
-    if (!tcp_hello_valid(state, pending->hello, DISTI_TCP_PROOF, &hello)) {
-        pending_refuse(state, pending, "it sent what no rank sends");
+    if (!tcp_hello_valid(state, pending->hello, proof ? DISTI_TCP_PROOF : DISTI_TCP_CALL, &hello)) {
+        pending_refuse(state, pending,
+                       proof ? "it sent what no rank sends" : "it is not a rank of this job");
+    } else if (!proof) {
+        pending->challenged = true;
+        pending->bytes = 0;
+        if (!disti_nonce(pending->nonce) ||
+            !tcp_greet(state, pending->fd, pending->tls, (int)hello.from, hello.socket,
+                       DISTI_TCP_CHALLENGE, pending->nonce, NULL))
+            pending_drop(state, pending);
     } else if (!tcp_hello_proved(state, pending->tls, pending->hello, pending->nonce)) {
         pending_refuse(state, pending, "it does not prove that it has the world's key");
     } else {
@@ -687,22 +616,14 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
             continue;
         if (got < 0 && errno == EAGAIN)
             break;
-        if (got < 0 && pending->tls && errno == EPROTO) {
+        if (got < 0 && pending->tls && errno == EPROTO)
             pending_refuse(state, pending, disti_tls_why(pending->tls));
-            break;
-        }
-        if (got <= 0) {
+        else if (got <= 0)
             pending_drop(state, pending);
-            break;
-        }
-        pending->bytes += (size_t)got;
-        if (pending->bytes < sizeof(pending->hello))
-            continue;
-        if (pending->challenged) {
-            pending_check(state, pending);
-            break;
-        }
-        pending_challenge(state, pending);
+        else
+            pending->bytes += (size_t)got;
+        if (pending->fd >= 0 && pending->bytes == sizeof(pending->hello))
+            pending_hello(state, pending);
     }
     return 1;
 }
@@ -715,10 +636,21 @@ static int accept_patience_ms(const struct tcp_state *state)
 
 static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_storage *caller)
 {
-    int slot = pending_slot(state);
-    struct tcp_pending *pending = &state->pending[slot];
+    struct tcp_pending *pending;
+    int slot = 0;
     struct disti_tls *tls = state->tls ? disti_tls_accept(state->tls, fd) : NULL;
 
+    while (slot < state->pending_max && state->pending[slot].fd >= 0)
+        slot++;
+    if (slot == state->pending_max) { /* who has been silent for longest must go */
+        slot = 0;
+        for (int i = 1; i < state->pending_max; i++) {
+            if (state->pending[i].deadline < state->pending[slot].deadline)
+                slot = i;
+        }
+        pending_drop(state, &state->pending[slot]);
+    }
+    pending = &state->pending[slot];
     if ((state->tls && !tls) || !disti_tcp_watch(state, fd, TCP_EVENT_PENDING, slot, false)) {
         disti_tls_free(tls);
         disti_descriptor_close(fd);
@@ -734,18 +666,6 @@ static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_st
     disti_tcp_pending_event(state, slot);
     if (state->pending_count)
         disti_tcp_tick_on(state, true);
-}
-
-/* No file descriptor or no memory is left: nobody can be let in before the next tick. */
-static void accept_back_off(struct tcp_state *state)
-{
-    state->accepting = false;
-    state->no_accept = true;
-    disti_tcp_tick_on(state, true);
-    if (!state->warned)
-        disti_notice("rank %d cannot accept connections: %s%s", state->rank, strerror(errno),
-                     errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
-    state->warned = true;
 }
 
 /*
@@ -785,7 +705,17 @@ static bool accept_turn(struct tcp_state *state, int listener, int *turn)
             accept_one(state, fd, &caller);
         else if (errno != EINTR && errno != ECONNABORTED &&
                  !((errno == EMFILE || errno == ENFILE) && accept_find_descriptor(state)))
-            accept_back_off(state);
+        /* No file descriptor or no memory is left: nobody can be let in before the next tick. */
+        {
+            state->accepting = false;
+            state->no_accept = true;
+            disti_tcp_tick_on(state, true);
+            if (!state->warned)
+                disti_notice("rank %d cannot accept connections: %s%s", state->rank,
+                             strerror(errno),
+                             errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
+            state->warned = true;
+        }
     }
     return state->accepting;
 }
@@ -801,26 +731,6 @@ int disti_tcp_accept(struct tcp_state *state)
     return turn;
 }
 
-/* This rank may have computed: what has come meanwhile counts, and one step gets time for the next.
- */
-static void pending_expire(struct tcp_state *state, int slot)
-{
-    struct tcp_pending *pending = &state->pending[slot];
-    const bool challenged = pending->challenged;
-
-    disti_tcp_pending_event(state, slot);
-    if (pending->fd < 0)
-        return;
-    if (pending->challenged != challenged)
-        pending->deadline = disti_deadline_ms(accept_patience_ms(state));
-    else
-        pending_refuse(state, pending,
-                       pending->tls && !disti_tls_is_up(pending->tls)
-                           ? "its TLS handshake did not end in time"
-                       : challenged ? "its proof did not come in time"
-                                    : "it did not say who it is");
-}
-
 void disti_tcp_pending_tick(struct tcp_state *state)
 {
     if (state->no_accept) {
@@ -828,8 +738,22 @@ void disti_tcp_pending_tick(struct tcp_state *state)
         state->accepting = true;
     }
     for (int i = 0; i < state->pending_max; i++) {
-        if (state->pending[i].fd >= 0 && disti_expired(state->pending[i].deadline))
-            pending_expire(state, i);
+        struct tcp_pending *pending = &state->pending[i];
+        const bool challenged = pending->challenged;
+
+        if (pending->fd < 0 || !disti_expired(pending->deadline))
+            continue;
+        /* This rank may have computed: what has come meanwhile counts, and one step gets time for
+         * the next. */
+        disti_tcp_pending_event(state, i);
+        if (pending->fd >= 0 && pending->challenged != challenged)
+            pending->deadline = disti_deadline_ms(accept_patience_ms(state));
+        else if (pending->fd >= 0)
+            pending_refuse(state, pending,
+                           pending->tls && !disti_tls_is_up(pending->tls)
+                               ? "its TLS handshake did not end in time"
+                           : challenged ? "its proof did not come in time"
+                                        : "it did not say who it is");
     }
 }
 
@@ -841,147 +765,4 @@ void disti_tcp_pending_close(struct tcp_state *state)
     }
     free(state->pending);
     state->pending = NULL;
-}
-
-/* Finding a machine that answers no more, and sparing one whose program computes. */
-
-/*
- * What a connection shows, by the kernel of the peer:
- *
- *      all is acknowledged               keepalive asks now and then
- *      data are under way                acknowledged, or sent repeatedly
- *      the peer's window is zero         acknowledges each probe: its program takes its time
- *
- * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
- * without it the second goes on for a quarter of an hour. So the second is watched here: what has
- * been repeated, or probed, and is not answered for the group's timeout.
- */
-
-/* Looks in the time that ends a connection, and the bounds of the time between two. */
-#define SILENCE_LOOKS 16
-#define SILENCE_LEAST_MS 50
-#define SILENCE_MOST_MS 1000
-/* Linux 6.15: the longest time between two probes or repetitions, at least 1 s. */
-#ifndef TCP_RTO_MAX_MS
-#endif
-
-static int silence_between(int value, int least, int most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
-void disti_tcp_silence_tune(const struct tcp_state *state, int fd)
-{
-    int one = 1, probes = 4;
-    int idle = silence_between(state->timeout_ms / 3000, 1, 32767);
-    int interval = silence_between(state->timeout_ms / 6000, 1, 32767);
-    int apart = silence_between(state->timeout_ms / 4, 1000, 120000);
-
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
-}
-
-static void silence_extend(const struct tcp_state *state, struct tcp_conn *conn, int64_t more_ns)
-{
-    if (conn->fd >= 0)
-        disti_tcp_silence_tune(state, conn->fd);
-    if (conn->number == 0 && conn->deadline)
-        conn->deadline += more_ns;
-}
-
-void disti_tcp_silence_extend(struct tcp_state *state)
-{
-    const int64_t more_ms = state->config->timeout_ms - state->timeout_ms;
-
-    state->timeout_ms = state->config->timeout_ms;
-    for (int rank = 0; rank < state->world_size; rank++) {
-        struct tcp_peer *peer = state->peers[rank];
-
-        for (int number = 0; peer && number < peer->conns; number++)
-            silence_extend(state, &peer->conn[number], more_ms * 1000000);
-    }
-}
-
-/* Has the peer's machine left this connection unanswered for the group's timeout? */
-static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *conn, int64_t now)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-    int64_t heard;
-
-    if (getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
-        (info.tcpi_retransmits == 0 && info.tcpi_probes == 0)) {
-        conn->silent_ns = 0;
-        return false;
-    }
-    heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
-    if (!conn->silent_ns)
-        conn->silent_ns = now;
-    else if (heard > conn->silent_ns)
-        conn->silent_ns = heard;
-    return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
-}
-
-/* One probe or repetition may be under way to a peer that is well. */
-#define SILENCE_SHOWS 2
-
-bool disti_tcp_silence_shows(const struct tcp_conn *conn)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-
-    return disti_tcp_conn_is_open(conn) &&
-           getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_retransmits + info.tcpi_probes >= SILENCE_SHOWS;
-}
-
-bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-
-    if (!disti_tcp_conn_is_open(conn) ||
-        getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
-        (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0) ||
-        (info.tcpi_retransmits + info.tcpi_probes < SILENCE_SHOWS &&
-         (info.tcpi_unacked == 0 || info.tcpi_backoff < SILENCE_SHOWS)))
-        return false;
-    *stuck_p = (struct tcp_stuck){.packet_bytes = info.tcpi_snd_mss,
-                                  .waiting_bytes = info.tcpi_notsent_bytes,
-                                  .acked_bytes = info.tcpi_bytes_acked,
-                                  .silent_ms = info.tcpi_last_ack_recv};
-    return true;
-}
-
-static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t now)
-{
-    if (!disti_tcp_conn_is_open(peer->conn) ||
-        (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer)))
-        return;
-    for (int number = 0; number < peer->conns; number++) {
-        struct tcp_conn *conn = &peer->conn[number];
-
-        if (disti_tcp_conn_is_open(conn) && silence_too_long(state, conn, now)) {
-            disti_tcp_lose(state, peer, ETIMEDOUT, NULL);
-            return;
-        }
-    }
-}
-
-void disti_tcp_silence(struct tcp_state *state)
-{
-    int64_t now = disti_now_ns();
-    struct tcp_peer *next;
-
-    if (now < state->silence_ns)
-        return;
-    state->silence_ns = now + 1000000LL * silence_between(state->timeout_ms / SILENCE_LOOKS,
-                                                          SILENCE_LEAST_MS, SILENCE_MOST_MS);
-    for (struct tcp_peer *peer = state->list; peer; peer = next) {
-        next = peer->next;
-        silence_peer(state, peer, now);
-    }
 }

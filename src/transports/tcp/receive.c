@@ -11,8 +11,8 @@
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/wire.h"
 
-#include <endian.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -30,26 +30,6 @@
 static const unsigned char *incoming_stash(const struct tcp_incoming *in)
 {
     return in->stash ? in->stash : in->small;
-}
-
-void disti_tcp_incoming_clear(struct tcp_incoming *in)
-{
-    free(in->stash);
-    *in = (struct tcp_incoming){0};
-}
-
-/* Keeps what could not be used; `data` may lie in the stash itself. */
-static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, size_t bytes)
-{
-    unsigned char *stash = bytes > sizeof(in->small) ? malloc(bytes) : NULL;
-
-    if (bytes > sizeof(in->small) && !stash)
-        return false;
-    memmove(stash ? stash : in->small, data, bytes);
-    free(in->stash);
-    in->stash = stash;
-    in->stash_bytes = bytes;
-    return true;
 }
 
 /* Its payload has come so far. */
@@ -91,30 +71,14 @@ static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, 
     return take;
 }
 
-/* All of it is here: it ends its receive, if there is one yet. */
-static void assembly_whole(struct tcp_conn *conn, struct tcp_assembly *assembly)
-{
-    struct tcp_peer *peer = conn->peer;
-    struct disti_unexpected *unexpected = assembly->unexpected;
-    struct dist_request *request = unexpected ? unexpected->claimed : assembly->request;
-
-    if (assembly->costs)
-        disti_tcp_give_back(&peer->credit, assembly->bytes);
-    if (unexpected && request) {
-        disti_sink_apply(&request->sink, 0, unexpected->payload, (size_t)assembly->bytes);
-        disti_tcp_unexpected_release(peer, unexpected);
-    }
-    if (request) {
-        request->status = DIST_OK;
-        conn->finished = true;
-    }
-}
-
 /* The stripe is in its place; perhaps its message is whole. */
 static void tcp_stripe_end(struct tcp_conn *conn)
 {
     struct tcp_incoming *in = &conn->in;
-    struct tcp_assembly **at = &conn->peer->stripes.assemblies, *assembly = in->assembly;
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_assembly **at = &peer->stripes.assemblies, *assembly = in->assembly;
+    struct disti_unexpected *unexpected;
+    struct dist_request *request;
 
     assembly->left -= in->stripe;
     in->active = false;
@@ -126,7 +90,19 @@ static void tcp_stripe_end(struct tcp_conn *conn)
     while (*at != assembly)
         at = &(*at)->next;
     *at = assembly->next;
-    assembly_whole(conn, assembly);
+    /* All of the message is here: it ends its receive, if there is one yet. */
+    unexpected = assembly->unexpected;
+    request = unexpected ? unexpected->claimed : assembly->request;
+    if (assembly->costs)
+        disti_tcp_give_back(&peer->credit, assembly->bytes);
+    if (unexpected && request) {
+        disti_sink_apply(&request->sink, 0, unexpected->payload, (size_t)assembly->bytes);
+        disti_tcp_unexpected_release(peer, unexpected);
+    }
+    if (request) {
+        request->status = DIST_OK;
+        conn->finished = true;
+    }
     free(assembly);
 }
 
@@ -159,21 +135,10 @@ static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
     in->active = false;
     in->request = NULL;
     in->unexpected = NULL;
-    if (!request)
-        return true;
-    request->status = DIST_OK;
-    conn->finished = true;
-    return true;
-}
-
-/* The peer gives so much back. False: more than we have used. */
-static bool tcp_credit_came(struct tcp_peer *peer, uint64_t bytes)
-{
-    struct tcp_credit *credit = &peer->credit;
-
-    if (bytes > credit->granted - credit->left)
-        return false;
-    credit->left += bytes;
+    if (request) {
+        request->status = DIST_OK;
+        conn->finished = true;
+    }
     return true;
 }
 
@@ -222,6 +187,9 @@ static bool tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
     return true;
 }
 
+/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
+enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
+
 static enum tcp_stripe_answer tcp_stripe_begin(struct tcp_conn *conn,
                                                const struct dist_envelope *frame)
 {
@@ -252,42 +220,6 @@ static bool frame_bad(struct tcp_state *state, struct tcp_conn *conn)
     return false;
 }
 
-/*
- * No receive waits for this message: it is kept. Where a message has just been received, its
- * receiver may be about to post the next receive: it has until the next turn, which spares the
- * copy.
- */
-static bool frame_unexpected(struct tcp_state *state, struct tcp_conn *conn,
-                             const struct dist_envelope *envelope)
-{
-    if (conn->finished && conn->state == TCP_CONN_UP) {
-        disti_tcp_conn_go(conn, TCP_CONN_RESUMING);
-        return false;
-    }
-    conn->in.unexpected = disti_match_hold(&conn->peer->match, envelope, false);
-    if (!conn->in.unexpected)
-        disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
-    return conn->in.unexpected;
-}
-
-/* An announced message's stripes will find it: this connection goes on without it. */
-static bool frame_announced(struct tcp_state *state, struct tcp_conn *conn,
-                            const struct dist_envelope *envelope)
-{
-    struct tcp_peer *peer = conn->peer;
-    struct tcp_incoming *in = &conn->in;
-    uint64_t number = peer->stripes.arrived++;
-
-    if (!tcp_assemble(peer, number, envelope->bytes, in->request, in->unexpected)) {
-        disti_tcp_lose(state, peer, ENOMEM, NULL);
-        return false;
-    }
-    in->active = false;
-    in->request = NULL;
-    in->unexpected = NULL;
-    return true;
-}
-
 /* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
 static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
                           const struct dist_envelope *envelope, bool whole)
@@ -299,8 +231,22 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     if (!disti_tcp_affords(peer->credit.unused, envelope))
         return frame_bad(state, conn);
     in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
-    if (!in->request && !frame_unexpected(state, conn, envelope))
-        return false;
+    if (!in->request) {
+        /*
+         * No receive waits for this message: it is kept. Where a message has just been received,
+         * its receiver may be about to post the next receive: it has until the next turn, which
+         * spares the copy.
+         */
+        if (conn->finished && conn->state == TCP_CONN_UP) {
+            disti_tcp_conn_go(conn, TCP_CONN_RESUMING);
+            return false;
+        }
+        in->unexpected = disti_match_hold(&peer->match, envelope, false);
+        if (!in->unexpected) {
+            disti_tcp_lose(state, peer, ENOMEM, NULL);
+            return false;
+        }
+    }
     if (mismatch)
         in->request = NULL;
     peer->credit.unused -= envelope->bytes + DISTI_TCP_MESSAGE_COST;
@@ -309,7 +255,18 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     in->active = true;
     in->left = envelope->bytes;
     in->offset = 0;
-    return whole || frame_announced(state, conn, envelope);
+    if (whole)
+        return true;
+    /* An announced message's stripes will find it: this connection goes on without it. */
+    if (!tcp_assemble(peer, peer->stripes.arrived++, envelope->bytes, in->request,
+                      in->unexpected)) {
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+        return false;
+    }
+    in->active = false;
+    in->request = NULL;
+    in->unexpected = NULL;
+    return true;
 }
 
 /* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
@@ -354,22 +311,22 @@ static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
     return false;
 }
 
-/* A stripe begins. On a further connection it may have to wait for its announcement. */
-static bool frame_stripe(struct tcp_state *state, struct tcp_conn *conn,
-                         const struct dist_envelope *frame)
+/* The peer has asked for an offered message, or refused it. False: there is none. */
+static bool tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
 {
-    enum tcp_stripe_answer answer = tcp_stripe_begin(conn, frame);
+    struct dist_request *request = peer->stripes.offers.head;
 
-    if (answer == TCP_STRIPE_BAD || (answer == TCP_STRIPE_WAIT && conn->number == 0))
-        return frame_bad(state, conn);
-    if (answer == TCP_STRIPE_WAIT)
-        disti_tcp_conn_go(conn, TCP_CONN_WAITING);
-    return answer == TCP_STRIPE_OK;
-}
-
-static bool frame_has_payload(enum disti_tcp_kind kind)
-{
-    return kind == DISTI_TCP_MESSAGE || kind == DISTI_TCP_STRIPE;
+    while (request && request->own[0] != number + 1)
+        request = request->next;
+    if (!request)
+        return false;
+    disti_tcp_queue_remove(&peer->stripes.offers, request);
+    peer->stripes.offered--;
+    if (refused || request->envelope.bytes == 0)
+        request->status = DIST_OK;
+    else
+        disti_tcp_stripes_ready(&peer->stripes, request);
+    return true;
 }
 
 /* Any frame of the first connection but a stripe's. */
@@ -387,10 +344,13 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
         return frame_message(state, conn, frame, false);
     case DISTI_TCP_OFFERED:
         return frame_offer(state, peer, frame);
-    case DISTI_TCP_CREDIT:
-        return tcp_credit_came(peer, frame->tag) || frame_bad(state, conn);
+    case DISTI_TCP_CREDIT: /* not more than this rank has used */
+        if (frame->tag > peer->credit.granted - peer->credit.left)
+            return frame_bad(state, conn);
+        peer->credit.left += frame->tag;
+        return true;
     case DISTI_TCP_ASK:
-        return disti_tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
+        return tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
     default:
         return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
     }
@@ -402,16 +362,6 @@ static uint32_t checksum_header(const unsigned char *frame)
                         DISTI_TCP_FRAME_BYTES - DISTI_TCP_SUM_BYTES);
 }
 
-/* A sealed frame has come. Returns `unsealed`: what it was before. */
-static const unsigned char *tcp_unseal(struct tcp_incoming *in, const unsigned char *frame,
-                                       unsigned char unsealed[DISTI_TCP_FRAME_BYTES])
-{
-    memcpy(unsealed, frame, DISTI_TCP_FRAME_BYTES);
-    in->sum_wanted = disti_tcp_frame_take_sum(unsealed);
-    in->sum = in->sum_header = checksum_header(unsealed);
-    return unsealed;
-}
-
 /* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
 static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
@@ -419,14 +369,26 @@ static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsi
     struct dist_envelope frame;
     enum disti_tcp_kind kind;
 
-    if (conn->peer->checksum)
-        bytes = tcp_unseal(&conn->in, bytes, unsealed);
+    if (conn->peer->checksum) {
+        memcpy(unsealed, bytes, sizeof(unsealed));
+        conn->in.sum_wanted = disti_tcp_frame_take_sum(unsealed);
+        conn->in.sum = conn->in.sum_header = checksum_header(unsealed);
+        bytes = unsealed;
+    }
     if (!disti_tcp_frame_decode(bytes, &kind, &frame))
         return frame_bad(state, conn);
-    if (!frame_has_payload(kind) && !tcp_sum_fits(state, conn))
+    if (!(kind == DISTI_TCP_MESSAGE || kind == DISTI_TCP_STRIPE) && !tcp_sum_fits(state, conn))
         return false;
-    if (kind == DISTI_TCP_STRIPE)
-        return frame_stripe(state, conn, &frame);
+    if (kind == DISTI_TCP_STRIPE) {
+        enum tcp_stripe_answer answer = tcp_stripe_begin(conn, &frame);
+
+        /* On a further connection it may have to wait for its announcement. */
+        if (answer == TCP_STRIPE_WAIT && conn->number)
+            disti_tcp_conn_go(conn, TCP_CONN_WAITING);
+        else if (answer != TCP_STRIPE_OK)
+            return frame_bad(state, conn);
+        return answer == TCP_STRIPE_OK;
+    }
     if (conn->number || conn->state == TCP_CONN_LEAVING)
         return frame_bad(state, conn);
     return frame_of_first(state, conn, kind, &frame);
@@ -456,20 +418,23 @@ static size_t receive_use(struct tcp_state *state, struct tcp_conn *conn, const 
 static void receive_use_keep(struct tcp_state *state, struct tcp_conn *conn,
                              const unsigned char *data, size_t bytes)
 {
-    size_t used = receive_use(state, conn, data, bytes);
+    struct tcp_incoming *in = &conn->in;
+    size_t used = receive_use(state, conn, data, bytes), rest = bytes - used;
+    unsigned char *stash = NULL;
 
-    if (disti_tcp_conn_is_open(conn) && !incoming_keep(&conn->in, data + used, bytes - used))
-        disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
-}
-
-/* Where the payload may be read to without the buffer, or NULL. */
-static void *receive_direct(const struct tcp_incoming *in)
-{
-    if (!in->active || in->stash_bytes)
-        return NULL;
-    if (in->request)
-        return disti_sink_direct(&in->request->sink, in->offset);
-    return in->unexpected ? in->unexpected->payload + in->offset : NULL;
+    if (!disti_tcp_conn_is_open(conn))
+        return;
+    if (rest > sizeof(in->small)) {
+        stash = malloc(rest);
+        if (!stash) {
+            disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
+            return;
+        }
+    }
+    memmove(stash ? stash : in->small, data + used, rest); /* it may lie in the stash itself */
+    free(in->stash);
+    in->stash = stash;
+    in->stash_bytes = rest;
 }
 
 /*
@@ -503,13 +468,18 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     size_t kept = in->stash_bytes, direct = 0;
     bool began = in->active;
     struct iovec parts[2];
-    int first = 1;
+    int first = 1, one = 1;
     ssize_t got;
 
     memcpy(state->buffer, incoming_stash(in), kept);
     parts[1].iov_base = state->buffer + kept;
     parts[1].iov_len = receive_window(peer, in->active ? in->left : 0) - kept;
-    parts[0].iov_base = receive_direct(in);
+    /* Where the payload may be read to without the buffer, or NULL. */
+    parts[0].iov_base = NULL;
+    if (in->active && !kept && in->request)
+        parts[0].iov_base = disti_sink_direct(&in->request->sink, in->offset);
+    else if (in->active && !kept && in->unexpected)
+        parts[0].iov_base = in->unexpected->payload + in->offset;
     if (parts[0].iov_base) {
         first = 0;
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
@@ -536,24 +506,10 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     } else {
         receive_use_keep(state, conn, state->buffer, kept + (size_t)got);
     }
+    /* The kernel shall acknowledge now; else it may do so 40 ms later, with data. */
     if (state->zerocopy && !in->active && (began || got >= RECEIVE_LONG))
-        disti_tcp_acknowledge(conn->fd);
+        setsockopt(conn->fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
     return got;
-}
-
-/* Goes on with what was read before. */
-static void receive_resume(struct tcp_state *state, struct tcp_conn *conn)
-{
-    if (conn->state == TCP_CONN_RESUMING)
-        disti_tcp_conn_go(conn, TCP_CONN_UP);
-    receive_use_keep(state, conn, incoming_stash(&conn->in), conn->in.stash_bytes);
-}
-
-/* A short read was the last for now, unless the stream's end is what is waited for. */
-static bool receive_reads_on(const struct tcp_conn *conn)
-{
-    return conn->state == TCP_CONN_DRAINING || conn->state == TCP_CONN_LEAVING ||
-           conn->peer->deadline;
 }
 
 size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
@@ -563,7 +519,9 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
 
     conn->finished = false;
     if (conn->state == TCP_CONN_RESUMING || header_waits) {
-        receive_resume(state, conn);
+        if (conn->state == TCP_CONN_RESUMING)
+            disti_tcp_conn_go(conn, TCP_CONN_UP);
+        receive_use_keep(state, conn, incoming_stash(&conn->in), conn->in.stash_bytes);
         moved++;
     }
     while (moved < TCP_TURN_BYTES && conn->state != TCP_CONN_RESUMING &&
@@ -584,7 +542,8 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
         moved += (size_t)got;
         /* A session may hold more, of which epoll does not know. */
         conn->readable |= full && conn->tls;
-        if (!full && !receive_reads_on(conn)) {
+        if (!full && !(conn->state == TCP_CONN_DRAINING || conn->state == TCP_CONN_LEAVING ||
+                       conn->peer->deadline)) {
             conn->readable = false;
             break;
         }
@@ -594,30 +553,8 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
 
 /* Credit for messages that come before their receives, and asking for those that have none. */
 
-/* Credit of one peer; of all together, but no less than that of each. */
-#define CREDIT_EACH ((size_t)16 << 20)
-#define CREDIT_ALL ((size_t)256 << 20)
-#define CREDIT_LEAST ((size_t)1 << 20)
 /* Given back when this share of all is owed: seldom, and long before the sender has none left. */
 #define CREDIT_SHARE 4
-
-dist_status disti_tcp_credit_setting(struct tcp_state *state)
-{
-    size_t each = CREDIT_EACH;
-
-    if (state->world_size > 1 && CREDIT_ALL / (size_t)(state->world_size - 1) < each)
-        each = CREDIT_ALL / (size_t)(state->world_size - 1);
-    return disti_env_bytes("DIST_TCP_EARLY_LIMIT", each < CREDIT_LEAST ? CREDIT_LEAST : each,
-                           &state->unexpected_limit);
-}
-
-void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted)
-{
-    peer->credit = (struct tcp_credit){.granted = granted,
-                                       .left = granted,
-                                       .limit = state->unexpected_limit,
-                                       .unused = state->unexpected_limit};
-}
 
 static bool control_owes(const struct tcp_peer *peer)
 {
@@ -728,27 +665,6 @@ void disti_tcp_control_clear(struct tcp_peer *peer)
 
 /* Receiving in stripes: messages that are put together from several connections. */
 
-/* Messages that a receive waits for are being put together. */
-static bool tcp_assembles(const struct tcp_peer *peer)
-{
-    const struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-    while (assembly && !assembly->request &&
-           !(assembly->unexpected && assembly->unexpected->claimed))
-        assembly = assembly->next;
-    return assembly;
-}
-
-/* Is this unexpected message being put together? */
-static bool tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected)
-{
-    const struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-    while (assembly && assembly->unexpected != unexpected)
-        assembly = assembly->next;
-    return assembly;
-}
-
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
 {
     struct tcp_assembly *assembly = peer->stripes.assemblies;
@@ -762,54 +678,6 @@ void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unex
             peer->conn[number].in.unexpected = NULL;
     }
 }
-
-/* Frees an unexpected message that was refused while it came; the rest is thrown away. False: none.
- */
-static bool tcp_assembly_refused(struct tcp_peer *peer)
-{
-    struct tcp_assembly *assembly = peer->stripes.assemblies;
-    struct disti_unexpected *unexpected;
-
-    while (assembly && !(assembly->unexpected && assembly->unexpected->refused))
-        assembly = assembly->next;
-    if (!assembly)
-        return false;
-    unexpected = assembly->unexpected;
-    assembly->costs = true;
-    disti_tcp_forget(peer, unexpected);
-    disti_match_release(&peer->match, unexpected);
-    return true;
-}
-
-void disti_tcp_assemblies_clear(struct tcp_peer *peer)
-{
-    while (peer->stripes.assemblies) {
-        struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-        peer->stripes.assemblies = assembly->next;
-        free(assembly);
-    }
-}
-
-static void tcp_assemblies_fail(struct tcp_peer *peer, dist_status status)
-{
-    struct tcp_stripes *stripes = &peer->stripes;
-
-    while (stripes->assemblies) {
-        struct tcp_assembly *assembly = stripes->assemblies;
-        struct disti_unexpected *unexpected = assembly->unexpected;
-        struct dist_request *request = unexpected ? unexpected->claimed : assembly->request;
-
-        stripes->assemblies = assembly->next;
-        free(assembly);
-        if (unexpected)
-            disti_tcp_unexpected_release(peer, unexpected);
-        if (request)
-            request->status = status;
-    }
-}
-
-/* What a frame means that has come: a message begins, or a word about messages. */
 
 /* DIST_CHECKSUM: what is sent carries a CRC-32C, and what comes is compared with it. */
 
@@ -828,48 +696,45 @@ void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
     disti_tcp_frame_put_sum(frame, sum);
 }
 
-/* Only so much of its payload has come, all of which is in data: the rest is to be taken again. */
-static void tcp_sum_again(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
-                          size_t bytes)
-{
-    in->sum = in->sum_header;
-    tcp_sum(peer, in, data, bytes);
-}
-
 /* Receives: posted, met by a message that was there before, ended when none will come. */
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
-    return peer->match.posted_head || peer->conn->in.request || peer->control.receives ||
-           tcp_assembles(peer);
-}
+    const struct tcp_assembly *assembly = peer->stripes.assemblies;
 
-void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected)
-{
-    if (!unexpected->descriptor)
-        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
-    disti_match_release(&peer->match, unexpected);
+    if (peer->match.posted_head || peer->conn->in.request || peer->control.receives)
+        return true;
+    /* Messages that a receive waits for may be being put together. */
+    while (assembly && !assembly->request &&
+           !(assembly->unexpected && assembly->unexpected->claimed))
+        assembly = assembly->next;
+    return assembly;
 }
 
 void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
 {
     struct tcp_incoming *in = &peer->conn->in;
-    struct dist_request *request = peer->match.posted_head;
+    struct dist_request *request;
 
-    peer->match.posted_head = peer->match.posted_tail = NULL;
-    while (request) {
-        struct dist_request *next = request->next;
-
-        request->status = status;
-        request = next;
-    }
+    disti_match_fail(&peer->match, status);
     if (!in->assembly && in->unexpected)
         disti_tcp_unexpected_release(peer, in->unexpected);
     if (!in->assembly && in->request)
         in->request->status = status;
     for (int number = 0; number < peer->conns; number++)
         disti_tcp_incoming_clear(&peer->conn[number].in);
-    tcp_assemblies_fail(peer, status);
+    while (peer->stripes.assemblies) {
+        struct tcp_assembly *assembly = peer->stripes.assemblies;
+        struct disti_unexpected *unexpected = assembly->unexpected;
+
+        request = unexpected ? unexpected->claimed : assembly->request;
+        peer->stripes.assemblies = assembly->next;
+        free(assembly);
+        if (unexpected)
+            disti_tcp_unexpected_release(peer, unexpected);
+        if (request)
+            request->status = status;
+    }
     tcp_control_end(peer, status);
     disti_match_release_descriptors(&peer->match);
 }
@@ -888,8 +753,10 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
     request->moved = unexpected->arrived - rest;
     disti_sink_apply(sink, 0, unexpected->payload, request->moved);
     if (!whole) {
-        if (rest)
-            tcp_sum_again(peer, in, unexpected->payload, request->moved);
+        if (rest) { /* it is to be taken again */
+            in->sum = in->sum_header;
+            tcp_sum(peer, in, unexpected->payload, request->moved);
+        }
         memcpy(in->small, unexpected->payload + request->moved, rest);
         in->stash_bytes = rest;
         in->left += rest;
@@ -925,10 +792,19 @@ static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
                          struct disti_unexpected *unexpected)
 {
     struct tcp_incoming *in = &peer->conn->in;
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
     dist_status status = DIST_OK;
 
-    if (!unexpected->descriptor && tcp_assembly_refused(peer))
+    while (assembly && !(assembly->unexpected && assembly->unexpected->refused))
+        assembly = assembly->next;
+    if (!unexpected->descriptor && assembly) {
+        /* It was refused while it came: its rest is thrown away. */
+        unexpected = assembly->unexpected;
+        assembly->costs = true;
+        disti_tcp_forget(peer, unexpected);
+        disti_match_release(&peer->match, unexpected);
         return;
+    }
     if (unexpected->descriptor)
         status = disti_tcp_ask(peer, unexpected->note[0], true);
     else if (in->unexpected == unexpected)
@@ -940,24 +816,22 @@ static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
         disti_tcp_list(state, peer);
 }
 
-static void post_receive(struct tcp_state *state, struct tcp_peer *peer,
-                         struct dist_request *request)
+void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
 {
-    struct disti_unexpected *unexpected = disti_match_post(&peer->match, request);
+    const struct tcp_assembly *assembly = peer->stripes.assemblies;
+    struct disti_unexpected *unexpected;
 
+    request->moved = 0;
+    unexpected = disti_match_post(&peer->match, request);
+    while (unexpected && assembly && assembly->unexpected != unexpected)
+        assembly = assembly->next;
     if (unexpected && unexpected->refused)
         post_refused(state, peer, unexpected);
     else if (unexpected && unexpected->descriptor)
         post_claim_offer(state, peer, unexpected, request);
     /* What comes in stripes is taken when all are there. */
-    else if (unexpected && !tcp_assembling(peer, unexpected))
+    else if (unexpected && !assembly)
         post_claim(peer, unexpected, request);
-}
-
-void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
-{
-    request->moved = 0;
-    post_receive(state, peer, request);
     if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
         disti_tcp_report(state, peer);
         disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);

@@ -53,45 +53,18 @@ static enum send_manner send_decide(const struct tcp_peer *peer, struct dist_req
     return (enum send_manner)request->own[0];
 }
 
-/* Must it wait behind its offers, of which there may be only so many? */
-static bool send_waits(const struct tcp_peer *peer, const struct dist_request *request)
-{
-    return request->moved == 0 && peer->stripes.offered >= TCP_OFFERS_MAX &&
-           !disti_tcp_affords(peer->credit.left, &request->envelope);
-}
-
-#define ZEROCOPY_CALLS 64
+/* Below this, pinning pages and the notice cost more than the copy. */
 #define ZEROCOPY_LEAST ((uint64_t)64 << 10)
-struct tcp_zerocopy {
-    bool off;             /* it has been found to gain nothing */
-    uint32_t sent, ended; /* calls taken; all before `ended` are done with */
-    struct dist_request *request[ZEROCOPY_CALLS]; /* by call; NULL: done with */
-};
 
 static bool tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
 {
     return zerocopy && !zerocopy->off && bytes >= ZEROCOPY_LEAST &&
-           zerocopy->sent - zerocopy->ended < ZEROCOPY_CALLS;
-}
-
-/* Does the message at the head go by itself, its payload not copied? */
-static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *request)
-{
-    uint64_t credit = peer->credit.left;
-
-    return tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes) &&
-           send_decide(peer, request, &credit) == SEND_WHOLE;
+           zerocopy->sent - zerocopy->ended < TCP_ZEROCOPY_CALLS;
 }
 
 static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAGE,
                                                  [SEND_ANNOUNCED] = DISTI_TCP_ANNOUNCED,
                                                  [SEND_OFFERED] = DISTI_TCP_OFFERED};
-
-/* Something else is to be sent behind what is begun. */
-static bool send_only_begun(const struct tcp_peer *peer)
-{
-    return peer->sends.head->moved && (peer->stripes.ready.head || disti_tcp_control_waits(peer));
-}
 
 /*
  * request->moved counts the bytes of header and payload that have gone. The header is made
@@ -103,7 +76,10 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
     struct dist_request *request = peer->sends.head;
     uint64_t credit = peer->credit.left;
-    int most = peer->conn->tls || send_only_begun(peer) ? 1 : TCP_BATCH;
+    int most = peer->conn->tls || (peer->sends.head->moved &&
+                                   (peer->stripes.ready.head || disti_tcp_control_waits(peer)))
+                   ? 1
+                   : TCP_BATCH;
 
     batch->count = 0;
     batch->bytes = 0;
@@ -141,27 +117,6 @@ static void stripes_number(struct tcp_stripes *stripes, struct dist_request *req
     request->own[3] = 0;
 }
 
-static void stripes_ready(struct tcp_stripes *stripes, struct dist_request *request)
-{
-    disti_tcp_queue_put(&stripes->ready, request);
-    stripes->sending++;
-}
-
-/* Its announcement has been sent: its stripes may go. */
-static void tcp_announced(struct tcp_peer *peer, struct dist_request *request)
-{
-    stripes_number(&peer->stripes, request);
-    stripes_ready(&peer->stripes, request);
-}
-
-/* Its offer has been sent. */
-static void tcp_offered(struct tcp_peer *peer, struct dist_request *request)
-{
-    stripes_number(&peer->stripes, request);
-    disti_tcp_queue_put(&peer->stripes.offers, request);
-    peer->stripes.offered++;
-}
-
 /* The message at the head has gone as far as it goes from the queue. */
 static void send_done(struct tcp_peer *peer)
 {
@@ -170,9 +125,12 @@ static void send_done(struct tcp_peer *peer)
 
     disti_tcp_queue_remove(&peer->sends, request);
     if (manner == SEND_ANNOUNCED) {
-        tcp_announced(peer, request);
+        stripes_number(&peer->stripes, request);
+        disti_tcp_stripes_ready(&peer->stripes, request);
     } else if (manner == SEND_OFFERED) {
-        tcp_offered(peer, request);
+        stripes_number(&peer->stripes, request);
+        disti_tcp_queue_put(&peer->stripes.offers, request);
+        peer->stripes.offered++;
     } else {
         request->moved = request->envelope.bytes;
         disti_tcp_sent(request);
@@ -197,15 +155,34 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
     }
 }
 
-bool disti_tcp_has_sends(const struct tcp_peer *peer)
+/* The kernel has done with this call. */
+static void zerocopy_end(struct tcp_state *state, struct tcp_conn *conn, uint32_t call,
+                         dist_status status)
 {
-    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
+    struct tcp_zerocopy *zerocopy = conn->zerocopy;
+    struct dist_request *request = zerocopy->request[call % TCP_ZEROCOPY_CALLS];
+
+    if (call - zerocopy->ended >= zerocopy->sent - zerocopy->ended || !request)
+        return;
+    zerocopy->request[call % TCP_ZEROCOPY_CALLS] = NULL;
+    while (zerocopy->ended != zerocopy->sent &&
+           !zerocopy->request[zerocopy->ended % TCP_ZEROCOPY_CALLS])
+        zerocopy->ended++;
+    conn->peer->pinned--;
+    state->pinned--;
+    if (--request->own[1] == 0 && request->own[2])
+        request->status = status;
 }
 
-static void tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
+void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
     struct tcp_stripes *stripes = &peer->stripes;
 
+    for (int number = 0; number < peer->conns; number++) {
+        while (disti_tcp_zerocopy_pending(&peer->conn[number]))
+            zerocopy_end(state, &peer->conn[number], peer->conn[number].zerocopy->ended, status);
+    }
+    disti_tcp_queue_fail(&peer->sends, status);
     for (int number = 0; number < peer->conns; number++) {
         if (peer->conn[number].out.request)
             peer->conn[number].out.request->status = status;
@@ -214,70 +191,32 @@ static void tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
     disti_tcp_queue_fail(&stripes->ready, status);
     disti_tcp_queue_fail(&stripes->offers, status);
     stripes->sending = stripes->offered = 0;
-}
-
-/* The kernel has done with this call. */
-static void zerocopy_end(struct tcp_state *state, struct tcp_conn *conn, uint32_t call,
-                         dist_status status)
-{
-    struct tcp_zerocopy *zerocopy = conn->zerocopy;
-    struct dist_request *request = zerocopy->request[call % ZEROCOPY_CALLS];
-
-    if (call - zerocopy->ended >= zerocopy->sent - zerocopy->ended || !request)
-        return;
-    zerocopy->request[call % ZEROCOPY_CALLS] = NULL;
-    while (zerocopy->ended != zerocopy->sent &&
-           !zerocopy->request[zerocopy->ended % ZEROCOPY_CALLS])
-        zerocopy->ended++;
-    conn->peer->pinned--;
-    state->pinned--;
-    if (--request->own[1] == 0 && request->own[2])
-        request->status = status;
-}
-
-/* Forgets the calls under way, before the requests that are still in a queue are ended. */
-static void tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status)
-{
-    while (disti_tcp_zerocopy_pending(conn))
-        zerocopy_end(state, conn, conn->zerocopy->ended, status);
-}
-
-void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
-{
-    for (int number = 0; number < peer->conns; number++)
-        tcp_zerocopy_fail(state, &peer->conn[number], status);
-    disti_tcp_queue_fail(&peer->sends, status);
-    tcp_stripes_fail(peer, status);
     disti_tcp_control_clear(peer);
 }
 
-static void send_broken_first(struct tcp_state *state, struct tcp_conn *first, int cause)
+void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause)
 {
-    struct tcp_peer *peer = first->peer;
+    struct tcp_peer *peer = conn->peer;
 
-    if (first->state != TCP_CONN_LEAVING)
-        disti_tcp_conn_go(first, TCP_CONN_DRAINING);
+    if (conn->number) {
+        while (disti_tcp_conn_can_receive(conn, true) && disti_tcp_receive(state, conn) > 0)
+            ;
+        disti_tcp_conn_ended(state, conn, cause);
+        return;
+    }
+    if (conn->state != TCP_CONN_LEAVING)
+        disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
     if (!peer->cause)
         peer->cause = cause;
     disti_tcp_list(state, peer);
-    disti_tcp_zerocopy_reap(state, first);
-    first->readable = true;
-    disti_tcp_receive(state, first);
+    disti_tcp_zerocopy_reap(state, conn);
+    conn->readable = true;
+    disti_tcp_receive(state, conn);
     if (peer->pinned)
         disti_tcp_lose(state, peer, cause, NULL);
     if (disti_tcp_has_sends(peer))
         disti_tcp_report(state, peer);
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
-}
-
-void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause)
-{
-    if (conn->number == 0) {
-        send_broken_first(state, conn, cause);
-        return;
-    }
-    disti_tcp_conn_drain(state, conn);
-    disti_tcp_conn_ended(state, conn, cause);
 }
 
 /* Returns what sendmsg does; *asked_p: how much there was. */
@@ -322,7 +261,7 @@ static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn
     }
     body = zerocopy_call(conn->fd, parts[1].iov_base, parts[1].iov_len, pins ? MSG_ZEROCOPY : 0);
     if (body > 0 && pins) {
-        zerocopy->request[zerocopy->sent++ % ZEROCOPY_CALLS] = request;
+        zerocopy->request[zerocopy->sent++ % TCP_ZEROCOPY_CALLS] = request;
         request->own[1]++;
         conn->peer->pinned++;
         state->pinned++;
@@ -358,10 +297,13 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
 /* What one call takes on the first connection. */
 static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
+    uint64_t credit = peer->credit.left;
     size_t asked = 0;
     ssize_t sent;
 
-    if (peer->conn->zerocopy && peer->sends.head && send_uncopied(peer, peer->sends.head))
+    /* Does the message at the head go by itself, its payload not copied? */
+    if (tcp_zerocopy_takes(peer->conn->zerocopy, peer->sends.head->envelope.bytes) &&
+        send_decide(peer, peer->sends.head, &credit) == SEND_WHOLE)
         sent = send_without_copy(state, peer, &asked);
     else
         sent = send_batch(peer, &asked);
@@ -378,14 +320,6 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     peer->sent_bytes += (size_t)sent;
     send_advance(peer, (size_t)sent);
     return 1;
-}
-
-bool disti_tcp_can_flush(const struct tcp_peer *peer)
-{
-    return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
-           peer->control.begin == peer->control.end &&
-           !(peer->conn->out.request && peer->conn->out.moved) &&
-           !send_waits(peer, peer->sends.head);
 }
 
 /* The next stripe of the oldest message. */
@@ -414,14 +348,14 @@ static bool stripe_take(struct tcp_conn *conn)
     return true;
 }
 
-static void stripe_sent(struct tcp_stripes *stripes, struct tcp_outgoing *out)
+static void stripe_sent(struct tcp_conn *conn)
 {
-    struct dist_request *request = out->request;
+    struct dist_request *request = conn->out.request;
 
-    out->request = NULL;
-    request->moved += out->bytes;
+    conn->out.request = NULL;
+    request->moved += conn->out.bytes;
     if (request->moved == request->envelope.bytes) {
-        stripes->sending--;
+        conn->peer->stripes.sending--;
         disti_tcp_sent(request);
     }
 }
@@ -460,12 +394,6 @@ static bool stripes_may(const struct tcp_conn *conn)
                             !(peer->sends.head && peer->sends.head->moved));
 }
 
-/* Between two stripes on the first connection its other messages have their turn. */
-static bool stripes_turn_over(const struct tcp_conn *conn)
-{
-    return conn->number == 0 && (conn->peer->sends.head || disti_tcp_can_control(conn->peer));
-}
-
 /* Stripes until there are no more, the socket is full, or its turn is over. Returns the bytes. */
 static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -475,7 +403,8 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
         bool whole;
         ssize_t sent;
 
-        if (moved && !conn->out.request && stripes_turn_over(conn))
+        if (moved && !conn->out.request &&
+            (conn->number == 0 && (conn->peer->sends.head || disti_tcp_can_control(conn->peer))))
             break;
         if (!conn->out.request && !stripe_take(conn))
             break;
@@ -491,23 +420,21 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
             conn->peer->sent_bytes += (uint64_t)sent;
         }
         if (whole)
-            stripe_sent(&conn->peer->stripes, &conn->out);
+            stripe_sent(conn);
         else
             disti_tcp_conn_set_writable(state, conn, false);
     }
     return moved;
 }
 
-/* The first connection has the messages too: it takes what the others leave. */
-static int tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer)
+/* A message waits, and the first connection has room for it and nothing to send before. */
+static bool send_can_flush(const struct tcp_peer *peer)
 {
-    size_t moved = 0;
-
-    for (int i = 1; i <= peer->conns && peer->stripes.sending; i++) {
-        if (disti_tcp_conn_sends(peer->conn))
-            moved += stripes_send(state, &peer->conn[i % peer->conns]);
-    }
-    return moved > 0;
+    return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
+           peer->control.begin == peer->control.end &&
+           !(peer->conn->out.request && peer->conn->out.moved) &&
+           !(peer->sends.head->moved == 0 && peer->stripes.offered >= TCP_OFFERS_MAX &&
+             !disti_tcp_affords(peer->credit.left, &peer->sends.head->envelope));
 }
 
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
@@ -516,11 +443,17 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
     int moved = 0, now;
 
     do {
+        size_t stripes = 0;
+
         now = disti_tcp_control(state, peer);
-        if (disti_tcp_can_flush(peer))
+        if (send_can_flush(peer))
             now += send_flush(state, peer);
-        if (peer->stripes.sending)
-            now += tcp_stripes_flush(state, peer);
+        /* The first connection has the messages too: it takes what the others leave. */
+        for (int i = 1; i <= peer->conns && peer->stripes.sending; i++) {
+            if (disti_tcp_conn_sends(peer->conn))
+                stripes += stripes_send(state, &peer->conn[i % peer->conns]);
+        }
+        now += stripes > 0;
         moved += now;
     } while (now && (peer->stripes.sending || peer->conn->tls) && peer->sends.head &&
              peer->sent_bytes - before < TCP_TURN_BYTES);
@@ -557,41 +490,6 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
  *      request->own[2]   all its bytes have been given to the kernel
  */
 
-/* Calls a socket may have under way; what goes beyond is copied. */
-/* Below this, pinning pages and the notice cost more than the copy. */
-
-dist_status disti_tcp_zerocopy_setting(struct tcp_state *state)
-{
-    static const char *const names[] = {"off", "auto", "on"};
-    const char *value = disti_env("DIST_TCP_ZEROCOPY");
-
-    for (int i = 0; value && i < 3; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            state->zerocopy = (enum tcp_zerocopy_setting)i;
-            return DIST_OK;
-        }
-    }
-    return value ? disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_TCP_ZEROCOPY is \"%.32s\": set it to off, auto or on", value)
-                 : DIST_OK;
-}
-
-struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd)
-{
-    struct tcp_zerocopy *zerocopy;
-    int one = 1;
-
-    if (state->zerocopy == TCP_ZEROCOPY_OFF || state->tls)
-        return NULL;
-    zerocopy = calloc(1, sizeof(*zerocopy));
-    if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))) {
-        disti_info("rank %d sends with copies: %s", state->rank, strerror(errno));
-        free(zerocopy);
-        return NULL;
-    }
-    return zerocopy;
-}
-
 /* One notice of the error queue: a range of calls. False: it is something else. */
 static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
                             const struct cmsghdr *header)
@@ -605,7 +503,7 @@ static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
     memcpy(&notice, CMSG_DATA(header), sizeof(notice));
     if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY || notice.ee_errno != 0)
         return false;
-    for (uint32_t i = 0; i <= notice.ee_data - notice.ee_info && i < ZEROCOPY_CALLS; i++)
+    for (uint32_t i = 0; i <= notice.ee_data - notice.ee_info && i < TCP_ZEROCOPY_CALLS; i++)
         zerocopy_end(state, conn, notice.ee_info + i, DIST_OK);
     if (notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED && state->zerocopy == TCP_ZEROCOPY_AUTO)
         conn->zerocopy->off = true;
@@ -635,24 +533,6 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn)
     return any;
 }
 
-bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn)
-{
-    return conn->zerocopy && conn->zerocopy->ended != conn->zerocopy->sent;
-}
-
-bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
-                              uint64_t tag, uint64_t mask)
-{
-    for (int call = 0; conn->zerocopy && call < ZEROCOPY_CALLS; call++) {
-        const struct dist_request *request = conn->zerocopy->request[call];
-
-        if (request && disti_standin_is_for(request, tag, mask) &&
-            !disti_standins_have(&state->standins, request))
-            return true;
-    }
-    return false;
-}
-
 void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -667,13 +547,6 @@ void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
     conn->fd = -1;
 }
 
-void disti_tcp_acknowledge(int fd)
-{
-    int one = 1;
-
-    setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
-}
-
 /* Sending in stripes: every connection that has room takes the next one. */
 
 /*
@@ -683,27 +556,10 @@ void disti_tcp_acknowledge(int fd)
  *      request->own[3]   where its next stripe begins
  */
 
-bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
+bool disti_tcp_can_send(const struct tcp_peer *peer)
 {
-    struct dist_request *request = peer->stripes.offers.head;
-
-    while (request && request->own[0] != number + 1)
-        request = request->next;
-    if (!request)
-        return false;
-    disti_tcp_queue_remove(&peer->stripes.offers, request);
-    peer->stripes.offered--;
-    if (refused || request->envelope.bytes == 0)
-        request->status = DIST_OK;
-    else
-        stripes_ready(&peer->stripes, request);
-    return true;
-}
-
-/* Sends stripes on all connections that have room. */
-
-bool disti_tcp_stripes_can_send(const struct tcp_peer *peer)
-{
+    if (send_can_flush(peer) || disti_tcp_can_control(peer))
+        return true;
     if (!peer->stripes.sending || !disti_tcp_conn_sends(peer->conn))
         return false;
     for (int number = 0; number < peer->conns; number++) {

@@ -83,24 +83,11 @@ void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *te
     snprintf(text, size, endpoint->family == 6 ? "[%s]:%u" : "%s:%u", host, endpoint->port);
 }
 
-bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint)
-{
-    static const uint8_t six[16] = {[15] = 1};
-
-    return endpoint->family == 4 ? endpoint->host[0] == 127 : memcmp(endpoint->host, six, 16) == 0;
-}
-
-static bool socket_wildcard(const struct disti_tcp_endpoint *endpoint)
-{
-    static const uint8_t zero[16];
-
-    return memcmp(endpoint->host, zero, sizeof(zero)) == 0;
-}
-
 static dist_status socket_resolve(struct tcp_state *state, const char *host)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                              .ai_socktype = SOCK_STREAM};
+    static const uint8_t wildcard[sizeof(state->local[0].endpoint.host)];
     struct addrinfo *found = NULL;
     int failed = host ? getaddrinfo(host, "0", &hints, &found) : EAI_NONAME;
 
@@ -115,7 +102,7 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host)
         state->scope = ((struct sockaddr_in6 *)(void *)found->ai_addr)->sin6_scope_id;
     disti_tcp_endpoint_of(found->ai_addr, &state->local[0].endpoint);
     freeaddrinfo(found);
-    if (socket_wildcard(&state->local[0].endpoint))
+    if (memcmp(state->local[0].endpoint.host, wildcard, sizeof(wildcard)) == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "tcp: listening on every address (%s) is not allowed; name the address "
                           "of the interface that reaches the other ranks",
@@ -123,23 +110,18 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host)
     return DIST_OK;
 }
 
-/*
- * The loopback's segments may be longer than the window that a small buffer gives. The kernel then
- * sends what fits by the timer of a probe, every 200 ms: 14 KB/s. Of these several fit.
- */
-static int socket_segment(int buffer)
-{
-    const int bytes = buffer / SOCKET_SEGMENTS;
-
-    return bytes < SOCKET_SEGMENT_LEAST ? SOCKET_SEGMENT_LEAST : bytes;
-}
-
 static void socket_buffers(const struct tcp_state *state, int fd)
 {
-    int bytes = (int)state->socket_bytes, segment = socket_segment(bytes);
+    int bytes = (int)state->socket_bytes, segment = bytes / SOCKET_SEGMENTS;
 
     if (!bytes)
         return;
+    /*
+     * The loopback's segments may be longer than the window that a small buffer gives. The kernel
+     * then sends what fits by the timer of a probe, every 200 ms: 14 KB/s. Of these several fit.
+     */
+    if (segment < SOCKET_SEGMENT_LEAST)
+        segment = SOCKET_SEGMENT_LEAST;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
     if (segment <= SOCKET_SEGMENT_MOST)
@@ -194,6 +176,25 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
     endpoint->machine = disti_hash_text(DISTI_HASH_START, machine);
     state->interfaces = 1;
     return DIST_OK;
+}
+
+static int socket_between(int value, int least, int most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+void disti_tcp_silence_tune(const struct tcp_state *state, int fd)
+{
+    int one = 1, probes = 4;
+    int idle = socket_between(state->timeout_ms / 3000, 1, 32767);
+    int interval = socket_between(state->timeout_ms / 6000, 1, 32767);
+    int apart = socket_between(state->timeout_ms / 4, 1000, 120000);
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
 }
 
 void disti_tcp_tune(const struct tcp_state *state, int fd)
@@ -270,14 +271,6 @@ static bool interfaces_card(const char *name, struct interfaces_card *card_p)
     return true;
 }
 
-static bool interfaces_equal(const char *one, const char *other)
-{
-    struct interfaces_card a, b;
-
-    return interfaces_card(one, &a) && interfaces_card(other, &b) &&
-           strcmp(a.driver, b.driver) == 0 && a.speed == b.speed && a.mtu == b.mtu;
-}
-
 static int interfaces_prefix(const struct sockaddr *mask)
 {
     struct disti_tcp_endpoint bits = {0};
@@ -320,32 +313,30 @@ static bool tcp_in_network(const struct disti_tcp_local *local,
 }
 
 /*
- * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
- * network of its own: two in one network are one to the kernel, which sends all by the same.
+ * Adds an interface that shall carry too. If it is named, it shall. Unasked, only if it is the
+ * first one's equal, in a network of its own: two in one network are one to the kernel, which sends
+ * all by the same.
  */
-static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *entry,
-                              const struct disti_tcp_endpoint *endpoint)
-{
-    const char *spec = disti_env("DIST_SOCKET_IFNAME");
-
-    if (spec && !disti_interface_fits(spec, entry->ifa_name))
-        return false;
-    for (int i = 0; i < state->interfaces; i++) {
-        if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
-            (!state->routed && tcp_in_network(&state->local[i], endpoint)))
-            return false;
-    }
-    return state->routed || interfaces_equal(state->local[0].name, entry->ifa_name);
-}
-
 static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
 {
     struct disti_tcp_local *local = &state->local[state->interfaces];
+    const char *spec = disti_env("DIST_SOCKET_IFNAME");
+    struct interfaces_card first, card;
     char text[TCP_TEXT];
 
     *local = (struct disti_tcp_local){.prefix = interfaces_prefix(entry->ifa_netmask)};
     disti_tcp_endpoint_of(entry->ifa_addr, &local->endpoint);
-    if (!interfaces_wanted(state, entry, &local->endpoint))
+    if (spec && !disti_interface_fits(spec, entry->ifa_name))
+        return;
+    for (int i = 0; i < state->interfaces; i++) {
+        if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
+            (!state->routed && tcp_in_network(&state->local[i], &local->endpoint)))
+            return;
+    }
+    if (!state->routed &&
+        (!interfaces_card(state->local[0].name, &first) ||
+         !interfaces_card(entry->ifa_name, &card) || strcmp(first.driver, card.driver) != 0 ||
+         first.speed != card.speed || first.mtu != card.mtu))
         return;
     snprintf(local->name, sizeof(local->name), "%s", entry->ifa_name);
     if (!tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
@@ -503,52 +494,14 @@ int disti_tcp_sockets(int own, int remote, int ways)
 
 /* Which congestion control a connection uses. */
 
-/* A peer nearer than this is on the same network, where nothing but the job competes. */
-#define CONGESTION_NEAR_US 1000
 /* Every kernel has it and grants it to everybody. */
 #define CONGESTION_NEAR "reno"
 /* Stands for the kernel's choice. */
 #define CONGESTION_SYSTEM "system"
 
-/*
- * bbr paces: it sends at the rate that it has measured, by a timer. Made for long lossy paths, on a
- * short fast one it gives half the rate or less of what sends as soon as its window allows. A
- * connection that has begun to pace goes on pacing: so each begins without, and is given back to
- * the system's choice if the peer turns out to be far.
- */
-static bool congestion_paces(const char *name)
-{
-    return strncmp(name, "bbr", 3) == 0;
-}
-
 static bool congestion_set(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
-}
-
-/* By the shortest round trip so far: the kernels' alone, however late the programs answer. */
-static bool congestion_near(int fd)
-{
-    struct tcp_info info = {0};
-    socklen_t size = sizeof(info);
-
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_min_rtt > 0 &&
-           info.tcpi_min_rtt < CONGESTION_NEAR_US;
-}
-
-/* Is one wanted by name, does the kernel grant it? It is tried on the listener. */
-static dist_status congestion_named(struct tcp_state *state, const char *name)
-{
-    if (congestion_set(state->listeners[0], name)) {
-        snprintf(state->congestion, sizeof(state->congestion), "%s", name);
-        return DIST_OK;
-    }
-    return disti_fail_errno(
-        DIST_ERR_INVALID_ARGUMENT,
-        "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: give \"" CONGESTION_SYSTEM
-        "\" or one of those in "
-        "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
-        name);
 }
 
 dist_status disti_tcp_congestion_open(struct tcp_state *state)
@@ -558,10 +511,19 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state)
 
     if (name && strcmp(name, CONGESTION_SYSTEM) == 0)
         return DIST_OK;
-    if (name)
-        return congestion_named(state, name);
+    if (name && !congestion_set(state->listeners[0], name)) /* the kernel has to grant it */
+        return disti_fail_errno(DIST_ERR_INVALID_ARGUMENT,
+                                "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: give "
+                                "\"" CONGESTION_SYSTEM "\" or one of those in "
+                                "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+                                name);
+    if (name) {
+        snprintf(state->congestion, sizeof(state->congestion), "%s", name);
+        return DIST_OK;
+    }
     if (getsockopt(state->listeners[0], IPPROTO_TCP, TCP_CONGESTION, state->paced, &size) ||
-        !congestion_paces(state->paced) || !congestion_set(state->listeners[0], CONGESTION_NEAR))
+        !(strncmp(state->paced, "bbr", 3) == 0) ||
+        !congestion_set(state->listeners[0], CONGESTION_NEAR))
         state->paced[0] = '\0';
     else
         snprintf(state->congestion, sizeof(state->congestion), "%s", CONGESTION_NEAR);
@@ -572,10 +534,4 @@ void disti_tcp_congestion(const struct tcp_state *state, int fd)
 {
     if (state->congestion[0])
         (void)congestion_set(fd, state->congestion);
-}
-
-void disti_tcp_congestion_choose(const struct tcp_state *state, int fd)
-{
-    if (state->paced[0] && !congestion_near(fd))
-        (void)congestion_set(fd, state->paced);
 }

@@ -9,6 +9,8 @@
 
 #include <dist/transport.h>
 #include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -20,23 +22,14 @@ static inline void disti_tcp_queue_put(struct tcp_queue *queue, struct dist_requ
 {
     request->next = NULL;
     request->prev = queue->tail;
-    if (queue->tail)
-        queue->tail->next = request;
-    else
-        queue->head = request;
+    *(queue->tail ? &queue->tail->next : &queue->head) = request;
     queue->tail = request;
 }
 
 static inline void disti_tcp_queue_remove(struct tcp_queue *queue, struct dist_request *request)
 {
-    if (request->prev)
-        request->prev->next = request->next;
-    else
-        queue->head = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
-    else
-        queue->tail = request->prev;
+    *(request->prev ? &request->prev->next : &queue->head) = request->next;
+    *(request->next ? &request->next->prev : &queue->tail) = request->prev;
 }
 
 /* Ends all of them. */
@@ -133,23 +126,18 @@ struct tcp_stripes {
     struct tcp_assembly *assemblies;
 };
 
+static inline void disti_tcp_stripes_ready(struct tcp_stripes *stripes,
+                                           struct dist_request *request)
+{
+    disti_tcp_queue_put(&stripes->ready, request);
+    stripes->sending++;
+}
+
 /* send.c */
 
-/* The peer has asked for an offered message, or refused it. False: there is none. */
-bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
-
-bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
-
 /* receive.c */
-/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
-enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
-enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
-                                              const struct dist_envelope *frame);
-
 /* Nothing that is arriving is written to this message any more. */
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
-/* Frees them, without touching a request. */
-void disti_tcp_assemblies_clear(struct tcp_peer *peer);
 
 /* What a peer may send before its receives are posted, and the short frames that tell of it. */
 
@@ -206,10 +194,6 @@ static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes
     credit->owed += bytes + DISTI_TCP_MESSAGE_COST;
 }
 
-/* Reads the setting: what each peer is granted. */
-dist_status disti_tcp_credit_setting(struct tcp_state *state);
-/* The connection is up: the peer's hello has granted so much. */
-void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted);
 /* Asks for an offered message. ERR_NO_MEMORY is not reported. */
 dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
 /* Credit or asks wait to be sent. */
@@ -222,7 +206,14 @@ void disti_tcp_control_clear(struct tcp_peer *peer);
 
 /* A connection of the tcp transport: its life, and what is under way on it. */
 
-struct tcp_zerocopy;
+/* Calls a socket may have under way; what goes beyond is copied. */
+#define TCP_ZEROCOPY_CALLS 64
+
+struct tcp_zerocopy {
+    bool off;             /* it has been found to gain nothing */
+    uint32_t sent, ended; /* calls taken; all before `ended` are done with */
+    struct dist_request *request[TCP_ZEROCOPY_CALLS]; /* by call; NULL: done with */
+};
 
 /*
  * A pair of ranks has one connection, number 0, or several. All live the same life:
@@ -348,29 +339,19 @@ static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool 
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to);
 
-/*
- * It has not come up. The first is called again if the peer has only hung up, until its deadline;
- * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
- */
-void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
-                           const char *reason);
 /* What epoll says of it. */
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events);
 void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn, bool writable);
-/* Reads what it can still give. */
-void disti_tcp_conn_drain(struct tcp_state *state, struct tcp_conn *conn);
 /* Its stream has ended or failed: soon all of the pair must have, or the peer is lost. */
 void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int cause);
 /* Closes its socket for good, if it has not ended. */
 void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn);
 
-/* How it comes up. */
+/* The time for calling or greeting is over. */
+void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn);
 
 /* Calls, if it is idle. */
 void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn);
-
-/* Reads the answer, as far as it is there. */
-void disti_tcp_conn_read_hello(struct tcp_state *state, struct tcp_conn *conn);
 
 /* Callers that have not proved who they are. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
@@ -379,29 +360,8 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
 void disti_tcp_pending_close(struct tcp_state *state);
 
-/* Machines that answer no more. */
-
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
-/* Calls may take longer from now on, and so may what is under way. */
-void disti_tcp_silence_extend(struct tcp_state *state);
-/* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
-void disti_tcp_silence(struct tcp_state *state);
-
-/* Does the peer's machine owe an answer? Not one whose program takes its time. */
-bool disti_tcp_silence_shows(const struct tcp_conn *conn);
-
-/* Packets that the kernel has sent again, and that nothing acknowledges. */
-struct tcp_stuck {
-    unsigned packet_bytes;
-    unsigned waiting_bytes, silent_ms; /* not sent yet; since the last acknowledgement */
-    unsigned long long acked_bytes;    /* of the connection so far */
-};
-/* Returns false if there are none. */
-bool disti_tcp_silence_stuck(const struct tcp_conn *conn, struct tcp_stuck *stuck_p);
-
-/* Says goodbye and closes all connections; takes at most 0.1 s. */
-void disti_tcp_leave(struct tcp_state *state);
 
 /* The tcp transport's own state, and what its files offer each other. */
 
@@ -433,7 +393,7 @@ struct tcp_peer {
     struct tcp_conn *conn; /* `conns` of them, by number; one at least */
     int conns;
     int further; /* open ones beside the first */
-    struct tcp_peer *next, *prev;
+    LIST_ENTRY(tcp_peer) entry;
     struct tcp_credit credit;
     struct tcp_control control;
     struct tcp_stripes stripes;
@@ -501,7 +461,7 @@ struct tcp_state {
     unsigned char *buffer;
     struct tcp_peer **peers;        /* by rank; NULL until the first message or call */
     struct tcp_address **addresses; /* by rank; NULL: not known */
-    struct tcp_peer *list;
+    LIST_HEAD(, tcp_peer) list;
     struct disti_standins standins;
     struct tcp_pending *pending; /* pending_max of them */
 };
@@ -512,8 +472,20 @@ struct tcp_state {
  */
 enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVENT_CONN };
 
+#ifndef TCP_RTO_MAX_MS
+/* Linux 6.15: the longest time between two probes or repetitions, at least 1 s. */
+#define TCP_RTO_MAX_MS 44
+#endif
+
 /* socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
+
+static inline bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint)
+{
+    static const uint8_t six[16] = {[15] = 1};
+
+    return endpoint->family == 4 ? endpoint->host[0] == 127 : memcmp(endpoint->host, six, 16) == 0;
+}
 
 void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p);
 socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t scope,
@@ -521,7 +493,6 @@ socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t
 /* The address alone, as certificates have it. */
 void disti_tcp_host_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
-bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
@@ -533,48 +504,26 @@ void disti_tcp_tick_on(struct tcp_state *state, bool on);
 /* Adds further interfaces that carry, each with a listener. */
 void disti_tcp_interfaces(struct tcp_state *state);
 
-/* Congestion control. Reads the setting; the listener hands it on to callers.
- */
+/* Reads the setting of the congestion control; the listener hands it on to callers. */
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
 void disti_tcp_congestion(const struct tcp_state *state, int fd);
-/* Of a connection that is made: now it shows how far the peer is. */
-void disti_tcp_congestion_choose(const struct tcp_state *state, int fd);
 
-/* peer.c */
+/* tcp.c */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
-void disti_tcp_peer_free(struct tcp_peer *peer);
 /* Makes connections until the peer has so many; they may move. False: no memory. */
 bool disti_tcp_grow(struct tcp_peer *peer, int conns);
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
 
-/* Decides by the peer's address which connections there are to be. False: no memory. */
-bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
-                    const struct disti_tcp_address *address);
-/* This rank has called for the first: it calls for the others. */
-void disti_tcp_call_further(struct tcp_state *state, struct tcp_peer *peer);
-/* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
-bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer);
-/* Something can be moved without news of the peer. */
-bool disti_tcp_peer_can_move(const struct tcp_peer *peer);
-/* Sends, receives. `guess`: reads even if epoll has not said that there is something. */
-int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess);
-/* One of its connections has ended: soon all have, or the peer is lost. */
-void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause);
 /* Ends everything with this peer; what was received whole stays to be taken. */
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason);
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
-/* DIST_CHECKSUM. Nothing is done where it is not set. */
-/* The frame is about to be sent, with so many bytes of the request's data. */
+/* DIST_CHECKSUM, if it is set: the frame is about to be sent, with `bytes` of the request's data.
+ */
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes);
-
-/* Sends that copy nothing. Reads the setting. */
-dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
-/* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
-struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
 
 /* The kernel has all bytes of the request: it ends now, or when the kernel has done with them. */
 static inline void disti_tcp_sent(struct dist_request *request)
@@ -587,14 +536,12 @@ static inline void disti_tcp_sent(struct dist_request *request)
 /* Reads what the kernel says in the error queue. False: it has said nothing of sends. */
 bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn);
 /* The kernel has not done with all calls. */
-bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn);
-/* Not with one of a message with such a tag, stand-ins aside: their memory is libdist's. */
-bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
-                              uint64_t tag, uint64_t mask);
+static inline bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn)
+{
+    return conn->zerocopy && conn->zerocopy->ended != conn->zerocopy->sent;
+}
 /* Closes the socket, if there is one. With such calls the connection is reset: no more is sent. */
 void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
-/* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
-void disti_tcp_acknowledge(int fd);
 
 /* send.c */
 /*
@@ -603,7 +550,10 @@ void disti_tcp_acknowledge(int fd);
  * end. With calls that the kernel has not done with the peer is lost at once.
  */
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause);
-bool disti_tcp_has_sends(const struct tcp_peer *peer);
+static inline bool disti_tcp_has_sends(const struct tcp_peer *peer)
+{
+    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
+}
 /* A message or a stripe is begun on the first connection: nothing else may go there. */
 static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
 {
@@ -611,26 +561,34 @@ static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
            (peer->conn->out.request && peer->conn->out.moved);
 }
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* A message waits, and the first connection has room for it and nothing to send before. */
-bool disti_tcp_can_flush(const struct tcp_peer *peer);
+/* A message, a stripe, credit or an ask waits, and there is room for it. */
+bool disti_tcp_can_send(const struct tcp_peer *peer);
 /* Sends what there is room for: control, messages, announcements, stripes on all connections. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
-
-/* The slot of that name. */
-void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
 /* Ends the receives that nothing more will come for. */
 void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
 
-/* Gives its credit back, if it had cost any. */
-void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
-
 /* receive.c */
 /* One connection's turn; it can receive. Returns how much was done, in bytes or steps. */
 size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn);
-void disti_tcp_incoming_clear(struct tcp_incoming *in);
+
+static inline void disti_tcp_incoming_clear(struct tcp_incoming *in)
+{
+    free(in->stash);
+    *in = (struct tcp_incoming){0};
+}
+
+/* Gives its credit back, if it had cost any. */
+static inline void disti_tcp_unexpected_release(struct tcp_peer *peer,
+                                                struct disti_unexpected *unexpected)
+{
+    if (!unexpected->descriptor)
+        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
+    disti_match_release(&peer->match, unexpected);
+}
 
 #endif

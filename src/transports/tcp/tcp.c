@@ -1,22 +1,579 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport: its slots, and the turns that its peers take. */
-#include "base/settings/config.h"
-
+/* The tcp transport: its peers, their turns and their end, and its slots. */
+#include "transports/tcp/tcp.h"
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/hash.h"
+#include "base/kernels/sink.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "base/thread.h"
+#include "transports/match/match.h"
 #include "transports/tcp/state.h"
-#include "transports/tcp/tcp.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+/* The higher rank of a pair waits for so many ticks for the lower one's call. */
+#define PEER_PATIENCE 2
+
+/* Decides by the peer's address which connections there are to be. False: no memory. */
+static bool tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
+                     const struct disti_tcp_address *address)
+{
+    struct disti_tcp_way ways[DISTI_TCP_INTERFACES];
+    int count = disti_tcp_ways(state->local, state->interfaces, address, state->routed, ways);
+    int wanted = disti_tcp_sockets(state->sockets, address->sockets, count);
+
+    if (address->endpoint[0].machine != state->local[0].endpoint.machine) {
+        unsigned used = 0;
+
+        for (int i = 0; i < count; i++)
+            used |= 1u << ways[i].local;
+        for (int i = 0; i < state->interfaces; i++) {
+            if ((used | state->out_of_reach) >> i & 1)
+                continue;
+            state->out_of_reach |= 1u << i;
+            disti_info("rank %d leaves out interface %s, which does not reach rank %d", state->rank,
+                       state->local[i].name, peer->rank);
+        }
+    }
+    if (!disti_tcp_grow(peer, wanted))
+        return false;
+    peer->conn->endpoint = address->endpoint[0];
+    for (int number = 1; number < wanted; number++) {
+        peer->conn[number].endpoint = address->endpoint[ways[number % count].remote];
+        peer->conn[number].interface = ways[number % count].local;
+    }
+    return true;
+}
+
+static void peer_free(struct tcp_peer *peer)
+{
+    while (peer->stripes.assemblies) {
+        struct tcp_assembly *assembly = peer->stripes.assemblies;
+
+        peer->stripes.assemblies = assembly->next;
+        free(assembly);
+    }
+    disti_tcp_control_clear(peer);
+    disti_match_clear(&peer->match);
+    for (int number = 0; number < peer->conns; number++) {
+        disti_tcp_incoming_clear(&peer->conn[number].in);
+        free(peer->conn[number].zerocopy);
+    }
+    free(peer->conn);
+    free(peer);
+}
+
+struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
+{
+    const struct tcp_address *known;
+    struct disti_tcp_address address;
+    struct tcp_peer *peer;
+
+    if (rank < 0 || rank >= state->world_size || rank == state->rank)
+        return NULL;
+    peer = state->peers[rank];
+    if (peer)
+        return peer;
+    peer = calloc(1, sizeof(*peer));
+    if (!peer || !disti_tcp_grow(peer, 1)) {
+        free(peer);
+        return NULL;
+    }
+    peer->rank = rank;
+    peer->checksum = state->checksum;
+    peer->match.rank = rank;
+    peer->match.set = &state->unexpected;
+    state->peers[rank] = peer;
+    known = state->addresses[rank];
+    if (!known || (disti_tcp_address_decode(known->blob, known->size, &address) &&
+                   tcp_plan(state, peer, &address)))
+        return peer;
+    state->peers[rank] = NULL;
+    peer_free(peer);
+    return NULL;
+}
+
+bool disti_tcp_grow(struct tcp_peer *peer, int conns)
+{
+    struct tcp_conn *conn = peer->conn;
+
+    if (peer->conns < conns)
+        conn = realloc(conn, (size_t)conns * sizeof(*conn));
+    if (!conn)
+        return false;
+    peer->conn = conn;
+    for (; peer->conns < conns; peer->conns++)
+        conn[peer->conns] =
+            (struct tcp_conn){.peer = peer, .number = peer->conns, .fd = -1, .interface = -1};
+    return true;
+}
+
+void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer)
+{
+    if (peer->listed)
+        return;
+    peer->listed = true;
+    LIST_INSERT_HEAD(&state->list, peer, entry);
+    state->listed++;
+}
+
+static void tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
+{
+    if (!peer->listed)
+        return;
+    LIST_REMOVE(peer, entry);
+    peer->listed = false;
+    state->listed--;
+}
+
+/* ---- its connections ---- */
+
+/* ---- turns and time ---- */
+
+/* A deadline of its further connections runs. */
+static bool peer_is_busy(const struct tcp_peer *peer)
+{
+    for (int number = 1; number < peer->conns; number++) {
+        if (peer->conn[number].state == TCP_CONN_CALLING)
+            return true;
+    }
+    return peer->deadline != 0;
+}
+
+/* Something can be moved without news of the peer. */
+static bool peer_can_move(const struct tcp_peer *peer)
+{
+    if (disti_tcp_can_send(peer))
+        return true;
+    for (int number = 0; number < peer->conns; number++) {
+        if (disti_tcp_conn_can_receive(&peer->conn[number], false))
+            return true;
+    }
+    return false;
+}
+
+/* Sends, receives. `guess`: reads even if epoll has not said that there is something. */
+static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
+{
+    int moved = disti_tcp_send_turn(state, peer);
+    size_t further = 0;
+
+    if (disti_tcp_conn_can_receive(peer->conn, guess))
+        moved += disti_tcp_receive(state, peer->conn) > 0;
+    /* From the others only stripes come. */
+    for (int number = 1; number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
+
+        if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
+            further += disti_tcp_receive(state, conn);
+    }
+    /* The first may have been found at its end before. */
+    if (further && peer->deadline)
+        peer->conn->readable = true;
+    if (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !peer_can_move(peer) &&
+        !peer_is_busy(peer))
+        tcp_unlist(state, peer);
+    return moved + (further > 0);
+}
+
+/* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
+static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
+{
+    for (int number = 0; number < peer->conns; number++) {
+        if (peer->conn[number].deadline && disti_expired(peer->conn[number].deadline))
+            disti_tcp_conn_expired(state, &peer->conn[number]);
+    }
+    if (peer->deadline && disti_expired(peer->deadline)) {
+        /* What has come since the last look may be the end of all of them. */
+        if (disti_tcp_conn_can_receive(peer->conn, true))
+            disti_tcp_receive(state, peer->conn);
+        disti_tcp_lose(state, peer, 0, peer->cause ? NULL : "one of its connections has ended");
+    }
+    if (peer->conn->state == TCP_CONN_IDLE && ++peer->ticks >= PEER_PATIENCE)
+        disti_tcp_conn_call(state, peer->conn);
+    if (disti_tcp_conn_is_open(peer->conn))
+        return peer_is_busy(peer);
+    return !disti_tcp_conn_has_ended(peer->conn);
+}
+
+/* ---- its end ---- */
+
+/* What the user reads: who does not answer is told from who hung up. */
+static const char *peer_why(const struct tcp_peer *peer)
+{
+    if (peer->reason)
+        return peer->reason;
+    switch (peer->cause) {
+    case 0:
+        return "it closed the connection without leaving the group";
+    case ETIMEDOUT:
+        return "it is unreachable: its machine no longer answers";
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+        return "it is unreachable: no way leads to its machine";
+    default:
+        return strerror(peer->cause);
+    }
+}
+
+dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer)
+{
+    enum tcp_conn_state now = peer->conn->state;
+    char address[TCP_TEXT];
+
+    disti_tcp_endpoint_text(&peer->conn->endpoint, address, sizeof(address));
+    if (now == TCP_CONN_LEAVING || now == TCP_CONN_LEFT)
+        return disti_fail(DIST_ERR_PEER_LOST,
+                          "rank %d waits for rank %d (%s), which has left the group: make the same "
+                          "calls on all ranks",
+                          state->rank, peer->rank, address);
+    return disti_fail(DIST_ERR_PEER_LOST, "rank %d lost rank %d (%s): %s; see that rank's output",
+                      state->rank, peer->rank, address, peer_why(peer));
+}
+
+void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)
+{
+    if (disti_tcp_conn_has_ended(peer->conn))
+        return;
+    /* Before a request ends nothing reads its memory any more. */
+    for (int number = 0; number < peer->conns; number++)
+        disti_tcp_conn_end(state, &peer->conn[number]);
+    peer->further = 0;
+    peer->deadline = 0;
+    if (!peer->cause) {
+        peer->cause = cause;
+        peer->reason = reason;
+    }
+    if (disti_tcp_has_sends(peer) || disti_tcp_has_receives(peer))
+        disti_tcp_report(state, peer);
+    else
+        disti_trace("rank %d: the connection with rank %d has ended", state->rank, peer->rank);
+    disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
+    disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
+    tcp_unlist(state, peer);
+}
+
+/* Finding a machine that answers no more, and sparing one whose program computes. */
+
+/*
+ * What a connection shows, by the kernel of the peer:
+ *
+ *      all is acknowledged               keepalive asks now and then
+ *      data are under way                acknowledged, or sent repeatedly
+ *      the peer's window is zero         acknowledges each probe: its program takes its time
+ *
+ * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
+ * without it the second goes on for a quarter of an hour. So the second is watched here: what has
+ * been repeated, or probed, and is not answered for the group's timeout.
+ */
+
+/* Looks in the time that ends a connection, and the bounds of the time between two. */
+#define SILENCE_LOOKS 16
+#define SILENCE_LEAST_MS 50
+#define SILENCE_MOST_MS 1000
+static void tcp_silence_extend(struct tcp_state *state)
+{
+    const int64_t more_ms = state->config->timeout_ms - state->timeout_ms;
+
+    state->timeout_ms = state->config->timeout_ms;
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct tcp_peer *peer = state->peers[rank];
+
+        for (int number = 0; peer && number < peer->conns; number++) {
+            if (peer->conn[number].fd >= 0)
+                disti_tcp_silence_tune(state, peer->conn[number].fd);
+            if (peer->conn[number].number == 0 && peer->conn[number].deadline)
+                peer->conn[number].deadline += (more_ms * 1000000);
+        }
+    }
+}
+
+/* Returns false if the connection is not open. */
+static bool silence_info(const struct tcp_conn *conn, struct tcp_info *info_p)
+{
+    socklen_t size = sizeof(*info_p);
+
+    *info_p = (struct tcp_info){0};
+    return disti_tcp_conn_is_open(conn) &&
+           getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, info_p, &size) == 0;
+}
+
+/* Has the peer's machine left this connection unanswered for the group's timeout? */
+static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *conn, int64_t now)
+{
+    struct tcp_info info;
+    int64_t heard;
+
+    if (!silence_info(conn, &info) || (info.tcpi_retransmits == 0 && info.tcpi_probes == 0)) {
+        conn->silent_ns = 0;
+        return false;
+    }
+    heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
+    if (!conn->silent_ns)
+        conn->silent_ns = now;
+    else if (heard > conn->silent_ns)
+        conn->silent_ns = heard;
+    return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
+}
+
+/* One probe or repetition may be under way to a peer that is well. */
+#define SILENCE_SHOWS 2
+
+/* Does the peer's machine owe an answer? Not one whose program takes its time. */
+static bool silence_shows(const struct tcp_conn *conn)
+{
+    struct tcp_info info;
+
+    return silence_info(conn, &info) && info.tcpi_retransmits + info.tcpi_probes >= SILENCE_SHOWS;
+}
+
+static void tcp_silence(struct tcp_state *state)
+{
+    int64_t now = disti_now_ns();
+    int look_ms = state->timeout_ms / SILENCE_LOOKS;
+    struct tcp_peer *next;
+
+    if (now < state->silence_ns)
+        return;
+    if (look_ms < SILENCE_LEAST_MS)
+        look_ms = SILENCE_LEAST_MS;
+    if (look_ms > SILENCE_MOST_MS)
+        look_ms = SILENCE_MOST_MS;
+    state->silence_ns = now + 1000000LL * look_ms;
+    for (struct tcp_peer *peer = LIST_FIRST(&state->list); peer; peer = next) {
+        next = LIST_NEXT(peer, entry);
+        if (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer))
+            continue;
+        for (int number = 0; disti_tcp_conn_is_open(peer->conn) && number < peer->conns; number++) {
+            if (silence_too_long(state, &peer->conn[number], now))
+                disti_tcp_lose(state, peer, ETIMEDOUT, NULL);
+        }
+    }
+}
+
+/* Forgetting the messages of a group that has ended, while others go on. */
+
+/* How long the kernel may take to have done with memory that it has not copied, where the peer's
+ * machine does not answer. */
+#define CANCEL_PINNED_MS 500
+
+/*
+ * What has not begun is taken out. What is halfway through a connection goes on with a stand-in,
+ * which has a copy of the rest, or throws away what comes.
+ */
+struct cancel {
+    struct tcp_state *state;
+    struct tcp_peer *peer;
+    uint64_t tag, mask;
+    bool failed; /* no memory for a stand-in */
+};
+
+static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
+{
+    return request && disti_standin_is_for(request, cancel->tag, cancel->mask) &&
+           !disti_standins_have(&cancel->state->standins, request);
+}
+
+/* ---- sends ---- */
+
+/* A stand-in for the send; connections that are sending stripes of it go on with that. */
+static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
+{
+    struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);
+
+    cancel->failed = cancel->failed || !standin;
+    for (int number = 0; number < cancel->peer->conns; number++) {
+        struct tcp_outgoing *out = &cancel->peer->conn[number].out;
+
+        if (out->request != request)
+            continue;
+        out->request = standin;
+        if (standin)
+            out->data = (const char *)standin->data + (out->data - (const char *)request->data);
+    }
+    return standin;
+}
+
+/* What has not begun goes, the rest is replaced. */
+static void cancel_queue(struct cancel *cancel, struct tcp_queue *queue, bool begun)
+{
+    struct tcp_queue kept = {NULL, NULL};
+    struct dist_request *next;
+
+    for (struct dist_request *request = queue->head; request; request = next) {
+        struct dist_request *keep = request;
+
+        next = request->next;
+        if (cancel_means(cancel, request))
+            keep = begun || request->moved ? cancel_send(cancel, request) : NULL;
+        if (keep)
+            disti_tcp_queue_put(&kept, keep);
+    }
+    *queue = kept;
+}
+
+/* ---- receives ---- */
+
+static void cancel_receives(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
+    struct dist_request **at = &peer->control.receives;
+
+    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
+    for (int number = 0; number < peer->conns; number++) {
+        if (cancel_means(cancel, peer->conn[number].in.request))
+            peer->conn[number].in.request = NULL;
+    }
+    for (; assembly; assembly = assembly->next) {
+        if (cancel_means(cancel, assembly->request))
+            assembly->request = NULL;
+    }
+    while (*at) {
+        if (cancel_means(cancel, *at))
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+    /* Messages that nobody has received. An offered one is refused, if anybody is there to hear. */
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
+            continue;
+        if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
+            disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
+            cancel->failed = true;
+        disti_tcp_forget(peer, unexpected);
+        disti_tcp_unexpected_release(peer, unexpected);
+    }
+}
+
+/* ---- what the kernel reads ---- */
+
+/* Not with one of a message with such a tag, stand-ins aside: their memory is libdist's. */
+static bool zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn, uint64_t tag,
+                           uint64_t mask)
+{
+    for (int call = 0; conn->zerocopy && call < TCP_ZEROCOPY_CALLS; call++) {
+        const struct dist_request *request = conn->zerocopy->request[call];
+
+        if (request && disti_standin_is_for(request, tag, mask) &&
+            !disti_standins_have(&state->standins, request))
+            return true;
+    }
+    return false;
+}
+
+/* `answers`: only by peers whose machines do. */
+static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
+{
+    struct tcp_peer *peer = cancel->peer;
+    bool pinned = false;
+
+    for (int number = 0; peer && peer->pinned && number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
+
+        if (!zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask) ||
+            (answers && silence_shows(conn)))
+            continue;
+        disti_tcp_zerocopy_reap(cancel->state, conn);
+        pinned |= zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask);
+    }
+    return pinned;
+}
+
+/*
+ * The program may use its memory again at once, so the kernel must have done with it, which takes a
+ * peer that reads. That may just be doing the same as this rank, so both go on moving messages; the
+ * group's are copied from here on. A peer that computes reads when it calls the library again, and
+ * has as long as for any call. One that does not read by then, or whose machine does not answer, is
+ * given up with all its groups: nothing else takes the memory back.
+ */
+static void cancel_unpin(struct tcp_state *state, uint64_t tag, uint64_t mask)
+{
+    const int64_t patience = disti_deadline_ms(CANCEL_PINNED_MS);
+    const int64_t deadline = disti_deadline_ms(state->timeout_ms);
+    int moved = 0;
+
+    state->ending_tag = tag;
+    state->ending_mask = mask;
+    while (moved >= 0 && !disti_expired(deadline)) {
+        bool answers = disti_expired(patience), pinned = false;
+
+        for (int rank = 0; state->pinned && rank < state->world_size; rank++) {
+            const struct cancel cancel = {
+                .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
+
+            pinned |= cancel_is_pinned(&cancel, answers);
+        }
+        if (!pinned)
+            break;
+        moved = disti_transport_tcp.progress(state);
+        if (moved == 0)
+            disti_sleep_ns(100 * 1000);
+    }
+    state->ending_mask = 0;
+}
+
+/* ---- the slot ---- */
+
+static void cancel_peer(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+
+    if (cancel_is_pinned(cancel, false)) {
+        disti_tcp_lose(cancel->state, peer, 0,
+                       "it did not read the last message of a group that has ended");
+        return;
+    }
+    cancel_receives(cancel);
+    cancel_queue(cancel, &peer->sends, false);
+    cancel_queue(cancel, &peer->stripes.ready, true);
+    cancel_queue(cancel, &peer->stripes.offers, true);
+    for (int number = 0; number < peer->conns; number++) {
+        if (cancel_means(cancel, peer->conn[number].out.request))
+            cancel_send(cancel, peer->conn[number].out.request);
+    }
+    if (cancel->failed)
+        disti_tcp_lose(cancel->state, peer, ENOMEM, NULL);
+    else if (disti_tcp_can_control(peer))
+        disti_tcp_list(cancel->state, peer);
+}
+
+/* The slot of that name. */
+static void tcp_cancel(void *instance, uint64_t tag, uint64_t mask)
+{
+    struct tcp_state *state = instance;
+
+    cancel_unpin(state, tag, mask);
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct cancel cancel = {
+            .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
+
+        if (cancel.peer)
+            cancel_peer(&cancel);
+    }
+    disti_standins_sweep(&state->standins);
+}
+
+/* Credit of one peer; of all together, but no less than that of each. */
+#define CREDIT_EACH ((size_t)16 << 20)
+#define CREDIT_ALL ((size_t)256 << 20)
+#define CREDIT_LEAST ((size_t)1 << 20)
 #define TCP_BUFFER_MAX ((size_t)1 << 30)
 #define TCP_EVENTS 64
 
@@ -34,17 +591,39 @@ static dist_status tcp_probe(char *reason, size_t reason_size)
     return DIST_OK;
 }
 
+/* Sends that copy nothing. Reads the setting. */
+static dist_status zerocopy_setting(struct tcp_state *state)
+{
+    static const char *const names[] = {"off", "auto", "on"};
+    const char *value = disti_env("DIST_TCP_ZEROCOPY");
+
+    for (int i = 0; value && i < 3; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            state->zerocopy = (enum tcp_zerocopy_setting)i;
+            return DIST_OK;
+        }
+    }
+    return value ? disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "DIST_TCP_ZEROCOPY is \"%.32s\": set it to off, auto or on", value)
+                 : DIST_OK;
+}
+
 static dist_status tcp_settings(struct tcp_state *state)
 {
-    dist_status status = disti_tcp_credit_setting(state);
+    size_t early = CREDIT_EACH;
     int checksum = 0;
+    dist_status status;
 
+    if (state->world_size > 1 && CREDIT_ALL / (size_t)(state->world_size - 1) < early)
+        early = CREDIT_ALL / (size_t)(state->world_size - 1);
+    status = disti_env_bytes("DIST_TCP_EARLY_LIMIT", early < CREDIT_LEAST ? CREDIT_LEAST : early,
+                             &state->unexpected_limit);
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
     if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER exceeds 1G: give less");
     if (status == DIST_OK)
-        status = disti_tcp_zerocopy_setting(state);
+        status = zerocopy_setting(state);
     if (status == DIST_OK)
         status = disti_variable_int("DIST_CHECKSUM", 0, &checksum);
     state->checksum = checksum;
@@ -53,30 +632,10 @@ static dist_status tcp_settings(struct tcp_state *state)
     return status;
 }
 
-static dist_status tcp_memory(struct tcp_state *state)
-{
-    state->peers = calloc((size_t)state->world_size, sizeof(struct tcp_peer *));
-    state->addresses = calloc((size_t)state->world_size, sizeof(*state->addresses));
-    if (posix_memalign((void **)&state->buffer, 64, TCP_BUFFER_BYTES))
-        state->buffer = NULL;
-    if (!state->peers || !state->addresses || !state->buffer)
-        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d peers", state->world_size);
-    return DIST_OK;
-}
-
-static bool tcp_watch_listeners(struct tcp_state *state)
-{
-    for (int i = 0; i < state->interfaces; i++) {
-        if (!disti_tcp_watch(state, state->listeners[i], TCP_EVENT_LISTENER, i, false))
-            return false;
-        disti_tcp_congestion(state, state->listeners[i]);
-    }
-    return true;
-}
-
 static dist_status tcp_open(void *instance, const struct dist_transport_config *config)
 {
     struct tcp_state *state = instance;
+    bool watched = true;
     dist_status status;
 
     state->open = true;
@@ -91,8 +650,12 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     status = tcp_settings(state);
     if (status == DIST_OK)
         status = disti_tls_open(&state->tls);
-    if (status == DIST_OK)
-        status = tcp_memory(state);
+    state->peers = calloc((size_t)state->world_size, sizeof(struct tcp_peer *));
+    state->addresses = calloc((size_t)state->world_size, sizeof(*state->addresses));
+    if (posix_memalign((void **)&state->buffer, 64, TCP_BUFFER_BYTES))
+        state->buffer = NULL;
+    if (status == DIST_OK && (!state->peers || !state->addresses || !state->buffer))
+        status = disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d peers", state->world_size);
     if (status == DIST_OK)
         status = disti_tcp_listen(state, config->bind_host);
     if (status == DIST_OK)
@@ -106,8 +669,15 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     state->epoll = disti_descriptor_raise(epoll_create1(EPOLL_CLOEXEC));
     state->timer =
         disti_descriptor_raise(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    if (state->epoll < 0 || state->timer < 0 || !tcp_watch_listeners(state) ||
+    if (state->epoll < 0 || state->timer < 0 ||
         !disti_tcp_watch(state, state->timer, TCP_EVENT_TIMER, 0, false))
+        watched = false;
+    for (int i = 0; watched && i < state->interfaces; i++) {
+        watched = disti_tcp_watch(state, state->listeners[i], TCP_EVENT_LISTENER, i, false);
+        if (watched)
+            disti_tcp_congestion(state, state->listeners[i]);
+    }
+    if (!watched)
         return disti_fail_call("epoll_create1 or timerfd_create",
                                "tcp: rank %d cannot watch its connections", state->rank);
     return DIST_OK;
@@ -147,32 +717,26 @@ static dist_status tcp_reach(void *instance, const void *blob, size_t size,
     return DIST_OK;
 }
 
-/* A peer takes memory with the first message: most ranks exchange messages with few. */
-static bool tcp_note_address(struct tcp_state *state, int rank, const void *blob, size_t size)
-{
-    struct tcp_address *address = malloc(sizeof(*address) + size);
-
-    if (!address)
-        return false;
-    address->size = size;
-    memcpy(address->blob, blob, size);
-    free(state->addresses[rank]);
-    state->addresses[rank] = address;
-    return true;
-}
-
 static dist_status tcp_connect(void *instance, int rank, const void *blob, size_t size)
 {
     struct tcp_state *state = instance;
     struct disti_tcp_address address;
+    struct tcp_address *kept;
 
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
     if (!disti_tcp_address_decode(blob, size, &address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
-    if (!tcp_note_address(state, rank, blob, size) ||
-        (state->peers[rank] && !disti_tcp_plan(state, state->peers[rank], &address)))
+    /* A peer takes memory with the first message: most ranks exchange messages with few. */
+    kept = malloc(sizeof(*kept) + size);
+    if (kept) {
+        kept->size = size;
+        memcpy(kept->blob, blob, size);
+        free(state->addresses[rank]);
+        state->addresses[rank] = kept;
+    }
+    if (!kept || (state->peers[rank] && !tcp_plan(state, state->peers[rank], &address)))
         return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
     return DIST_OK;
 }
@@ -227,36 +791,6 @@ static void tcp_recv(void *instance, struct dist_request *request)
     disti_cancel_let(held);
 }
 
-/* Looks at all deadlines; the timer stops when there are none. */
-static void tcp_tick(struct tcp_state *state)
-{
-    struct tcp_peer *next;
-    bool needed = false;
-    uint64_t times;
-
-    (void)!read(state->timer, &times, sizeof(times));
-    disti_tcp_pending_tick(state);
-    for (struct tcp_peer *peer = state->list; peer; peer = next) {
-        next = peer->next;
-        if (disti_tcp_peer_tick(state, peer))
-            needed = true;
-    }
-    if (!needed && !state->pending_count)
-        disti_tcp_tick_on(state, false);
-}
-
-static void tcp_event(struct tcp_state *state, uint64_t data, uint32_t events)
-{
-    int index = (int)(uint32_t)data, what = (int)(data >> 32);
-
-    if (what == TCP_EVENT_LISTENER)
-        state->accepting = true;
-    else if (what == TCP_EVENT_PENDING)
-        disti_tcp_pending_event(state, index);
-    else if (what >= TCP_EVENT_CONN)
-        disti_tcp_conn_event(state, &state->peers[index]->conn[what - TCP_EVENT_CONN], events);
-}
-
 /* Asks epoll. Returns the number of events, or ERR_SYSTEM. */
 static int tcp_poll(struct tcp_state *state)
 {
@@ -266,17 +800,38 @@ static int tcp_poll(struct tcp_state *state)
 
     state->calls = 0;
     if (state->timeout_ms != state->config->timeout_ms)
-        disti_tcp_silence_extend(state);
+        tcp_silence_extend(state);
     if (count < 0)
         return errno == EINTR ? 0 : disti_fail_errno(DIST_ERR_SYSTEM, "tcp: epoll failed");
     for (int i = 0; i < count; i++) {
-        tick |= events[i].data.u64 >> 32 == TCP_EVENT_TIMER;
-        tcp_event(state, events[i].data.u64, events[i].events);
+        int index = (int)(uint32_t)events[i].data.u64, what = (int)(events[i].data.u64 >> 32);
+
+        tick |= what == TCP_EVENT_TIMER;
+        if (what == TCP_EVENT_LISTENER)
+            state->accepting = true;
+        else if (what == TCP_EVENT_PENDING)
+            disti_tcp_pending_event(state, index);
+        else if (what >= TCP_EVENT_CONN)
+            disti_tcp_conn_event(state, &state->peers[index]->conn[what - TCP_EVENT_CONN],
+                                 events[i].events);
     }
     /* What has come in time is looked at first. */
-    if (tick)
-        tcp_tick(state);
-    disti_tcp_silence(state);
+    if (tick) {
+        struct tcp_peer *next;
+        bool needed = false;
+        uint64_t times;
+
+        (void)!read(state->timer, &times, sizeof(times));
+        disti_tcp_pending_tick(state);
+        for (struct tcp_peer *peer = LIST_FIRST(&state->list); peer; peer = next) {
+            next = LIST_NEXT(peer, entry);
+            if (peer_tick(state, peer))
+                needed = true;
+        }
+        if (!needed && !state->pending_count)
+            disti_tcp_tick_on(state, false);
+    }
+    tcp_silence(state);
     return count;
 }
 
@@ -301,9 +856,9 @@ static int tcp_move(struct tcp_state *state)
     }
     if (state->accepting)
         moved += disti_tcp_accept(state);
-    for (struct tcp_peer *peer = state->list; peer; peer = next) {
-        next = peer->next;
-        moved += disti_tcp_peer_turn(state, peer, guess);
+    for (struct tcp_peer *peer = LIST_FIRST(&state->list); peer; peer = next) {
+        next = LIST_NEXT(peer, entry);
+        moved += peer_turn(state, peer, guess);
     }
     return moved;
 }
@@ -320,11 +875,13 @@ static int tcp_progress(void *instance)
 static int tcp_arm(void *instance)
 {
     struct tcp_state *state = instance;
+    const struct tcp_peer *peer;
 
     if (state->accepting)
         return -2;
-    for (const struct tcp_peer *peer = state->list; peer; peer = peer->next) {
-        if (disti_tcp_peer_can_move(peer))
+    LIST_FOREACH(peer, &state->list, entry)
+    {
+        if (peer_can_move(peer))
             return -2;
     }
     /* Edges of what has been read already are taken off, so that the sleep is a sleep. */
@@ -336,6 +893,74 @@ static void tcp_disarm(void *instance)
     (void)instance;
 }
 
+/* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
+
+/* How long all peers together have to make room for what has not yet been sent. */
+#define LEAVE_MS 100
+
+/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
+static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
+{
+    unsigned char bytes[DISTI_TCP_FRAME_BYTES];
+
+    disti_tcp_send_turn(state, peer);
+    if (!disti_tcp_conn_sends(peer->conn) || disti_tcp_first_begun(peer) ||
+        peer->control.begin != peer->control.end || peer->stripes.sending)
+        return;
+    disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
+    disti_tcp_seal(peer, bytes, NULL, 0, 0);
+    (void)!disti_tls_or_send(peer->conn->tls, peer->conn->fd, bytes, sizeof(bytes));
+}
+
+/*
+ * Unread bytes would turn the close into a reset, which may cost the peer our last words. The
+ * kernel must not read memory any more that is the program's again from now on.
+ */
+static bool leave_under_way(struct tcp_state *state, struct tcp_conn *conn)
+{
+    int unsent = 0;
+    ssize_t got;
+
+    do {
+        got = recv(conn->fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    if ((got == 0 || errno == EAGAIN) && ioctl(conn->fd, SIOCOUTQNSD, &unsent) == 0 && unsent)
+        return true;
+    disti_tcp_zerocopy_reap(state, conn);
+    return disti_tcp_zerocopy_pending(conn);
+}
+
+static void tcp_leave(struct tcp_state *state)
+{
+    int64_t deadline = disti_deadline_ms(LEAVE_MS);
+    int apart = 120000;
+
+    for (int rank = 0; rank < state->world_size; rank++) {
+        if (state->peers[rank])
+            leave_say_goodbye(state, state->peers[rank]);
+    }
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct tcp_peer *peer = state->peers[rank];
+
+        for (int number = 0; peer && number < peer->conns; number++) {
+            struct tcp_conn *conn = &peer->conn[number];
+
+            if (conn->fd < 0)
+                continue;
+            while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) &&
+                   leave_under_way(state, conn))
+                disti_sleep_ns(100 * 1000);
+            /*
+             * What is sent still goes to a peer that computes. The kernel gives a closed connection
+             * up when its probes are as far apart as they may be, so let that be the most there is.
+             */
+            (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
+            shutdown(conn->fd, SHUT_WR);
+            disti_tcp_close(state, conn);
+        }
+    }
+}
+
 static void tcp_close(void *instance)
 {
     struct tcp_state *state = instance;
@@ -343,10 +968,10 @@ static void tcp_close(void *instance)
     if (!state->open)
         return;
     if (state->peers && state->buffer)
-        disti_tcp_leave(state);
+        tcp_leave(state);
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
         if (state->peers[rank])
-            disti_tcp_peer_free(state->peers[rank]);
+            peer_free(state->peers[rank]);
         if (state->addresses)
             free(state->addresses[rank]);
     }
@@ -368,7 +993,7 @@ static void tcp_close(void *instance)
 /* Writes "; " and why messages to the peer do not get through, or "". */
 static void probe_trouble(const struct tcp_peer *peer, const char *address, char *text, size_t size)
 {
-    struct tcp_stuck stuck;
+    struct tcp_info info;
 
     text[0] = '\0';
     if (peer->conn->state == TCP_CONN_CALLING)
@@ -381,15 +1006,19 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
                  "outside libdist, or is stopped",
                  address);
     for (int number = 0; !text[0] && number < peer->conns; number++) {
-        if (!disti_tcp_silence_stuck(&peer->conn[number], &stuck))
+        if (!silence_info(&peer->conn[number], &info) ||
+            (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0) ||
+            (info.tcpi_retransmits + info.tcpi_probes < SILENCE_SHOWS &&
+             (info.tcpi_unacked == 0 || info.tcpi_backoff < SILENCE_SHOWS)))
             continue;
         snprintf(text, size,
                  "; packets of up to %u bytes to %s were sent again and not acknowledged for "
                  "%.1f s (%llu bytes were before, %u bytes wait): if ping reaches that machine, "
                  "something on the way drops packets of this size, so compare the MTU of all "
                  "interfaces (ping -M do -s %u)",
-                 stuck.packet_bytes, address, stuck.silent_ms * 1e-3, stuck.acked_bytes,
-                 stuck.waiting_bytes, stuck.packet_bytes);
+                 info.tcpi_snd_mss, address, info.tcpi_last_ack_recv * 1e-3,
+                 (unsigned long long)info.tcpi_bytes_acked, info.tcpi_notsent_bytes,
+                 info.tcpi_snd_mss);
     }
 }
 
@@ -415,10 +1044,9 @@ static void tcp_describe(void *instance, int rank, char *text, size_t size)
     probe_trouble(peer, address, trouble, sizeof(trouble));
     snprintf(text, size,
              "%stcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets%s",
-             disti_tcp_silence_shows(peer->conn) ? "unreachable: " : "", address,
-             states[peer->conn->state], (unsigned long long)peer->sent_bytes,
-             (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1,
-             trouble);
+             silence_shows(peer->conn) ? "unreachable: " : "", address, states[peer->conn->state],
+             (unsigned long long)peer->sent_bytes, (unsigned long long)peer->received_bytes,
+             peer->match.held_bytes, peer->further + 1, trouble);
 }
 
 static int tcp_probe_tag(void *instance, uint64_t tag)
@@ -459,7 +1087,7 @@ const struct dist_transport disti_transport_tcp = {
     .disarm = tcp_disarm,
     .close = tcp_close,
     .describe = tcp_describe,
-    .cancel = disti_tcp_cancel,
+    .cancel = tcp_cancel,
     .files = tcp_files,
 };
 

@@ -23,18 +23,6 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *w
     peer->parked = parked;
 }
 
-static struct ucx_parked *receive_unpark(struct ucx_peer *peer)
-{
-    struct ucx_parked **at = &peer->parked, *found;
-
-    while (*at && (*at)->what.head.serial != peer->expected)
-        at = &(*at)->next;
-    found = *at;
-    if (found)
-        *at = found->next;
-    return found;
-}
-
 /* What stands in front of one. Each kind begins with the sender's rank. */
 union receive_head {
     uint32_t rank;
@@ -127,12 +115,19 @@ static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uin
     }
 }
 
-static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
+/* The next message of a peer: an announcement, or one with its payload. */
+static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                     const void *payload)
 {
     struct dist_request *request;
     struct disti_unexpected *unexpected;
     bool mismatch;
 
+    peer->expected++;
+    if (!announced) {
+        receive_whole(peer, &what->head, payload);
+        return;
+    }
     request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
     if (mismatch) {
         disti_ucx_send_answer(peer, what->name, false);
@@ -145,31 +140,24 @@ static void receive_announced(struct ucx_peer *peer, const struct ucx_announceme
     }
 }
 
-/* The next message of a peer: an announcement, or one with its payload. */
-static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                     const void *payload)
-{
-    peer->expected++;
-    if (announced)
-        receive_announced(peer, what);
-    else
-        receive_whole(peer, &what->head, payload);
-}
-
 /* What can be taken now, in order; and if that was all of a peer that leaves, it has left. */
 static void receive_catch_up(struct ucx_peer *peer)
 {
-    struct ucx_parked *parked;
+    struct ucx_parked **at = &peer->parked, *parked;
 
-    while (peer->parked && (parked = receive_unpark(peer))) {
+    while ((parked = *at)) {
+        if (parked->what.head.serial != peer->expected) {
+            at = &parked->next;
+            continue;
+        }
+        *at = parked->next;
         ucx_take(peer, &parked->what, parked->announced, parked->payload);
         free(parked);
+        at = &peer->parked;
     }
     if (peer->leaving && peer->expected == peer->last)
         disti_ucx_peer_lose(peer, "it has left");
 }
-
-/* ---- one function for each kind of active message ---- */
 
 struct receive_arrival {
     union receive_head head;
@@ -189,51 +177,12 @@ static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcemen
     receive_catch_up(peer);
 }
 
-static bool receive_message(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    const struct ucx_announcement *what = &arrival->head.announcement;
-
-    if (arrival->fetched || arrival->bytes != what->head.envelope.bytes ||
-        !disti_credit_came(&peer->debit, arrival->bytes))
-        return false;
-    receive_in_order(peer, what, false, arrival->data);
-    return true;
-}
-
-static bool receive_announcement(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    receive_in_order(peer, &arrival->head.announcement, true, NULL);
-    return true;
-}
-
-/* NULL: there is none. */
-static struct ucx_inbound *ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
-{
-    struct ucx_inbound *inbound = peer->inbounds;
-
-    while (inbound && inbound->serial != serial)
-        inbound = inbound->next;
-    return inbound;
-}
-
-/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
-static void ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
-{
-    struct ucx_pull **at = &ucx->ready;
-
-    while (*at)
-        at = &(*at)->next;
-    pull->next = NULL;
-    pull->inbound->pulling++;
-    *at = pull;
-}
-
 /* A piece of it can be fetched. Takes the descriptor. */
 static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                               size_t bytes)
 {
     struct ucx_state *ucx = inbound->peer->ucx;
-    struct ucx_pull *pull = malloc(sizeof(*pull));
+    struct ucx_pull *pull = malloc(sizeof(*pull)), **at = &ucx->ready;
 
     if (!pull) {
         ucx->broken = ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
@@ -242,7 +191,10 @@ static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, siz
     }
     *pull = (struct ucx_pull){
         .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
-    ucx_pull_ready(ucx, pull);
+    while (*at)
+        at = &(*at)->next;
+    inbound->pulling++;
+    *at = pull;
 }
 
 /* True if the message has these bytes: a peer may claim anything. It has a receive. */
@@ -281,89 +233,74 @@ static void ucx_inbound_finish(struct ucx_inbound *inbound)
     inbound_free(inbound);
 }
 
-/* A piece of it has come. */
-static void ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
-                              size_t bytes)
-{
-    if (inbound->request && inbound->status == DIST_OK && ucx_inbound_holds(inbound, offset, bytes))
-        inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
-    inbound->left -= bytes;
-    ucx_inbound_finish(inbound);
-}
-
 static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
     const struct ucx_piece_head *head = &arrival->head.piece;
-    struct ucx_inbound *inbound = ucx_inbound_find(peer, head->serial);
+    struct ucx_inbound *inbound = peer->inbounds;
 
+    while (inbound && inbound->serial != head->serial)
+        inbound = inbound->next;
     if (!inbound || arrival->bytes > UCX_PIECE_BYTES)
         return false;
-    if (arrival->fetched)
+    if (arrival->fetched) {
         ucx_inbound_piece(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
-    else
-        ucx_inbound_bytes(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
-    return true;
-}
-
-static bool receive_answer(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    const struct ucx_answer *answer = &arrival->head.answer;
-
-    return disti_ucx_pieces_answered(peer, answer->name, answer->wanted != 0);
-}
-
-/* Active messages may overtake each other: an old one says nothing new. */
-static bool receive_credit(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    uint64_t returned = arrival->head.returned.returned;
-
-    return (int64_t)(returned - peer->credit.returned) <= 0 ||
-           disti_credit_heard(&peer->credit, returned);
-}
-
-static bool receive_hello(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    (void)peer, (void)arrival;
-    return true;
-}
-
-static bool receive_goodbye(struct ucx_peer *peer, const struct receive_arrival *arrival)
-{
-    if (!peer->leaving) {
-        peer->leaving = true;
-        peer->last = arrival->head.note.serial;
-        receive_catch_up(peer);
+        return true;
     }
+    if (inbound->request && inbound->status == DIST_OK &&
+        ucx_inbound_holds(inbound, (size_t)head->offset, arrival->bytes))
+        peer->ucx->host->sink_apply(&inbound->request->sink, (size_t)head->offset, arrival->data,
+                                    arrival->bytes);
+    inbound->left -= arrival->bytes;
+    ucx_inbound_finish(inbound);
     return true;
 }
 
 /* False: the peer breaks the rules. */
-static const struct receive_kind {
-    size_t head_bytes;
-    bool (*take)(struct ucx_peer *peer, const struct receive_arrival *arrival);
-} receive_kinds[UCX_AM_COUNT] = {
-    [UCX_AM_MESSAGE] = {sizeof(struct ucx_head), receive_message},
-    [UCX_AM_PIECE] = {sizeof(struct ucx_piece_head), receive_piece},
-    [UCX_AM_HELLO] = {sizeof(struct ucx_note), receive_hello},
-    [UCX_AM_GOODBYE] = {sizeof(struct ucx_note), receive_goodbye},
-    [UCX_AM_ANNOUNCE] = {sizeof(struct ucx_announcement), receive_announcement},
-    [UCX_AM_ANSWER] = {sizeof(struct ucx_answer), receive_answer},
-    [UCX_AM_CREDIT] = {sizeof(struct ucx_returned), receive_credit},
+static bool receive_take(struct ucx_peer *peer, enum ucx_am id,
+                         const struct receive_arrival *arrival)
+{
+    const union receive_head *head = &arrival->head;
+
+    switch (id) {
+    case UCX_AM_MESSAGE:
+        if (arrival->fetched || arrival->bytes != head->announcement.head.envelope.bytes ||
+            !disti_credit_came(&peer->debit, arrival->bytes))
+            return false;
+        receive_in_order(peer, &head->announcement, false, arrival->data);
+        return true;
+    case UCX_AM_ANNOUNCE:
+        receive_in_order(peer, &head->announcement, true, NULL);
+        return true;
+    case UCX_AM_PIECE:
+        return receive_piece(peer, arrival);
+    case UCX_AM_ANSWER:
+        return disti_ucx_pieces_answered(peer, head->answer.name, head->answer.wanted != 0);
+    case UCX_AM_CREDIT: /* active messages may overtake each other: an old one says nothing new */
+        return (int64_t)(head->returned.returned - peer->credit.returned) <= 0 ||
+               disti_credit_heard(&peer->credit, head->returned.returned);
+    case UCX_AM_GOODBYE:
+        if (!peer->leaving) {
+            peer->leaving = true;
+            peer->last = head->note.serial;
+            receive_catch_up(peer);
+        }
+        return true;
+    default: /* UCX_AM_HELLO */
+        return true;
+    }
+}
+
+static const size_t receive_head_bytes[UCX_AM_COUNT] = {
+    [UCX_AM_MESSAGE] = sizeof(struct ucx_head),
+    [UCX_AM_PIECE] = sizeof(struct ucx_piece_head),
+    [UCX_AM_HELLO] = sizeof(struct ucx_note),
+    [UCX_AM_GOODBYE] = sizeof(struct ucx_note),
+    [UCX_AM_ANNOUNCE] = sizeof(struct ucx_announcement),
+    [UCX_AM_ANSWER] = sizeof(struct ucx_answer),
+    [UCX_AM_CREDIT] = sizeof(struct ucx_returned),
 };
 
 /* ---- what UCX calls ---- */
-
-/* The peer that has sent it; NULL: it is none of libdist's messages. */
-static struct ucx_peer *receive_from(struct ucx_state *ucx, enum ucx_am id, const void *header,
-                                     size_t header_bytes, struct receive_arrival *arrival)
-{
-    if (header_bytes != receive_kinds[id].head_bytes)
-        return NULL;
-    memcpy(&arrival->head, header, header_bytes);
-    if (arrival->head.rank >= (uint32_t)ucx->ranks || arrival->head.rank == (uint32_t)ucx->rank)
-        return NULL;
-    return &ucx->peers[arrival->head.rank];
-}
 
 /* Of a lost peer what it had sent whole still counts. IN_PROGRESS: UCX's descriptor is kept. */
 static ucs_status_t receive_any(void *arg, const void *header, size_t header_bytes, void *data,
@@ -376,16 +313,20 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
         .bytes = length,
         .fetched = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
     };
-    struct ucx_peer *peer;
+    struct ucx_peer *peer = NULL; /* none: it is none of libdist's messages */
 
     if (ucx->closing)
         return UCS_OK;
-    peer = receive_from(ucx, listener->id, header, header_bytes, &arrival);
+    if (header_bytes == receive_head_bytes[listener->id]) {
+        memcpy(&arrival.head, header, header_bytes);
+        if (arrival.head.rank < (uint32_t)ucx->ranks && arrival.head.rank != (uint32_t)ucx->rank)
+            peer = &ucx->peers[arrival.head.rank];
+    }
     if (peer && ucx_is_lost(peer) &&
         (listener->id == UCX_AM_PIECE || listener->id == UCX_AM_ANSWER))
         return UCS_OK;
     ucx->happened++;
-    if (peer && receive_kinds[listener->id].take(peer, &arrival))
+    if (peer && receive_take(peer, listener->id, &arrival))
         return arrival.fetched && listener->id == UCX_AM_PIECE ? UCS_INPROGRESS : UCS_OK;
     disti_ucx_broken(
         ucx, DIST_ERR_INTERNAL,
@@ -413,16 +354,10 @@ ucs_status_t disti_ucx_listen(struct ucx_state *ucx)
     return status;
 }
 
-/* Frees everything, without touching a request. */
-static void ucx_inbounds_drop(struct ucx_peer *peer)
+void disti_ucx_receive_drop(struct ucx_peer *peer)
 {
     while (peer->inbounds)
         inbound_free(peer->inbounds);
-}
-
-void disti_ucx_receive_drop(struct ucx_peer *peer)
-{
-    ucx_inbounds_drop(peer);
     while (peer->parked) {
         struct ucx_parked *parked = peer->parked;
 
@@ -433,18 +368,6 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
 }
 
 /* Messages whose payload is fetched, into place or to be reduced. */
-
-/* Ends those of which nothing is being fetched, others when it is. */
-static void ucx_inbounds_fail(struct ucx_peer *peer)
-{
-    struct ucx_inbound *next;
-
-    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
-        next = inbound->next;
-        inbound->status = DIST_ERR_PEER_LOST;
-        ucx_inbound_finish(inbound);
-    }
-}
 
 /* ---- forgetting ---- */
 
@@ -467,6 +390,15 @@ bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer)
 
 /* ---- receives ---- */
 
+void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected)
+{
+    if (unexpected->descriptor)
+        disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
+    else
+        receive_return(peer, unexpected->arrived);
+    disti_match_release(&peer->match, unexpected);
+}
+
 /* A message that came first is received. */
 static void receive_unexpected(struct ucx_peer *peer, struct dist_request *request,
                                struct disti_unexpected *unexpected)
@@ -479,15 +411,6 @@ static void receive_unexpected(struct ucx_peer *peer, struct dist_request *reque
         receive_return(peer, unexpected->arrived);
         request->status = DIST_OK;
     }
-    disti_match_release(&peer->match, unexpected);
-}
-
-void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected)
-{
-    if (unexpected->descriptor)
-        disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
-    else
-        receive_return(peer, unexpected->arrived);
     disti_match_release(&peer->match, unexpected);
 }
 
@@ -514,17 +437,18 @@ void disti_ucx_recv(void *state, struct dist_request *request)
 
 void disti_ucx_receive_fail(struct ucx_peer *peer)
 {
+    struct ucx_inbound *next;
+
     disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
-    ucx_inbounds_fail(peer);
+    /* Ends those of which nothing is being fetched, others when it is. */
+    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
+        next = inbound->next;
+        inbound->status = DIST_ERR_PEER_LOST;
+        ucx_inbound_finish(inbound);
+    }
 }
 
 /* Transport ucx: payload that UCX is told to fetch, into place or to be reduced. */
-
-/* Is it thrown away instead of fetched? */
-static bool pull_is_dropped(const struct ucx_inbound *inbound)
-{
-    return !inbound->request || ucx_is_lost(inbound->peer);
-}
 
 static unsigned char *pull_scratch(struct ucx_state *ucx)
 {
@@ -604,19 +528,13 @@ static void pull_start(struct ucx_state *ucx, struct ucx_pull *pull)
         pull_end(ucx, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }
 
-static void pull_drop(struct ucx_state *ucx, struct ucx_pull *pull)
-{
-    ucp_am_data_release(ucx->worker, pull->descriptor);
-    pull_end(ucx, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
-}
-
 void disti_ucx_pulls_start(struct ucx_state *ucx)
 {
     struct ucx_pull **at = &ucx->ready;
 
     while (*at) {
         struct ucx_pull *pull = *at;
-        bool dropped = pull_is_dropped(pull->inbound) ||
+        bool dropped = (!pull->inbound->request || ucx_is_lost(pull->inbound->peer)) ||
                        !ucx_inbound_holds(pull->inbound, pull->offset, pull->bytes);
 
         if (!dropped && pull->inbound->request->sink.src) {
@@ -627,7 +545,12 @@ void disti_ucx_pulls_start(struct ucx_state *ucx)
             }
         }
         *at = pull->next;
-        (dropped ? pull_drop : pull_start)(ucx, pull);
+        if (dropped) {
+            ucp_am_data_release(ucx->worker, pull->descriptor);
+            pull_end(ucx, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
+        } else {
+            pull_start(ucx, pull);
+        }
     }
 }
 

@@ -37,44 +37,6 @@ static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
     free(flight);
 }
 
-/* The flight frees itself when it has ended. */
-static void send_whole(struct ucx_flight *flight)
-{
-    const ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = UCP_AM_SEND_FLAG_EAGER,
-        .cb.send = send_ended,
-        .user_data = flight,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
-    };
-    void *sent;
-
-    LIST_INSERT_HEAD(&flight->peer->flights, flight, entry); /* it may end within the call */
-    sent =
-        ucp_am_send_nbx(flight->peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
-                        flight->payload, (size_t)flight->head.envelope.bytes, &param);
-    if (UCS_PTR_IS_PTR(sent))
-        return;
-    LIST_REMOVE(flight, entry);
-    flight->request->status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
-    free(flight);
-}
-
-static struct ucx_flight *send_copy(struct ucx_peer *peer, struct dist_request *request,
-                                    const struct ucx_head *head)
-{
-    size_t bytes = (size_t)request->envelope.bytes;
-    struct ucx_flight *flight = malloc(sizeof(*flight) + bytes);
-
-    if (!flight)
-        return NULL;
-    *flight = (struct ucx_flight){.peer = peer, .request = request, .head = *head};
-    if (bytes)
-        memcpy(flight->payload, request->data, bytes);
-    return flight;
-}
-
 struct ucx_send_piece {
     struct ucx_piece_head head;
     struct ucx_send_pieces *all;
@@ -241,7 +203,16 @@ void disti_ucx_send(void *state, struct dist_request *request)
     struct ucx_state *ucx = state;
     struct ucx_peer *peer = &ucx->peers[request->peer];
     struct ucx_head head = {.rank = (uint32_t)ucx->rank, .envelope = request->envelope};
+    size_t bytes = (size_t)request->envelope.bytes;
+    ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = send_ended,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
     struct ucx_flight *flight;
+    void *sent;
 
     if (!disti_ucx_peer_open(peer)) {
         request->status = DIST_ERR_PEER_LOST;
@@ -253,35 +224,25 @@ void disti_ucx_send(void *state, struct dist_request *request)
         ucx_announce(peer, request, &head);
         return;
     }
-    flight = send_copy(peer, request, &head);
+    flight = malloc(sizeof(*flight) + bytes);
     if (!flight) {
         request->status =
             ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
         return;
     }
-    disti_credit_spend(&peer->credit, request->envelope.bytes);
-    send_whole(flight);
-}
-
-/* Leaves sends with such a tag to end by themselves, without touching a request. */
-static void ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
-{
-    struct ucx_flight *flight;
-
-    for (flight = LIST_FIRST(&peer->flights); flight; flight = LIST_NEXT(flight, entry)) {
-        if (flight->request && disti_standin_is_for(flight->request, tag, mask))
-            flight->request = NULL;
-    }
-}
-
-void disti_ucx_sends_free(struct ucx_peer *peer)
-{
-    struct ucx_flight *flight;
-
-    while ((flight = LIST_FIRST(&peer->flights))) {
-        LIST_REMOVE(flight, entry);
-        free(flight);
-    }
+    *flight = (struct ucx_flight){.peer = peer, .request = request, .head = head};
+    if (bytes)
+        memcpy(flight->payload, request->data, bytes);
+    disti_credit_spend(&peer->credit, bytes);
+    param.user_data = flight;                        /* which frees itself when it has ended, */
+    LIST_INSERT_HEAD(&peer->flights, flight, entry); /* perhaps within the call */
+    sent = ucp_am_send_nbx(peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
+                           flight->payload, bytes, &param);
+    if (UCS_PTR_IS_PTR(sent))
+        return;
+    LIST_REMOVE(flight, entry);
+    request->status = disti_ucx_ended(peer, UCS_PTR_STATUS(sent));
+    free(flight);
 }
 
 /* ---- notes ---- */
@@ -302,10 +263,22 @@ static void send_note_ended(void *ucx_request, ucs_status_t status, void *arg)
     ucp_request_free(ucx_request);
 }
 
-void disti_ucx_heads_free(struct ucx_state *ucx)
+void disti_ucx_sends_free(struct ucx_state *ucx)
 {
+    struct ucx_flight *flight;
     struct ucx_sent_head *head;
 
+    for (int r = 0; r < ucx->ranks; r++) {
+        struct ucx_peer *peer = &ucx->peers[r];
+
+        while ((flight = LIST_FIRST(&peer->flights))) {
+            LIST_REMOVE(flight, entry);
+            free(flight);
+        }
+        while (LIST_FIRST(&peer->pieces))
+            pieces_free(LIST_FIRST(&peer->pieces));
+        disti_announced_clear(&peer->announced);
+    }
     while ((head = LIST_FIRST(&ucx->heads))) {
         LIST_REMOVE(head, entry);
         free(head);
@@ -397,60 +370,6 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
         pieces_give_up(all, DIST_ERR_PEER_LOST);
 }
 
-void disti_ucx_pieces_free(struct ucx_peer *peer)
-{
-    while (LIST_FIRST(&peer->pieces))
-        pieces_free(LIST_FIRST(&peer->pieces));
-    disti_announced_clear(&peer->announced);
-}
-
-/* ---- forgetting ---- */
-
-/* What has not been sent goes on from a copy. */
-static bool pieces_replace(struct ucx_send_pieces *all)
-{
-    struct disti_standins *standins = &all->peer->ucx->standins;
-
-    all->request = disti_standin_send(standins, all->request, all->begun);
-    for (int i = 1; i <= UCX_WINDOW; i++)
-        all->slots[i].pinned = all->slots[i].busy && !all->slots[i].copy;
-    if (!all->request)
-        all->begun = all->bytes;
-    return all->request;
-}
-
-/*
- * Replaces sends with such a tag by stand-ins. False: for lack of memory what is left of some
- * cannot be sent.
- */
-static bool ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
-{
-    const struct disti_standins *standins = &peer->ucx->standins;
-    bool enough = true;
-
-    for (struct ucx_send_pieces *all = LIST_FIRST(&peer->pieces); all;
-         all = LIST_NEXT(all, entry)) {
-        if (all->request && disti_standin_is_for(all->request, tag, mask) &&
-            !disti_standins_have(standins, all->request))
-            enough = pieces_replace(all) && enough;
-    }
-    return enough;
-}
-
-/* Does UCX still read memory of sends that were replaced? */
-static bool ucx_pieces_pinned(const struct ucx_peer *peer)
-{
-    const struct ucx_send_pieces *all;
-
-    for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
-        for (int i = 1; i <= UCX_WINDOW; i++) {
-            if (all->slots[i].pinned)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Transport ucx: forgetting the messages of a group that has ended, while others go on. */
 
 /*
@@ -462,6 +381,11 @@ static bool ucx_pieces_pinned(const struct ucx_peer *peer)
 
 static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
+    struct disti_standins *standins = &peer->ucx->standins;
+    struct ucx_send_pieces *all;
+    struct ucx_flight *flight;
+    bool enough = true;
+
     disti_standin_unpost(&peer->match, tag, mask);
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
@@ -470,16 +394,41 @@ static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
             disti_ucx_refuse(peer, unexpected);
     }
     disti_ucx_inbounds_forget(peer, tag, mask);
-    ucx_sends_forget(peer, tag, mask);
-    if (!ucx_pieces_forget(peer, tag, mask))
+    /* Flights end by themselves, without touching a request. */
+    for (flight = LIST_FIRST(&peer->flights); flight; flight = LIST_NEXT(flight, entry)) {
+        if (flight->request && disti_standin_is_for(flight->request, tag, mask))
+            flight->request = NULL;
+    }
+    /* Of a send in pieces what has not been sent goes on from a copy. */
+    for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
+        if (!all->request || !disti_standin_is_for(all->request, tag, mask) ||
+            disti_standins_have(standins, all->request))
+            continue;
+        all->request = disti_standin_send(standins, all->request, all->begun);
+        for (int i = 1; i <= UCX_WINDOW; i++)
+            all->slots[i].pinned = all->slots[i].busy && !all->slots[i].copy;
+        if (!all->request)
+            all->begun = all->bytes;
+        enough = enough && all->request;
+    }
+    if (!enough)
         disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
 
 /* ---- what UCX has ---- */
 
+/* Does UCX still read or write memory of messages that were replaced or forgotten? */
 static bool cancel_is_pinned(const struct ucx_peer *peer)
 {
-    return ucx_pieces_pinned(peer) || disti_ucx_inbounds_pinned(peer);
+    const struct ucx_send_pieces *all;
+
+    for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
+        for (int i = 1; i <= UCX_WINDOW; i++) {
+            if (all->slots[i].pinned)
+                return true;
+        }
+    }
+    return disti_ucx_inbounds_pinned(peer);
 }
 
 static bool cancel_any_is_pinned(const struct ucx_state *ucx)
@@ -491,41 +440,31 @@ static bool cancel_any_is_pinned(const struct ucx_state *ucx)
     return rank < ucx->ranks;
 }
 
-/* The peer may be doing the same: both go on moving messages. */
-static void cancel_unpin(struct ucx_state *ucx)
-{
-    int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
-    int moved = 0;
-
-    while (moved >= 0 && cancel_any_is_pinned(ucx) && !disti_expired(deadline)) {
-        moved = disti_transport_ucx.progress(ucx);
-        if (moved == 0)
-            disti_sleep_ns(100 * 1000);
-    }
-}
-
-static void cancel_give_up(struct ucx_state *ucx)
-{
-    for (int rank = 0; rank < ucx->ranks; rank++) {
-        if (cancel_is_pinned(&ucx->peers[rank]))
-            disti_ucx_peer_lose(&ucx->peers[rank],
-                                "it did not take the last message of a group that has ended");
-    }
-    disti_ucx_peers_reap(ucx);
-    disti_ucx_peers_wait_closed(ucx);
-}
-
 /* ---- the slot ---- */
 
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
     struct ucx_state *ucx = state;
+    int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
+    int moved = 0;
 
     for (int rank = 0; rank < ucx->ranks; rank++)
         cancel_peer(&ucx->peers[rank], tag, mask);
     disti_ucx_pulls_start(ucx);
-    cancel_unpin(ucx);
-    if (cancel_any_is_pinned(ucx))
-        cancel_give_up(ucx);
+    /* The peer may be doing the same: both go on moving messages. */
+    while (moved >= 0 && cancel_any_is_pinned(ucx) && !disti_expired(deadline)) {
+        moved = disti_transport_ucx.progress(ucx);
+        if (moved == 0)
+            disti_sleep_ns(100 * 1000);
+    }
+    if (cancel_any_is_pinned(ucx)) {
+        for (int rank = 0; rank < ucx->ranks; rank++) {
+            if (cancel_is_pinned(&ucx->peers[rank]))
+                disti_ucx_peer_lose(&ucx->peers[rank],
+                                    "it did not take the last message of a group that has ended");
+        }
+        disti_ucx_peers_reap(ucx);
+        disti_ucx_peers_wait_closed(ucx);
+    }
     disti_standins_sweep(&ucx->standins);
 }

@@ -223,8 +223,7 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 void disti_ucx_send(void *state, struct dist_request *request);
 
 /* Frees what is left once there is no worker any more. */
-void disti_ucx_sends_free(struct ucx_peer *peer);
-void disti_ucx_heads_free(struct ucx_state *ucx);
+void disti_ucx_sends_free(struct ucx_state *ucx);
 
 /* Sends a hello or a goodbye. The endpoint is there. */
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);
@@ -242,9 +241,6 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted
 
 /* Ends what is announced. */
 void disti_ucx_pieces_fail(struct ucx_peer *peer);
-
-/* Frees what is left once there is no worker any more. */
-void disti_ucx_pieces_free(struct ucx_peer *peer);
 
 /* ---- receive.c ---- */
 

@@ -68,19 +68,6 @@ static bool ucx_context_rdma(void)
     return entry != NULL;
 }
 
-static ucs_status_t context_wish(ucp_config_t *config)
-{
-    ucs_status_t status = UCS_OK;
-    bool rdma = ucx_context_rdma();
-
-    for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
-        if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&
-            !(rdma && context_wishes[i].without_rdma))
-            status = ucp_config_modify(config, context_wishes[i].name, context_wishes[i].value);
-    }
-    return status;
-}
-
 static ucs_status_t context_make(int ranks, int local_ranks)
 {
     const ucp_params_t params = {
@@ -93,12 +80,17 @@ static ucs_status_t context_make(int ranks, int local_ranks)
         .estimated_num_ppn = (size_t)local_ranks,
         .name = "libdist",
     };
+    bool rdma = ucx_context_rdma();
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
 
     if (status != UCS_OK)
         return status;
-    status = context_wish(config);
+    for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
+        if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&
+            !(rdma && context_wishes[i].without_rdma))
+            status = ucp_config_modify(config, context_wishes[i].name, context_wishes[i].value);
+    }
     if (status == UCS_OK)
         status = ucp_init(&params, config, &context_shared);
     ucp_config_release(config);
@@ -351,24 +343,6 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
     return DIST_ERR_UNSUPPORTED;
 }
 
-/*
- * While a connection waits for its peer, UCX's descriptor stays readable with nothing to do. What
- * is slept on tells of news alone: each time that something happens to UCX's. Without one: poll.
- */
-static void ucx_open_wakeup(struct ucx_state *ucx)
-{
-    struct epoll_event news = {.events = EPOLLIN | EPOLLET};
-    int fd;
-
-    if (ucp_worker_get_efd(ucx->worker, &fd) != UCS_OK)
-        return;
-    ucx->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
-        close(ucx->fd);
-        ucx->fd = -1;
-    }
-}
-
 /* A worker takes ten or so, and each connection one or two. */
 #define UCX_DESCRIPTORS 64
 
@@ -384,24 +358,14 @@ static bool ucx_has_descriptors(void)
     return count == UCX_DESCRIPTORS;
 }
 
-static ucs_status_t ucx_open_worker(struct ucx_state *ucx)
+static dist_status ucx_open(void *state, const struct dist_transport_config *config)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
-
-    if (status != UCS_OK) {
-        ucx->worker = NULL;
-        return status;
-    }
-    ucx_open_wakeup(ucx);
-    return disti_ucx_listen(ucx);
-}
-
-static dist_status ucx_open(void *state, const struct dist_transport_config *config)
-{
+    struct epoll_event news = {.events = EPOLLIN | EPOLLET};
     struct ucx_state *ucx = state;
     ucs_status_t status;
+    int fd;
 
     ucx->host = config->host;
     ucx->rank = config->rank;
@@ -433,9 +397,25 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
                          ucx->rank, UCX_DESCRIPTORS);
     status = ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
     if (status == UCS_OK)
-        status = ucx_open_worker(ucx);
+        status = ucp_worker_create(ucx->context, &params, &ucx->worker);
     else
         ucx->context = NULL;
+    if (status == UCS_OK) {
+        /*
+         * While a connection waits for its peer, UCX's descriptor stays readable with nothing to
+         * do. What is slept on tells of news alone: each time that something happens to UCX's.
+         * Without one: poll.
+         */
+        if (ucp_worker_get_efd(ucx->worker, &fd) == UCS_OK)
+            ucx->fd = epoll_create1(EPOLL_CLOEXEC);
+        if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
+            close(ucx->fd);
+            ucx->fd = -1;
+        }
+        status = disti_ucx_listen(ucx);
+    } else {
+        ucx->worker = NULL;
+    }
     if (status == UCS_OK)
         return DIST_OK;
     return ucx->host->fail(DIST_ERR_UNSUPPORTED,
@@ -582,30 +562,22 @@ static void ucx_describe(void *state, int peer, char *text, size_t size)
 
 /* ---- closing ---- */
 
-static void ucx_close_worker(struct ucx_state *ucx)
-{
-    ucx->closing = true;
-    disti_ucx_pulls_drop(ucx);
-    for (int r = 0; r < ucx->ranks; r++)
-        disti_ucx_receive_drop(&ucx->peers[r]);
-    ucx_peers_leave(ucx);
-    ucp_worker_destroy(ucx->worker);
-    for (int r = 0; r < ucx->ranks; r++) {
-        disti_ucx_sends_free(&ucx->peers[r]);
-        disti_ucx_pieces_free(&ucx->peers[r]);
-    }
-    disti_ucx_heads_free(ucx);
-    disti_standins_free(&ucx->standins);
-}
-
 static void ucx_close(void *state)
 {
     struct ucx_state *ucx = state;
 
     /* What a fork has copied is the parent's: not a byte may go from here. */
     if (ucx->process == getpid()) {
-        if (ucx->worker)
-            ucx_close_worker(ucx);
+        if (ucx->worker) {
+            ucx->closing = true;
+            disti_ucx_pulls_drop(ucx);
+            for (int r = 0; r < ucx->ranks; r++)
+                disti_ucx_receive_drop(&ucx->peers[r]);
+            ucx_peers_leave(ucx);
+            ucp_worker_destroy(ucx->worker);
+            disti_ucx_sends_free(ucx);
+            disti_standins_free(&ucx->standins);
+        }
         if (ucx->context)
             ucx_context_give();
     }
