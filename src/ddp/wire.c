@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What travels instead of gradients: a row for each form. */
-#include "base/checked.h"
 #include "base/kernels/environment.h"
 #include "base/kernels/half.h"
 #include "base/log.h"
@@ -9,7 +8,6 @@
 #include <dist/ddp.h>
 #include <float.h>
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 /* Gradients rounded to float16 or bfloat16: half the bytes. */

@@ -4,7 +4,6 @@
 #include "launch/output.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/settings/env.h"
 #include "base/thread.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The work on data: moving, copying and reducing them. */
-#include "base/clock.h"
 #include "base/collective.h"
 #include "base/dtype.h"
 #include "base/kernels/environment.h"

@@ -2,7 +2,6 @@
 /* A call on the boards, from stage to stage, and the way its data go. */
 #include "base/clock.h"
 #include "base/dtype.h"
-#include "base/lock.h"
 #include "base/log.h"
 #include "node/state.h"
 

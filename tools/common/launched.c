@@ -4,7 +4,6 @@
 
 #include <dist/dist.h>
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
-#include "base/kernels/sink.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/thread.h"

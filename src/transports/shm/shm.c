@@ -2,7 +2,6 @@
 /* The shm transport: messages (copied through the ring, lent where they lie, announced), and slots.
  */
 #include "transports/shm/shm.h"
-#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -10,7 +9,6 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/settings/config.h"
-#include "base/thread.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>

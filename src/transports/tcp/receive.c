@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receiving: header, match, payload; every message goes to its sink by the shortest way. */
-#include "base/clock.h"
 #include "base/faults.h"
 #include "base/kernels/crc32c.h"
 #include "base/kernels/sink.h"
@@ -8,7 +7,6 @@
 #include "base/settings/config.h"
 #include "transports/match/match.h"
 #include "transports/tcp/state.h"
-#include "transports/tcp/tcp.h"
 #include "transports/tcp/wire.h"
 
 #include <errno.h>
