@@ -91,6 +91,7 @@ peers_workersdir = $(peersdir)/workers
 peers_SCRIPTS =
 peers_workers_PROGRAMS =
 peers_source = \
+	tools/common/number.c tools/common/number.h \
 	bench/pattern.c bench/measure.h \
 	bench/measure.c \
 	bench/peers/names.c \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What can be measured: the table, and names of types and operations. */
 #include "bench/measure.h"
+#include "tools/common/number.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,79 +63,19 @@ int operation_op(const char *name)
 
 /* An element of any dtype from a double, and back. */
 
-/* A whole number of at most 11 significant bits as float16. */
-static uint16_t number_half(double value)
-{
-    int exponent;
-    double fraction = frexp(fabs(value), &exponent); /* 0.5 to 1 */
-    uint16_t sign = value < 0 ? 0x8000 : 0;
-
-    if (value == 0)
-        return sign;
-    if (exponent > 16)
-        return sign | 0x7c00;
-    return (uint16_t)(sign | ((exponent + 14) << 10) | ((int)ldexp(fraction, 11) & 0x3ff));
-}
-
-static double number_of_half(uint16_t bits)
-{
-    int exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ff;
-    double sign = bits & 0x8000 ? -1 : 1;
-
-    if (exponent == 31)
-        return fraction ? NAN : sign * INFINITY;
-    if (exponent == 0)
-        return sign * ldexp(fraction, -24);
-    return sign * ldexp(fraction | 0x400, exponent - 25);
-}
-
-/* Elements are the low bytes of `bits`: the wire formats, on little-endian machines. A bfloat16 is
- * the upper half of a float. */
 void number_write(dist_dtype dtype, double value, void *element)
 {
-    float single = (float)value;
-    uint32_t low;
-    uint64_t bits;
+    uint64_t bits = number_bits(dtype, value);
 
-    memcpy(&low, &single, sizeof(low));
-    memcpy(&bits, &value, sizeof(bits));
-    if (dtype == DIST_FLOAT16)
-        bits = number_half(value);
-    else if (dtype == DIST_FLOAT32 || dtype == DIST_BFLOAT16)
-        bits = dtype == DIST_FLOAT32 ? low : low >> 16;
-    else if (dtype != DIST_FLOAT64)
-        bits = (uint64_t)(int64_t)value;
     memcpy(element, &bits, dist_dtype_size(dtype));
 }
 
 double number_read(dist_dtype dtype, const void *element)
 {
-    size_t size = dist_dtype_size(dtype);
-    unsigned spare = 64 - 8 * (unsigned)size;
     uint64_t bits = 0;
-    uint32_t low;
-    float single;
-    double twice;
 
-    memcpy(&bits, element, size);
-    low = (uint32_t)(dtype == DIST_FLOAT32 ? bits : bits << 16);
-    memcpy(&single, &low, sizeof(single));
-    memcpy(&twice, &bits, sizeof(twice));
-    switch (dtype) {
-    case DIST_FLOAT32:
-    case DIST_BFLOAT16:
-        return single;
-    case DIST_FLOAT64:
-        return twice;
-    case DIST_FLOAT16:
-        return number_of_half((uint16_t)bits);
-    case DIST_INT8:
-    case DIST_INT32:
-    case DIST_INT64:
-        return (double)((int64_t)(bits << spare) >> spare);
-    default:
-        return (double)bits;
-    }
+    memcpy(&bits, element, dist_dtype_size(dtype));
+    return number_of(dtype, bits);
 }
 
 /* Data whose result is known. */
@@ -213,7 +154,7 @@ static double pattern_expected(const struct pattern *pattern, size_t i)
     if (pattern->op != DIST_AVG)
         return expected;
     expected /= pattern->ranks;
-    return pattern->dtype <= DIST_BFLOAT16 ? expected : trunc(expected);
+    return number_is_float(pattern->dtype) ? expected : trunc(expected);
 }
 
 void pattern_fill(const struct pattern *pattern, int rank, size_t first, void *data, size_t count)
@@ -266,14 +207,15 @@ bool pattern_is_reduced(const struct pattern *pattern, size_t first, const void 
 {
     size_t size = dist_dtype_size(pattern->dtype);
     const char *from = data;
-    /* Only averages are rounded: to 1 in 128 at worst, bfloat16's step. */
-    bool rounded = pattern->op == DIST_AVG && pattern->dtype <= DIST_BFLOAT16;
+    /* Only averages are rounded: to a unit of bfloat16's last place, or of the type's if larger. */
+    bool rounded = pattern->op == DIST_AVG && number_is_float(pattern->dtype);
+    double unit = rounded ? fmax(0x1p-7, ldexp(1, -number_mantissa(pattern->dtype))) : 0;
 
     for (size_t i = 0; i < count && i < PATTERN_PERIOD; i++) {
         double expected = pattern_expected(pattern, first + i);
         double value = number_read(pattern->dtype, from + i * size);
 
-        if (value != expected && !(rounded && fabs(value - expected) <= fabs(expected) / 128)) {
+        if (value != expected && !(rounded && fabs(value - expected) <= fabs(expected) * unit)) {
             *bad_p = i;
             return false;
         }

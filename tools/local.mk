@@ -5,6 +5,7 @@ libcommon_la_LIBTOOLFLAGS = $(static_only)
 libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
 	tools/common/gpu.c tools/common/gpu.h \
+	tools/common/number.c tools/common/number.h \
 	tools/common/plot.c tools/common/plot.h \
 	tools/common/text.c tools/common/text.h \
 	tools/common/launched.c tools/common/launched.h \

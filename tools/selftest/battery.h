@@ -24,10 +24,6 @@ bool data_fits(dist_dtype dtype, dist_op op);
 /* Writes count elements of rank's row, from element `first` on. */
 void data_fill(const struct data *d, int rank, size_t first, size_t count, void *memory);
 
-/* The value of a float's bits. */
-double data_float(dist_dtype dtype, uint64_t bits);
-bool data_is_float(dist_dtype dtype);
-
 /*
  * What the battery's premul_sum multiplies rank's row by, and its user operation: bytes added to
  * bytes, which is no other operation, and shows what came twice or not at all.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Cases of the battery: their data, their memory, and those of collectives. */
 #include "tools/common/gpu.h"
+#include "tools/common/number.h"
 #include "tools/selftest/battery.h"
 
 #include <math.h>
@@ -20,11 +21,6 @@ static uint64_t data_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-bool data_is_float(dist_dtype dtype)
-{
-    return dtype <= DIST_BFLOAT16;
-}
-
 bool data_fits(dist_dtype dtype, dist_op op)
 {
     bool bits = op == DIST_BAND || op == DIST_BOR || op == DIST_BXOR;
@@ -32,58 +28,8 @@ bool data_fits(dist_dtype dtype, dist_op op)
     if (dtype == DIST_BOOL && op == DIST_AVG)
         return false;
     if (op == DIST_PREMUL_SUM)
-        return data_is_float(dtype);
-    return !bits || !data_is_float(dtype);
-}
-
-/* ---- halves ---- */
-
-/* The value of a half's bits; a bfloat16 has 8 bits of exponent, a float16 has 5. */
-static double data_half(uint64_t bits, int exponent_bits)
-{
-    int mantissa_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
-    int exponent = (int)(bits >> mantissa_bits & ((1u << exponent_bits) - 1));
-    double mantissa = (double)(bits & ((1u << mantissa_bits) - 1));
-    double sign = bits >> 15 & 1 ? -1 : 1;
-
-    if (exponent == (1 << exponent_bits) - 1)
-        return mantissa != 0 ? (double)NAN : sign * (double)INFINITY;
-    if (exponent == 0)
-        return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
-    return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
-}
-
-/* The half next to the value, towards zero: by search, not by rounding rules. */
-static uint64_t data_to_half(double value, int exponent_bits)
-{
-    unsigned low = 0, high = ((1u << exponent_bits) - 1) << (15 - exponent_bits);
-
-    while (low + 1 < high) {
-        unsigned middle = (low + high) / 2;
-
-        if (data_half(middle, exponent_bits) <= fabs(value))
-            low = middle;
-        else
-            high = middle;
-    }
-    return low | (value < 0 ? 0x8000u : 0);
-}
-
-double data_float(dist_dtype dtype, uint64_t bits)
-{
-    uint32_t low = (uint32_t)bits;
-    float f;
-    double d;
-
-    if (dtype == DIST_FLOAT32) {
-        memcpy(&f, &low, sizeof(f));
-        return (double)f;
-    }
-    if (dtype == DIST_FLOAT64) {
-        memcpy(&d, &bits, sizeof(d));
-        return d;
-    }
-    return data_half(bits, dtype == DIST_FLOAT16 ? 5 : 8);
+        return number_is_float(dtype);
+    return !bits || !number_is_float(dtype);
 }
 
 /* ---- rows ---- */
@@ -102,30 +48,8 @@ static uint64_t data_bits(const struct data *d, int rank, size_t i)
     uint64_t mixed = data_mix(data_mix(d->seed + (uint64_t)rank * 0x10001) + i);
     size_t size = dist_dtype_size(d->dtype);
 
-    if (data_is_float(d->dtype)) {
-        unsigned k = (unsigned)(mixed % DATA_FLOATS);
-        static uint16_t halves[2][2][DATA_FLOATS]; /* the search is slow: its results are kept */
-        static bool known[2][2];
-        int exponent_bits = d->dtype == DIST_FLOAT16 ? 5 : 8, prod = d->op == DIST_PROD ? 1 : 0;
-        int format = d->dtype == DIST_FLOAT16 ? 1 : 0;
-        double value = data_value(d->op, k);
-        float f = (float)value;
-        uint32_t low;
-        uint64_t bits;
-
-        if (d->dtype == DIST_FLOAT32) {
-            memcpy(&low, &f, sizeof(low));
-            return low;
-        }
-        if (d->dtype == DIST_FLOAT64) {
-            memcpy(&bits, &value, sizeof(bits));
-            return bits;
-        }
-        for (unsigned n = 0; !known[format][prod] && n < DATA_FLOATS; n++)
-            halves[format][prod][n] = (uint16_t)data_to_half(data_value(d->op, n), exponent_bits);
-        known[format][prod] = true;
-        return halves[format][prod][k];
-    }
+    if (number_is_float(d->dtype))
+        return number_bits(d->dtype, data_value(d->op, (unsigned)(mixed % DATA_FLOATS)));
     if (d->dtype == DIST_BOOL)
         return mixed % 8 ? 1 + (mixed >> 8) % 255 : 0; /* some AND of eight shall be true */
     return size == 8 ? mixed : mixed & ((UINT64_C(1) << 8 * size) - 1);
@@ -227,19 +151,13 @@ static uint64_t expect_bool(const struct data *d, int ranks, size_t i)
     return truths == (uint64_t)ranks;
 }
 
-/* Half the distance between 1 and the next number. */
-static const double expect_units[] = {[DIST_FLOAT32] = 0x1p-24,
-                                      [DIST_FLOAT64] = 0x1p-53,
-                                      [DIST_FLOAT16] = 0x1p-11,
-                                      [DIST_BFLOAT16] = 0x1p-8};
-
 /* The value, and the room that rounding needs: some roundings of the size of the sum a step. */
 static double expect_float(const struct data *d, int ranks, size_t i, double *room_p)
 {
     double result = 0, size = 0;
 
     for (int r = 0; r < ranks; r++) {
-        double value = data_float(d->dtype, data_bits(d, r, i));
+        double value = number_of(d->dtype, data_bits(d, r, i));
 
         if (d->op == DIST_PREMUL_SUM)
             value *= data_factor(r);
@@ -253,7 +171,7 @@ static double expect_float(const struct data *d, int ranks, size_t i, double *ro
         else
             size += fabs(value);
     }
-    *room_p = size * expect_units[d->dtype] * (ranks + 1);
+    *room_p = ldexp(size, -1 - number_mantissa(d->dtype)) * (ranks + 1);
     if (d->op == DIST_MIN || d->op == DIST_MAX)
         *room_p = 0;
     if (d->op != DIST_AVG)
@@ -269,9 +187,9 @@ bool data_reduced(const struct data *d, int ranks, size_t i, const void *found, 
     double room;
 
     memcpy(&bits, found, dist_dtype_size(d->dtype));
-    if (data_is_float(d->dtype) && d->op != DIST_USER) {
+    if (number_is_float(d->dtype) && d->op != DIST_USER) {
         *expected_p = expect_float(d, ranks, i, &room);
-        *found_p = data_float(d->dtype, bits);
+        *found_p = number_of(d->dtype, bits);
         return fabs(*expected_p - *found_p) <= room; /* false for a NaN */
     }
     if (d->op == DIST_USER) {

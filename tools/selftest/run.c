@@ -3,6 +3,7 @@
 #include "battery.h"
 #include "selftest.h"
 #include "tools/common/gpu.h"
+#include "tools/common/number.h"
 #include "tools/common/output.h"
 
 #include <math.h>
@@ -314,24 +315,11 @@ struct special {
 
 /* ---- the values ---- */
 
-static unsigned special_mantissa(dist_dtype dtype)
-{
-    switch (dtype) {
-    case DIST_FLOAT32:
-        return 23;
-    case DIST_FLOAT64:
-        return 52;
-    case DIST_FLOAT16:
-        return 10;
-    default:
-        return 7;
-    }
-}
-
 /* The bits of rank's element i. */
 static uint64_t special_bits(const struct special *s, int rank, size_t i)
 {
-    unsigned bits = 8 * (unsigned)dist_dtype_size(s->dtype), mantissa = special_mantissa(s->dtype);
+    unsigned bits = 8 * (unsigned)dist_dtype_size(s->dtype),
+             mantissa = (unsigned)number_mantissa(s->dtype);
     uint64_t minus = UINT64_C(1) << (bits - 1);
     uint64_t infinity = minus - (UINT64_C(1) << mantissa);
     uint64_t one = (minus >> 1) - (UINT64_C(1) << mantissa);
@@ -377,10 +365,10 @@ static double special_step(dist_op op, double a, double b)
 
 static double special_expected(const struct special *s, size_t i)
 {
-    double result = data_float(s->dtype, special_bits(s, 0, i));
+    double result = number_of(s->dtype, special_bits(s, 0, i));
 
     for (int r = 1; r < s->b->ranks; r++)
-        result = special_step(s->op, result, data_float(s->dtype, special_bits(s, r, i)));
+        result = special_step(s->op, result, number_of(s->dtype, special_bits(s, r, i)));
     return s->op == DIST_AVG ? result / s->b->ranks : result;
 }
 
@@ -462,7 +450,7 @@ static void special_run(const struct special *s)
         uint64_t bits = 0;
 
         memcpy(&bits, out + i * size, size);
-        is = data_float(s->dtype, bits);
+        is = number_of(s->dtype, bits);
         good = special_right(s, expected, is);
         if (!good)
             battery_fault(s->b, "%s, those of rank %d: element %zu is %g, should be %g",
@@ -1079,7 +1067,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
         s.collective = collectives[i % 3];
         s.op = (dist_op)(i / 3 % DIST_OP_COUNT);
         s.dtype = (dist_dtype)(i / 3 / DIST_OP_COUNT);
-        if (!data_is_float(s.dtype) || s.op > DIST_MAX ||
+        if (!number_is_float(s.dtype) || s.op > DIST_MAX ||
             dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
             continue;
         for (s.who = 0; s.who<ranks; s.who += ranks> 3 ? 2 : 1)
