@@ -306,6 +306,11 @@ dist_status disti_fail(dist_status status, const char *format, ...)
     return status;
 }
 
+dist_status disti_fail_transition(const char *machine, int from, int to)
+{
+    return disti_fail(DIST_ERR_INTERNAL, "%s cannot go from state %d to %d", machine, from, to);
+}
+
 dist_status disti_fail_errno(dist_status status, const char *format, ...)
 {
     va_list args;

@@ -73,6 +73,12 @@ bool disti_log_trying(bool trying);
 dist_status disti_fail_errno(dist_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * Reports that a state machine has no step from one state to another, and returns ERR_INTERNAL.
+ * Cold, so that the check at the caller is one branch that is not taken.
+ */
+dist_status disti_fail_transition(const char *machine, int from, int to) __attribute__((cold));
+
 /* How many failures this thread has reported: another number, and there was one meanwhile. */
 unsigned disti_failures(void);
 

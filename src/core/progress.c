@@ -66,8 +66,7 @@ dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to)
     enum disti_drive_state from = disti_drive_state(drive);
 
     if (!(drive_arrows[from] & 1 << to))
-        return disti_fail(DIST_ERR_INTERNAL, "the drive of a group cannot go from state %d to %d",
-                          (int)from, (int)to);
+        return disti_fail_transition("the drive of a group", (int)from, (int)to);
     atomic_store_explicit(&drive->state, to, memory_order_release);
     return DIST_OK;
 }
@@ -1188,8 +1187,7 @@ static const uint8_t progress_arrows[] = {
 bool disti_progress_go(enum disti_progress_state from, enum disti_progress_state to)
 {
     if (!(progress_arrows[from] & 1 << to)) {
-        disti_fail(DIST_ERR_INTERNAL, "the progress thread cannot go from state %d to %d",
-                   (int)from, (int)to);
+        disti_fail_transition("the progress thread", (int)from, (int)to);
         return false;
     }
     return atomic_compare_exchange_strong(&disti_progress.state, &from, to);

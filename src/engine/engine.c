@@ -245,8 +245,7 @@ static const uint8_t task_arrows[] = {
 dist_status disti_task_go(struct engine_task *task, enum engine_task_state to)
 {
     if (!(task_arrows[task->state] & 1 << to))
-        return disti_fail(DIST_ERR_INTERNAL, "a task cannot go from state %d to %d",
-                          (int)task->state, (int)to);
+        return disti_fail_transition("a task", (int)task->state, (int)to);
     task->state = to;
     return DIST_OK;
 }

@@ -744,18 +744,10 @@ static const uint8_t op_arrows[] = {
     [NODE_OP_ENDED] = 0,
 };
 
-/* Apart and cold, so that the check is one branch that is not taken. */
-__attribute__((cold, noinline)) static dist_status op_refuse(const struct disti_node_op *op,
-                                                             enum disti_node_op_state to)
-{
-    return disti_fail(DIST_ERR_INTERNAL, "a call in shared memory cannot go from state %d to %d",
-                      (int)op->state, (int)to);
-}
-
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to)
 {
     if (!(op_arrows[op->state] & 1 << to))
-        return op_refuse(op, to);
+        return disti_fail_transition("a call in shared memory", (int)op->state, (int)to);
     op->state = to;
     return DIST_OK;
 }

@@ -36,18 +36,10 @@ static const uint16_t conn_arrows[] = {
     [TCP_CONN_LOST] = 0,
 };
 
-/* Apart and cold, so that the check is one branch that is not taken. */
-__attribute__((cold, noinline)) static dist_status conn_refuse(const struct tcp_conn *conn,
-                                                               enum tcp_conn_state to)
-{
-    return disti_fail(DIST_ERR_INTERNAL, "a tcp connection cannot go from state %d to %d",
-                      (int)conn->state, (int)to);
-}
-
 dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to)
 {
     if (!(conn_arrows[conn->state] & 1 << to))
-        return conn_refuse(conn, to);
+        return disti_fail_transition("a tcp connection", (int)conn->state, (int)to);
     conn->state = to;
     return DIST_OK;
 }
