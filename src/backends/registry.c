@@ -669,7 +669,8 @@ static void list_add_choice(struct list *list, const char *name)
     list_add(list, "%s%s", list->others++ ? ", " : "  other modules there: ", name);
 }
 
-/* list.c: of backends of this project, as dist_list_backends has them, and other modules' names. */
+/* Appends the backends of this project, as dist_list_backends has them, and other modules' names.
+ */
 static size_t list_choices(char *text, size_t size)
 {
     struct list list = list_begin(text, size);

@@ -31,7 +31,7 @@ void data_fill(const struct data *d, int rank, size_t first, size_t count, void 
 double data_factor(int rank);
 void data_user(void *arg, void *dst, const void *a, const void *b, size_t count, dist_dtype dtype);
 
-/* ---- data.c ---- */
+/* ---- what comes out ---- */
 
 /*
  * Is the element at `found` the i-th of all ranks' rows, reduced? Computed rank by rank in float64,
