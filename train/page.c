@@ -161,7 +161,10 @@ static struct chart_frame chart_frame(const struct chart *chart, const struct hi
 {
     struct chart_frame frame = {
         .chart = chart,
-        .x = {.from = CHART_LEFT, .to = CHART_W - CHART_RIGHT},
+        .x = {.from = CHART_LEFT,
+              .to = CHART_W - CHART_RIGHT,
+              .least = INFINITY,
+              .most = -INFINITY},
         .y = {.from = CHART_H - CHART_BOTTOM,
               .to = CHART_TOP,
               .least = INFINITY,
@@ -169,10 +172,17 @@ static struct chart_frame chart_frame(const struct chart *chart, const struct hi
     };
     struct plot_axis *x = &frame.x, *y = &frame.y;
 
-    if (steps->count > 0) {
-        x->least = steps->bins[0].first;
-        x->most = steps->bins[steps->count - 1].last;
+    /* The steps, and the chart's own values: a run that only tests makes no steps. */
+    for (int s = -1; s < 2 && (s < 0 || chart->series[s].history); s++) {
+        const struct history *history = s < 0 ? steps : chart->series[s].history;
+
+        if (history->count > 0) {
+            x->least = fmin(x->least, history->bins[0].first);
+            x->most = fmax(x->most, history->bins[history->count - 1].last);
+        }
     }
+    if (x->least > x->most)
+        x->least = x->most = 0;
     for (int s = 0; s < 2 && chart->series[s].history; s++) {
         const struct history *history = chart->series[s].history;
 

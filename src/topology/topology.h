@@ -67,7 +67,7 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
  * reduction and scan", 2009: binary; a rank that is inner in one is a leaf in the other. They are
  * built over the nodes, and inside each node again, so that a rank has up to two children in other
  * nodes and two in its own, and nodes - 1 edges of a tree lie between nodes. which is 0 or 1. Each
- * is rooted at its own root, the rank disti_tree_double_root; or, rooted, both hang below `root`.
+ * is rooted at its own root, the rank without a parent; or, rooted, both hang below `root`.
  */
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
                        struct disti_tree_neighbours *tree_p);
