@@ -650,14 +650,15 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     status = tcp_settings(state);
     if (status == DIST_OK)
         status = disti_tls_open(&state->tls);
+    if (status != DIST_OK)
+        return status;
     state->peers = calloc((size_t)state->world_size, sizeof(struct tcp_peer *));
     state->addresses = calloc((size_t)state->world_size, sizeof(*state->addresses));
     if (posix_memalign((void **)&state->buffer, 64, TCP_BUFFER_BYTES))
         state->buffer = NULL;
-    if (status == DIST_OK && (!state->peers || !state->addresses || !state->buffer))
-        status = disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d peers", state->world_size);
-    if (status == DIST_OK)
-        status = disti_tcp_listen(state, config->bind_host);
+    if (!state->peers || !state->addresses || !state->buffer)
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d peers", state->world_size);
+    status = disti_tcp_listen(state, config->bind_host);
     if (status == DIST_OK)
         disti_tcp_interfaces(state);
     if (status == DIST_OK)

@@ -190,26 +190,35 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
                             struct dist_envelope *envelope_p)
 {
     struct wire_frame frame;
+    enum disti_tcp_kind kind;
+    bool fits = false; /* the fields that the kind leaves unused are zero */
 
     memcpy(&frame, bytes, sizeof(frame));
-    *kind_p = (enum disti_tcp_kind)le16toh(frame.kind);
+    kind = (enum disti_tcp_kind)le16toh(frame.kind);
     if (memcmp(frame.magic, wire_frame_magic, sizeof(wire_frame_magic)) != 0 || frame.flags != 0)
         return false;
-    envelope_p->tag = le64toh(frame.tag);
-    envelope_p->fingerprint = le64toh(frame.fingerprint);
-    envelope_p->bytes = le64toh(frame.bytes);
-    switch (*kind_p) { /* what each kind leaves unused is zero */
+    switch (kind) {
     case DISTI_TCP_MESSAGE:
     case DISTI_TCP_ANNOUNCED:
     case DISTI_TCP_STRIPE:
     case DISTI_TCP_OFFERED:
-        return true;
+        fits = true;
+        break;
     case DISTI_TCP_GOODBYE:
-        return !frame.tag && !frame.fingerprint && !frame.bytes;
+        fits = !frame.tag && !frame.fingerprint && !frame.bytes;
+        break;
     case DISTI_TCP_CREDIT:
-        return frame.tag && !frame.fingerprint && !frame.bytes;
+        fits = frame.tag && !frame.fingerprint && !frame.bytes;
+        break;
     case DISTI_TCP_ASK:
-        return envelope_p->fingerprint <= 1 && !frame.bytes;
+        fits = le64toh(frame.fingerprint) <= 1 && !frame.bytes;
+        break;
     }
-    return false;
+    if (!fits)
+        return false;
+    *kind_p = kind;
+    envelope_p->tag = le64toh(frame.tag);
+    envelope_p->fingerprint = le64toh(frame.fingerprint);
+    envelope_p->bytes = le64toh(frame.bytes);
+    return true;
 }
