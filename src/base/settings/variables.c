@@ -171,12 +171,13 @@ dist_status disti_env_int(const char *name, int min, int max, int fallback, int 
 
 dist_status disti_variable_int(const char *name, int fallback, int *value_p)
 {
-    size_t i = 0;
+    for (size_t i = 0; i < disti_variable_count; i++) {
+        const struct disti_variable *variable = &disti_variables[i];
 
-    while (i + 1 < disti_variable_count && strcmp(disti_variables[i].name, name) != 0)
-        i++;
-    return disti_env_int(name, disti_variables[i].least, disti_variables[i].most, fallback,
-                         value_p);
+        if (strcmp(variable->name, name) == 0)
+            return disti_env_int(name, variable->least, variable->most, fallback, value_p);
+    }
+    return disti_fail(DIST_ERR_INTERNAL, "%s has no row in variables.def: please report it", name);
 }
 
 dist_status disti_env_seconds(const char *name, int fallback_ms, int *ms_p)
