@@ -27,7 +27,7 @@
 
 /* A library: a job of processes that speak the protocol of protocol.h, as a runner. */
 
-/* Of one process that has come. */
+/* One process that has connected. */
 struct job_rank {
     int fd;     /* -1: not there */
     pid_t pid;  /* as the kernel says */
@@ -116,7 +116,7 @@ __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, cons
         kill(-job->pid, SIGTERM);
 }
 
-/* Has what was started ended? Its exit is then in *text, 64 bytes. */
+/* True if the started process has ended; text[64] then gets how. */
 static bool job_has_ended(struct job *job, char *text)
 {
     int how;
@@ -131,7 +131,7 @@ static bool job_has_ended(struct job *job, char *text)
     return job->pid == 0;
 }
 
-/* Waits so long for what was started to end. */
+/* Waits at most `limit` seconds for the started process to end. */
 static bool job_wait(struct job *job, double limit)
 {
     double until = measure_now() + limit;
@@ -251,12 +251,12 @@ static int job_fork(struct job *job, char *const argv[])
     return 0;
 }
 
-/* Libraries as processes: what is said. What they say is checked, not believed. */
+/* Libraries as processes: the messages. Every answer is checked. */
 
 #define PROTOCOL_HELLO_NS 5e9 /* from connecting to the hello */
 #define PROTOCOL_PIECE ((size_t)65536)
 #define PROTOCOL_LINE_MAX ((size_t)1 << 30)
-#define PROTOCOL_LEAST_NS 0.1 /* no call is faster; a clock that stands still is a lie */
+#define PROTOCOL_LEAST_NS 0.1 /* no call is faster: a shorter time is an error of the clock */
 
 /* Answers that are still missing. Those that have come are looked into. */
 struct protocol_round {
@@ -298,7 +298,7 @@ static int job_read(struct job_rank *rank)
     return 1;
 }
 
-/* -1: these are not so many times. */
+/* Reads `samples` times. Returns -1 if the text does not have exactly that many. */
 static int protocol_times(const char *text, long samples, bool counts, double *times)
 {
     char *end;
@@ -327,7 +327,7 @@ static int outcome_read(const char *line, const char **rest_p)
     return -1;
 }
 
-/* What one rank answered. A lie is a failure. */
+/* Reads one rank's answer. A malformed answer is a failure. */
 static enum outcome protocol_answer(struct job *job, int rank, const struct order *order,
                                     double *times, char *reason)
 {
@@ -496,7 +496,7 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 }
 
 /*
- * The ranks of this very job as a runner: rank 0 gives the orders and gets the times, over the
+ * The ranks of this job as a runner: rank 0 sends the orders and receives the times, through the
  * group that is measured.
  */
 
@@ -594,7 +594,7 @@ static dist_status group_runner_open(dist_group *group, const char *memory,
     return status;
 }
 
-/* Sends the others home. NULL is accepted. */
+/* Tells the other ranks to end. NULL is accepted. */
 static void group_runner_free(struct group_runner *self)
 {
     char line[ORDER_LINE] = "quit\n";

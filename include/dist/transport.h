@@ -283,8 +283,9 @@ struct dist_transport {
     bool shares_memory;
 
     /*
-     * Optional. Returns how many file descriptors a connected peer takes; without this slot 1. The
-     * engine adds them up, and warns if the limit of open files is lower. Any thread may call it.
+     * Optional. Returns the number of file descriptors that a connected peer uses; a transport
+     * without this slot uses 1. The engine adds them up, and warns if the limit of open files is
+     * lower. Any thread may call it.
      */
     int (*files)(void);
 };

@@ -264,8 +264,8 @@ static bool place_folder_is_safe(const char *folder, void *arg)
 }
 
 /*
- * Can nobody else exchange that file? `place` is its path without links, of which
- * all folders are safe from other users. Else the reason.
+ * True if no other user can replace the file. `place` gets its path without links, all folders of
+ * which are safe from other users. On failure writes the reason.
  */
 static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)
 {
@@ -449,7 +449,8 @@ bool disti_module_has_variable(const char *variable)
     for (int i = 0; i < names.count && !found; i++) {
         const char *module = names.names[i], *at = variable + strlen("DIST_");
 
-        /* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs no variable can have stand for _. */
+        /* "hccl" owns DIST_HCCL and DIST_HCCL_LIBRARY; a character that no variable may have is _.
+         */
         while (*module && *at == (disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_')) {
             module++;
             at++;

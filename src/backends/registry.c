@@ -522,9 +522,9 @@ static void apart_blame(const char *name, int how, bool late, char *text, size_t
     else
         snprintf(what, sizeof(what), "ended the process (exit code %d)", WEXITSTATUS(how));
     disti_text(text, size,
-               "lost %s no module %s %s when it was loaded or in its probe: a job that asks for "
+               "lost %s no module %.*s %s when it was loaded or in its probe: a job that asks for "
                "it would do the same\n",
-               name, path[0], what);
+               name, REGISTRY_REASON - 1, path[0], what);
 }
 
 /* A child that the program has reaped elsewhere counts as one that ended well if it has answered.

@@ -414,7 +414,7 @@ static void native_free_types(const struct disti_native *native, struct disti_na
 {
     if (c->call.collective != DIST_COLL_ALL_TO_ALL_V)
         return;
-    for (int r = 0; r < 2 * native->ranks; r++) { /* those of out stand behind those of in */
+    for (int r = 0; r < 2 * native->ranks; r++) { /* the types of IN, then those of OUT */
         MPI_Datatype *type = &c->in.types[r];
 
         if (*type != MPI_BYTE && *type != MPI_DATATYPE_NULL)
