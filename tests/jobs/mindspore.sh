@@ -69,6 +69,7 @@ lost()
     scheduler=$!
     # Without a scheduler rank 0 holds the store, also if the scheduler comes later.
     job_until job_listens $((port + 1)) || { kill $scheduler; return 1; }
+    rm -f "$job_folder"/worker[012] # of the run before, which trained too
     for rank in 0 1 2; do
         # shellcheck disable=SC2086
         "${ms[@]}" MS_NODE_ID=$rank MS_ROLE=MS_WORKER $training --max-steps 1000000 --epochs 100000 \
