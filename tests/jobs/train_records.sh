@@ -57,6 +57,13 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     job shell 2 train_mnist "${kept[@]}"
     reads metrics "$folder/metrics.jsonl" 10 2 1
     reads_board 10 2
+    # A run that only tests, after whole epochs: its points are at their last step, not outside the charts.
+    within() { grep -o '<circle[^>]*cx="[0-9.-]*"' "$folder/tested.html" | sed 's/.*cx="//; s/"$//' |
+        awk '$1 < 0 || $1 > 640 { out++ } END { exit !NR || out > 0 }'; }
+    job self 1 train_mnist "${options[@]}" --epochs 2 --checkpoint "$folder/epochs"
+    job self 1 train_mnist "${options[@]}" --evaluate --resume "$folder/epochs" --report "$folder/tested.html"
+    job_check "the report of a test shows its points inside the charts" within
+    rm -r "$folder/epochs" "$folder/tested.html"
 else
     job_skip "records go on" "built without jansson"
 fi

@@ -69,12 +69,6 @@ job_check "the damaged one is named" grep -q "step-000000000005.safetensors: ten
 job_check "the one before it goes on to the same" test "$(hash_of)" = "$whole"
 job self 1 train_mnist "${options[@]}" --evaluate --resume "$kept"
 job_check "it can be tested" test "$(hash_of)" = "$whole"
-# A run that only tests, after whole epochs: its points are at their last step, not outside the charts.
-job self 1 train_mnist "${options[@]}" --checkpoint "$job_folder/epochs"
-job self 1 train_mnist "${options[@]}" --evaluate --resume "$job_folder/epochs" --report "$job_folder/tested.html"
-within() { grep -o '<circle[^>]*cx="[0-9.-]*"' "$job_folder/tested.html" | sed 's/.*cx="//; s/"$//' |
-    awk '$1 < 0 || $1 > 640 { out++ } END { exit !NR || out > 0 }'; }
-job_check "the report of a test shows its points inside the charts" within
 for file in "$kept"/*; do flip "$file" 300000; done
 job_fails "none of the 2 checkpoints in it is whole" shell 2 train_mnist "${few[@]}"
 
