@@ -43,33 +43,18 @@ bool data_reduced(const struct data *d, int ranks, size_t i, const void *found, 
 
 /* The conformance battery: what every backend must do, checked from outside. */
 
-/* How a case is run. X(name, text) */
-#define BATTERY_MODES(X)                                                                           \
-    X(BLOCKING, "blocking") /* the plain call */                                                   \
-    X(ASYNC, "async")       /* the _async form, waited for at once */                              \
-    X(FLOOD, "flood")       /* many of them, waited for later and in another order */              \
-    X(GROUP, "group")       /* many plain calls between dist_group_start and dist_group_end */
-
+/* How a case is run. battery_modes has the words, and "all" behind the last. */
 enum battery_mode {
-#define BATTERY_MODE(name, text) MODE_##name,
-    BATTERY_MODES(BATTERY_MODE)
-#undef BATTERY_MODE
-        MODE_COUNT
+    MODE_BLOCKING, /* the plain call */
+    MODE_ASYNC,    /* the _async form, waited for at once */
+    MODE_FLOOD,    /* many of them, waited for later and in another order */
+    MODE_GROUP,    /* many plain calls between dist_group_start and dist_group_end */
+    MODE_COUNT
 };
+extern const char *const battery_modes[];
 
-/* Where a case's data are. X(name, text) */
-#define BATTERY_MEMORIES(X)                                                                        \
-    X(ORDINARY, "ordinary")                                                                        \
-    X(SHARED, "shared") /* from dist_alloc */                                                      \
-    X(DEVICE, "device") /* a GPU's */                                                              \
-    X(ANY, "any")       /* some here, some there */
-
-enum battery_memory {
-#define BATTERY_MEMORY(name, text) MEMORY_##name,
-    BATTERY_MEMORIES(BATTERY_MEMORY)
-#undef BATTERY_MEMORY
-        MEMORY_COUNT
-};
+/* Where a case's data are: from malloc, from dist_alloc, a GPU's, or some here and some there. */
+enum battery_memory { MEMORY_ORDINARY, MEMORY_SHARED, MEMORY_DEVICE, MEMORY_ANY, MEMORY_COUNT };
 
 /* Cases in flight at most; more than a backend is likely to run side by side. */
 #define BATTERY_FLIGHT 24
@@ -103,7 +88,6 @@ struct battery {
     int hash_count;
 };
 
-/* This is what comes now: whoever looks on sees it, and the time that it may take begins. */
 /* Prints "rank R: FAULT ..." (the first few) and counts it. */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -165,12 +149,11 @@ struct test_case {
 };
 
 enum {
-    OPERATION_REDUCES = 1,  /* has an op */
-    OPERATION_ROOTED = 2,   /* has a root */
-    OPERATION_IN_PLACE = 4, /* has an in-place form */
-    OPERATION_LAYOUTS = 8,  /* a v-form */
-    OPERATION_AGREES = 16,  /* the whole result has the same bits on every rank */
-    OPERATION_BLOCKS = 32,  /* memory of count elements for each rank */
+    ROOTED = 1,   /* has a root */
+    IN_PLACE = 2, /* has an in-place form */
+    LAYOUTS = 4,  /* a v-form */
+    AGREES = 8,   /* the whole result has the same bits on every rank */
+    BLOCKS = 16,  /* memory of count elements for each rank */
 };
 
 /* A collective, as the battery calls it. works NULL: the plain form. */
@@ -178,30 +161,19 @@ struct operation {
     const char *name;
     dist_collective collective;
     unsigned flags;
-    void (*shape)(struct test_case *c);
+    void (*shape)(struct test_case *c); /* NULL: no memory */
     dist_status (*call)(struct test_case *c, dist_work **works);
     void (*check)(struct test_case *c); /* before the blocks: what is only known now; may be NULL */
 };
 
-/* cases.c */
-extern const struct operation operation_all_reduce, operation_all_reduce_coalesced,
-    operation_reduce;
-extern const struct operation operation_reduce_scatter, operation_reduce_scatter_v;
-extern const struct operation operation_broadcast, operation_all_gather, operation_all_gather_v;
-extern const struct operation operation_gather, operation_gather_v;
-extern const struct operation operation_scatter, operation_scatter_v, operation_all_to_all,
-    operation_all_to_all_v;
+/* All of them; the last has no name. The order is that of the cases. */
+extern const struct operation battery_operations[];
+/* NULL: there is none of that name. */
+const struct operation *battery_operation(const char *name);
 
-/* For shape functions: memory of so many elements; a row laid into it; what must come. */
-void case_in(struct test_case *c, size_t count);
-void case_out(struct test_case *c, size_t count);
-void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count);
-void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first);
-void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
-/* The same in the buffer's image, for the host. */
+/* Where an element is in the buffer's image, for the host. */
 void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
 
-/* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
 enum place { PLACE_APART, PLACE_IN, PLACE_IN_ON_ODD_RANKS, PLACE_COUNT };
 struct variant {
     dist_dtype dtype;
@@ -212,15 +184,11 @@ struct variant {
     enum place place;
 };
 
-/* cases.c */
 struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant);
 void case_check(struct test_case *c);
 void case_check_unchanged(struct test_case *c);
 void case_free(struct test_case *c);
 const char *case_name(const struct test_case *c);
-
-/* ---- the parts of a run ---- */
-void cases_barrier(struct battery *b);
 
 #endif

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* How many different values a row of floats has. */
 #define DATA_FLOATS 2048
@@ -293,19 +292,19 @@ static void case_copy(struct test_case *c, const struct buffer *buffer, bool out
         battery_fault(c->b, "%s: the driver does not copy its memory", case_name(c));
 }
 
-void case_in(struct test_case *c, size_t count)
+static void case_in(struct test_case *c, size_t count)
 {
     case_buffer(c, &c->in, count);
     c->give = c->in.data;
 }
 
-void case_out(struct test_case *c, size_t count)
+static void case_out(struct test_case *c, size_t count)
 {
     case_buffer(c, &c->out, count);
     c->get = c->out.data;
 }
 
-void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element)
+static void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element)
 {
     return buffer->data + element * case_element(c);
 }
@@ -315,12 +314,12 @@ void *case_image(const struct test_case *c, const struct buffer *buffer, size_t 
     return buffer->image + (buffer->data - buffer->memory) + element * case_element(c);
 }
 
-void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count)
+static void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count)
 {
     data_fill(&c->data, c->b->rank, first, count, case_image(c, to, at));
 }
 
-void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first)
+static void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first)
 {
     const struct block block = {.at = at, .count = count, .giver = giver, .first = first};
     size_t n = (size_t)c->block_count + 1;
@@ -432,7 +431,8 @@ struct test_case *case_new(struct battery *b, const struct operation *operation,
     c->in_place = !b->apart && (variant->place == PLACE_IN ||
                                 (variant->place == PLACE_IN_ON_ODD_RANKS && b->rank % 2));
     c->tag = b->lacks & DIST_LACKS_TAGS ? 0 : (int)(b->seed % 1000);
-    operation->shape(c);
+    if (operation->shape)
+        operation->shape(c);
     if (c->in.memory && !c->in.bytes)
         c->give = case_nowhere(c, c->in.data, c->get);
     if (c->out.memory && !c->out.bytes)
@@ -472,27 +472,24 @@ void case_free(struct test_case *c)
     free(c);
 }
 
+const char *const battery_modes[] = {"blocking", "async", "flood", "group", "all"};
+
 const char *case_name(const struct test_case *c)
 {
-    static const char *const modes[] = {
-#define CASE_MODE(name, text) [MODE_##name] = text,
-        BATTERY_MODES(CASE_MODE)
-#undef CASE_MODE
-    };
     static const char *const layouts[] = {"even", "uneven", "gaps", "woven"};
     static char name[160];
     int n =
         snprintf(name, sizeof(name), "%s %s", c->operation->name, dist_dtype_string(c->data.dtype));
 
-    if (c->operation->flags & OPERATION_REDUCES)
+    if (dist_collective_reduces(c->operation->collective))
         n += snprintf(name + n, sizeof(name) - (size_t)n, " %s", dist_op_string(c->data.op));
     n += snprintf(name + n, sizeof(name) - (size_t)n, ", count %zu", c->count);
-    if (c->operation->flags & OPERATION_ROOTED)
+    if (c->operation->flags & ROOTED)
         n += snprintf(name + n, sizeof(name) - (size_t)n, ", root %d", c->root);
-    if (c->operation->flags & OPERATION_LAYOUTS)
+    if (c->operation->flags & LAYOUTS)
         n += snprintf(name + n, sizeof(name) - (size_t)n, ", %s", layouts[c->layout]);
     snprintf(name + n, sizeof(name) - (size_t)n, ", %s, %s", c->in_place ? "in place" : "apart",
-             modes[c->b->mode]);
+             battery_modes[c->b->mode]);
     return name;
 }
 
@@ -582,98 +579,12 @@ void case_check(struct test_case *c)
     case_check_rest(c);
 }
 
-/* Barriers, where what counts is when they end. */
-
-static double barrier_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static dist_status barrier_monitored(dist_group *group)
-{
-    return dist_monitored_barrier(group, 0);
-}
-
-static dist_status barrier_async(dist_group *group)
-{
-    dist_work *work;
-    dist_status status = dist_barrier_async(group, &work);
-
-    return status == DIST_OK ? dist_wait(work) : status;
-}
-
-/*
- * Nobody leaves a barrier before everybody has come: each rank in turn comes last; the times of
- * coming, gathered, tell. One machine, one clock.
- */
-static void barrier_holds(struct battery *b, dist_status (*barrier)(dist_group *), const char *name)
-{
-    double *came = battery_alloc((size_t)b->ranks, sizeof(*came)), mine, left;
-
-    for (int late = 0; late < b->ranks; late++) {
-        if (b->rank == late) {
-            const struct timespec nap = {2 / 1000, 2 % 1000 * 1000000L};
-
-            nanosleep(&nap, NULL);
-        }
-        mine = barrier_now();
-        battery_ok(b, barrier(b->group), name);
-        left = barrier_now();
-        battery_ok(b, dist_all_gather(b->group, &mine, came, 1, DIST_FLOAT64), "barrier's times");
-        for (int r = 0; r < b->ranks; r++) {
-            if (came[r] > left)
-                battery_fault(b, "left a %s before rank %d had come", name, r);
-        }
-    }
-    free(came);
-}
-
-void cases_barrier(struct battery *b)
-{
-    barrier_holds(b, dist_barrier, "barrier");
-    barrier_holds(b, barrier_async, "barrier_async");
-    barrier_holds(b, barrier_monitored, "monitored barrier");
-    /*
-     * The last rank comes too late for a short timeout: rank 0 must name it, and the group must go
-     * on. It comes when the others have given up: a barrier says so.
-     */
-    int last = b->ranks - 1;
-    dist_status status = DIST_OK;
-    char name[32];
-
-    if (b->ranks == 1)
-        return;
-    snprintf(name, sizeof(name), "rank %d", last);
-    if (b->rank == last)
-        battery_ok(b, dist_barrier(b->group), "barrier before a monitored one");
-    status = dist_monitored_barrier(b->group, b->rank == last ? 0 : 150);
-    b->checks++;
-    if (b->rank == last)
-        battery_ok(b, status, "a monitored barrier that this rank comes to late");
-    else if (status != DIST_ERR_TIMEOUT)
-        battery_fault(b, "a monitored barrier that %s misses: %s", name,
-                      dist_status_string(status));
-    else if (!strstr(dist_last_error(), name))
-        battery_fault(b, "a monitored barrier does not name %s: %s", name, dist_last_error());
-    if (b->rank != last)
-        battery_ok(b, dist_barrier(b->group), "barrier after a monitored one that failed");
-    battery_ok(b, dist_monitored_barrier(b->group, 0), "the next monitored barrier");
-}
-
 /* The collectives that copy from one to all, or bring together: broadcast, all_gather, gather. */
 
 /* The call of that name, or its _async form if a case asks for works. */
 #define CALL(name, ...)                                                                            \
     (works ? dist_##name##_async(c->b->group, __VA_ARGS__, works)                                  \
            : dist_##name(c->b->group, __VA_ARGS__))
-
-/* A collective that has a call, name_call, and no check of its own. */
-#define OPERATION(name, NAME, flags, shape)                                                        \
-    const struct operation operation_##name = {#name,         DIST_COLL_##NAME, flags,             \
-                                               shape##_shape, name##_call,      NULL}
 
 /* ---- broadcast ---- */
 
@@ -690,14 +601,12 @@ static dist_status broadcast_call(struct test_case *c, dist_work **works)
     return CALL(broadcast, c->get, c->count, c->data.dtype, c->root);
 }
 
-OPERATION(broadcast, BROADCAST, OPERATION_ROOTED, broadcast);
-
 /* ---- all_gather and gather ---- */
 
 /* What a rank without a result passes does not matter: nothing, `in`, or what stays as it is. */
 static bool gather_passes(const struct test_case *c)
 {
-    bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == c->b->rank;
+    bool has_result = !(c->operation->flags & ROOTED) || c->root == c->b->rank;
 
     return has_result || c->data.seed % 2;
 }
@@ -705,7 +614,7 @@ static bool gather_passes(const struct test_case *c)
 static void gather_shape(struct test_case *c)
 {
     int ranks = c->b->ranks, rank = c->b->rank;
-    bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == rank;
+    bool has_result = !(c->operation->flags & ROOTED) || c->root == rank;
     size_t total;
 
     total = case_blocks(c, &c->out_counts, &c->out_offsets);
@@ -731,8 +640,6 @@ static dist_status all_gather_call(struct test_case *c, dist_work **works)
     return CALL(all_gather, c->give, c->get, c->count, c->data.dtype);
 }
 
-OPERATION(all_gather, ALL_GATHER, OPERATION_IN_PLACE | OPERATION_BLOCKS, gather);
-
 /* Blocks one after the other need no offsets. */
 static const size_t *case_offsets(const struct test_case *c, const size_t *offsets)
 {
@@ -745,15 +652,10 @@ static dist_status all_gather_v_call(struct test_case *c, dist_work **works)
                 c->data.dtype);
 }
 
-OPERATION(all_gather_v, ALL_GATHER_V, OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
-          gather);
-
 static dist_status gather_call(struct test_case *c, dist_work **works)
 {
     return CALL(gather, c->give, c->get, c->count, c->data.dtype, c->root);
 }
-
-OPERATION(gather, GATHER, OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS, gather);
 
 static dist_status gather_v_call(struct test_case *c, dist_work **works)
 {
@@ -764,16 +666,13 @@ static dist_status gather_v_call(struct test_case *c, dist_work **works)
     return CALL(gather_v, c->give, own, c->get, counts, offsets, c->data.dtype, c->root);
 }
 
-OPERATION(gather_v, GATHER_V,
-          OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS, gather);
-
 /* The collectives that reduce. */
 
 /* ---- all_reduce ---- */
 
 static void reduce_shape(struct test_case *c)
 {
-    bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == c->b->rank;
+    bool has_result = !(c->operation->flags & ROOTED) || c->root == c->b->rank;
 
     if (!c->in_place) {
         case_in(c, c->count);
@@ -800,15 +699,10 @@ static dist_status all_reduce_call(struct test_case *c, dist_work **works)
     return CALL(all_reduce, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
 }
 
-OPERATION(all_reduce, ALL_REDUCE, OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_AGREES,
-          reduce);
-
 static dist_status reduce_call(struct test_case *c, dist_work **works)
 {
     return CALL(reduce, c->give, c->get, c->count, c->data.dtype, reduce_op(c), c->root);
 }
-
-OPERATION(reduce, REDUCE, OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_ROOTED, reduce);
 
 /* ---- all_reduce_coalesced ---- */
 
@@ -851,8 +745,6 @@ static dist_status all_reduce_coalesced_call(struct test_case *c, dist_work **wo
                 reduce_op(c));
 }
 
-OPERATION(all_reduce_coalesced, ALL_REDUCE, OPERATION_REDUCES | OPERATION_AGREES, coalesced);
-
 /* ---- reduce_scatter ---- */
 
 /* Rank r's block begins where the blocks before it end; in place it stays there. */
@@ -882,9 +774,6 @@ static dist_status reduce_scatter_call(struct test_case *c, dist_work **works)
     return CALL(reduce_scatter, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
 }
 
-OPERATION(reduce_scatter, REDUCE_SCATTER, OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_BLOCKS,
-          reduce_scatter);
-
 static dist_status reduce_scatter_v_call(struct test_case *c, dist_work **works)
 {
     return CALL(reduce_scatter_v, c->give, c->get, c->in_counts, c->data.dtype, reduce_op(c));
@@ -897,10 +786,6 @@ static void reduce_scatter_v_shape(struct test_case *c)
         c->layout = LAYOUT_UNEVEN;
     reduce_scatter_shape(c);
 }
-
-OPERATION(reduce_scatter_v, REDUCE_SCATTER_V,
-          OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
-          reduce_scatter_v);
 
 /* The collectives that hand out blocks: scatter and all_to_all. */
 
@@ -944,8 +829,6 @@ static dist_status scatter_call(struct test_case *c, dist_work **works)
     return CALL(scatter, c->give, c->get, c->count, c->data.dtype, c->root);
 }
 
-OPERATION(scatter, SCATTER, OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS, scatter);
-
 static dist_status scatter_v_call(struct test_case *c, dist_work **works)
 {
     const size_t *counts = scatter_passes(c) ? c->in_counts : NULL;
@@ -954,9 +837,6 @@ static dist_status scatter_v_call(struct test_case *c, dist_work **works)
 
     return CALL(scatter_v, c->give, counts, offsets, c->get, own, c->data.dtype, c->root);
 }
-
-OPERATION(scatter_v, SCATTER_V,
-          OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS, scatter);
 
 /* ---- all_to_all ---- */
 
@@ -1005,8 +885,6 @@ static dist_status all_to_all_call(struct test_case *c, dist_work **works)
     return CALL(all_to_all, c->give, c->get, c->count, c->data.dtype);
 }
 
-OPERATION(all_to_all, ALL_TO_ALL, OPERATION_BLOCKS, to_all);
-
 static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
 {
     const size_t *in_offsets = case_offsets(c, c->in_offsets);
@@ -1016,4 +894,222 @@ static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
                 c->data.dtype);
 }
 
-OPERATION(all_to_all_v, ALL_TO_ALL_V, OPERATION_LAYOUTS | OPERATION_BLOCKS, to_all);
+/* ---- pairs: what one sends is what the other receives ---- */
+
+/*
+ * What a pair exchanges each way: the first and the last have one tag and must stay in order, the
+ * one between has another, and is asked for first where nobody waits for anything. Without tags all
+ * stay in order.
+ */
+#define EXCHANGE_MESSAGES 3
+
+/*
+ * Who exchanges with whom: rank and partner add up to the root, round the world. So every rank has
+ * one partner, which has it, and where it is the rank itself it sends to itself.
+ */
+static int exchange_partner(const struct test_case *c)
+{
+    return (c->root - c->b->rank + c->b->ranks) % c->b->ranks;
+}
+
+/* The messages are these parts of the row, one after the other. */
+static size_t exchange_count(const struct test_case *c, int message)
+{
+    return message == 1 ? c->count / 3 : c->count;
+}
+
+static size_t exchange_offset(const struct test_case *c, int message)
+{
+    size_t offset = 0;
+
+    for (int m = 0; m < message; m++)
+        offset += exchange_count(c, m);
+    return offset;
+}
+
+static void exchange_shape(struct test_case *c)
+{
+    size_t total = exchange_offset(c, EXCHANGE_MESSAGES);
+
+    case_in(c, total);
+    case_give(c, &c->in, 0, 0, total);
+    case_out(c, total);
+    for (int m = 0; m < EXCHANGE_MESSAGES; m++)
+        case_expect(c, exchange_offset(c, m), exchange_count(c, m), exchange_partner(c),
+                    exchange_offset(c, m));
+    c->works_needed = 2 * EXCHANGE_MESSAGES;
+    c->sources = battery_alloc(EXCHANGE_MESSAGES, sizeof(*c->sources));
+    for (int m = 0; m < EXCHANGE_MESSAGES; m++)
+        c->sources[m] = -2;
+}
+
+/* The second message has a tag of its own. */
+static dist_status exchange_half(struct test_case *c, bool send, bool waits, dist_work **works)
+{
+    const bool tags = !(c->b->lacks & DIST_LACKS_TAGS);
+    const int partner = exchange_partner(c);
+    dist_group *group = c->b->group;
+    dist_dtype dtype = c->data.dtype;
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < EXCHANGE_MESSAGES && status == DIST_OK; i++) {
+        int m = waits || send || i == 2 || !tags ? i : 1 - i;
+        int tag = m == 1 && tags ? c->tag + 1000 : c->tag;
+        size_t count = exchange_count(c, m);
+        void *data = case_at(c, send ? &c->in : &c->out, exchange_offset(c, m));
+
+        if (send && works)
+            status = dist_isend(group, data, count, dtype, partner, tag, &works[i]);
+        else if (send)
+            status = dist_send(group, data, count, dtype, partner, tag);
+        else if (works)
+            status = dist_irecv(group, data, count, dtype, partner, tag, &c->sources[m], &works[i]);
+        else
+            status = dist_recv(group, data, count, dtype, partner, tag, &c->sources[m]);
+    }
+    return status;
+}
+
+/*
+ * A plain send may block until it is received: the lower rank of a pair sends first, and a rank
+ * starts the sends to itself without waiting. In works, and between group_start and group_end, the
+ * order does not matter.
+ */
+static dist_status exchange_call(struct test_case *c, dist_work **works)
+{
+    int partner = exchange_partner(c);
+    bool first = partner > c->b->rank || c->data.seed % 2;
+    bool plain = !works && c->b->mode == MODE_BLOCKING;
+    dist_status status;
+
+    if (plain)
+        first = partner > c->b->rank;
+    if (plain && partner == c->b->rank) {
+        status = exchange_half(c, true, true, c->works);
+        return status == DIST_OK ? exchange_half(c, false, true, NULL) : status;
+    }
+    status = exchange_half(c, first, plain, works);
+    if (status != DIST_OK)
+        return status;
+    return exchange_half(c, !first, plain, works ? works + EXCHANGE_MESSAGES : NULL);
+}
+
+static void exchange_check(struct test_case *c)
+{
+    int partner = exchange_partner(c);
+
+    for (int m = 0; m < EXCHANGE_MESSAGES; m++) {
+        c->b->checks++;
+        if (c->sources[m] != partner)
+            battery_fault(c->b, "%s: message %d came from rank %d, says recv; it should be %d",
+                          case_name(c), m, c->sources[m], partner);
+    }
+}
+
+/* ---- everybody to one, from any source ---- */
+
+/*
+ * The root does not know who comes first: a message's sender is told with it. It names them where
+ * the backend wants that.
+ */
+static void any_shape(struct test_case *c)
+{
+    int ranks = c->b->ranks;
+
+    case_in(c, c->count);
+    case_give(c, &c->in, 0, 0, c->count);
+    if (c->root != c->b->rank)
+        return;
+    case_out(c, (size_t)ranks * c->count);
+    c->works_needed = ranks + 1;
+    c->sources = battery_alloc((size_t)ranks, sizeof(*c->sources));
+    for (int r = 0; r < ranks; r++)
+        c->sources[r] = -2;
+}
+
+/* The root's own message to itself is started first, since it cannot wait for it. */
+static dist_status any_call(struct test_case *c, dist_work **works)
+{
+    bool root = c->root == c->b->rank, plain = !works && c->b->mode == MODE_BLOCKING;
+    dist_work **own = root && plain ? c->works : works;
+    dist_status status;
+
+    if (own)
+        status = dist_isend(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag, own);
+    else
+        status = dist_send(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag);
+    for (int r = 0; r < c->b->ranks && root && status == DIST_OK; r++) {
+        void *to = case_at(c, &c->out, (size_t)r * c->count);
+        int from = c->b->lacks & DIST_LACKS_ANY_SOURCE ? r : DIST_ANY_SOURCE;
+
+        if (works)
+            status = dist_irecv(c->b->group, to, c->count, c->data.dtype, from, c->tag,
+                                &c->sources[r], &works[r + 1]);
+        else
+            status =
+                dist_recv(c->b->group, to, c->count, c->data.dtype, from, c->tag, &c->sources[r]);
+    }
+    return status;
+}
+
+/* Each rank came once, with what is its own. */
+static void any_check(struct test_case *c)
+{
+    for (int r = 0; r < c->b->ranks && c->sources; r++) {
+        int source = c->sources[r], times = 0;
+
+        for (int other = 0; other < c->b->ranks; other++)
+            times += c->sources[other] == r;
+        c->b->checks++;
+        if (times != 1)
+            battery_fault(c->b, "%s: rank %d came %d times", case_name(c), r, times);
+        if (source >= 0 && source < c->b->ranks)
+            case_expect(c, (size_t)r * c->count, c->count, source, 0);
+    }
+}
+
+/* ---- barrier: nothing to see but that it ends ---- */
+
+static dist_status barrier_call(struct test_case *c, dist_work **works)
+{
+    return works ? dist_barrier_async(c->b->group, works) : dist_barrier(c->b->group);
+}
+
+/* ---- all of them ---- */
+
+const struct operation battery_operations[] = {
+    {"all_reduce", DIST_COLL_ALL_REDUCE, IN_PLACE | AGREES, reduce_shape, all_reduce_call, NULL},
+    {"all_reduce_coalesced", DIST_COLL_ALL_REDUCE, AGREES, coalesced_shape,
+     all_reduce_coalesced_call, NULL},
+    {"reduce", DIST_COLL_REDUCE, IN_PLACE | ROOTED, reduce_shape, reduce_call, NULL},
+    {"reduce_scatter", DIST_COLL_REDUCE_SCATTER, IN_PLACE | BLOCKS, reduce_scatter_shape,
+     reduce_scatter_call, NULL},
+    {"broadcast", DIST_COLL_BROADCAST, ROOTED, broadcast_shape, broadcast_call, NULL},
+    {"reduce_scatter_v", DIST_COLL_REDUCE_SCATTER_V, IN_PLACE | LAYOUTS | BLOCKS,
+     reduce_scatter_v_shape, reduce_scatter_v_call, NULL},
+    {"all_gather", DIST_COLL_ALL_GATHER, IN_PLACE | BLOCKS, gather_shape, all_gather_call, NULL},
+    {"all_gather_v", DIST_COLL_ALL_GATHER_V, IN_PLACE | LAYOUTS | BLOCKS, gather_shape,
+     all_gather_v_call, NULL},
+    {"gather", DIST_COLL_GATHER, IN_PLACE | ROOTED | BLOCKS, gather_shape, gather_call, NULL},
+    {"gather_v", DIST_COLL_GATHER_V, IN_PLACE | ROOTED | LAYOUTS | BLOCKS, gather_shape,
+     gather_v_call, NULL},
+    {"scatter", DIST_COLL_SCATTER, IN_PLACE | ROOTED | BLOCKS, scatter_shape, scatter_call, NULL},
+    {"scatter_v", DIST_COLL_SCATTER_V, IN_PLACE | ROOTED | LAYOUTS | BLOCKS, scatter_shape,
+     scatter_v_call, NULL},
+    {"all_to_all", DIST_COLL_ALL_TO_ALL, BLOCKS, to_all_shape, all_to_all_call, NULL},
+    {"all_to_all_v", DIST_COLL_ALL_TO_ALL_V, LAYOUTS | BLOCKS, to_all_shape, all_to_all_v_call,
+     NULL},
+    {"send", DIST_COLL_SEND, ROOTED, exchange_shape, exchange_call, exchange_check},
+    {"recv", DIST_COLL_RECV, ROOTED | BLOCKS, any_shape, any_call, any_check},
+    {"barrier", DIST_COLL_BARRIER, 0, NULL, barrier_call, NULL},
+    {.name = NULL},
+};
+
+const struct operation *battery_operation(const char *name)
+{
+    for (const struct operation *o = battery_operations; o->name; o++) {
+        if (strcmp(o->name, name) == 0)
+            return o;
+    }
+    return NULL;
+}

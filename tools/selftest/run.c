@@ -13,223 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
-
-/*
- * What a pair exchanges each way: the first and the last have one tag and must stay in order, the
- * one between has another, and is asked for first where nobody waits for anything. Without tags all
- * stay in order.
- */
-#define EXCHANGE_MESSAGES 3
 
 /* Cases in flight hold no more memory than this, on each rank. */
 #define RUN_FLIGHT_BYTES ((size_t)8 << 20)
-
-/*
- * Who exchanges with whom: rank and partner add up to the root, round the world. So every rank has
- * one partner, which has it, and where it is the rank itself it sends to itself.
- */
-static int exchange_partner(const struct test_case *c, int rank)
-{
-    int ranks = c->b->ranks;
-
-    return (c->root - rank + ranks) % ranks;
-}
-
-/* The messages are these parts of the row, one after the other. */
-static size_t exchange_count(const struct test_case *c, int message)
-{
-    return message == 1 ? c->count / 3 : c->count;
-}
-
-static size_t exchange_offset(const struct test_case *c, int message)
-{
-    size_t offset = 0;
-
-    for (int m = 0; m < message; m++)
-        offset += exchange_count(c, m);
-    return offset;
-}
-
-static void exchange_shape(struct test_case *c)
-{
-    size_t total = exchange_offset(c, EXCHANGE_MESSAGES);
-
-    case_in(c, total);
-    case_give(c, &c->in, 0, 0, total);
-    case_out(c, total);
-    for (int m = 0; m < EXCHANGE_MESSAGES; m++)
-        case_expect(c, exchange_offset(c, m), exchange_count(c, m), exchange_partner(c, c->b->rank),
-                    exchange_offset(c, m));
-    c->works_needed = 2 * EXCHANGE_MESSAGES;
-    c->sources = battery_alloc(EXCHANGE_MESSAGES, sizeof(*c->sources));
-    for (int m = 0; m < EXCHANGE_MESSAGES; m++)
-        c->sources[m] = -2;
-}
-
-static bool exchange_has_tags(const struct test_case *c)
-{
-    return !(c->b->lacks & DIST_LACKS_TAGS);
-}
-
-static int exchange_tag(const struct test_case *c, int message)
-{
-    return message == 1 && exchange_has_tags(c) ? c->tag + 1000 : c->tag;
-}
-
-static dist_status exchange_send(struct test_case *c, int m, dist_work **work_p)
-{
-    const void *from = case_at(c, &c->in, exchange_offset(c, m));
-    int partner = exchange_partner(c, c->b->rank);
-
-    if (!work_p)
-        return dist_send(c->b->group, from, exchange_count(c, m), c->data.dtype, partner,
-                         exchange_tag(c, m));
-    return dist_isend(c->b->group, from, exchange_count(c, m), c->data.dtype, partner,
-                      exchange_tag(c, m), work_p);
-}
-
-static dist_status exchange_recv(struct test_case *c, int m, dist_work **work_p)
-{
-    void *to = case_at(c, &c->out, exchange_offset(c, m));
-    int partner = exchange_partner(c, c->b->rank);
-
-    if (!work_p)
-        return dist_recv(c->b->group, to, exchange_count(c, m), c->data.dtype, partner,
-                         exchange_tag(c, m), &c->sources[m]);
-    return dist_irecv(c->b->group, to, exchange_count(c, m), c->data.dtype, partner,
-                      exchange_tag(c, m), &c->sources[m], work_p);
-}
-
-static dist_status exchange_half(struct test_case *c, bool send, bool waits, dist_work **works)
-{
-    dist_status status = DIST_OK;
-
-    for (int i = 0; i < EXCHANGE_MESSAGES && status == DIST_OK; i++) {
-        int m = waits || send || i == 2 || !exchange_has_tags(c) ? i : 1 - i;
-        dist_work **work_p = works ? &works[i] : NULL;
-
-        status = send ? exchange_send(c, m, work_p) : exchange_recv(c, m, work_p);
-    }
-    return status;
-}
-
-/*
- * A plain send may block until it is received: the lower rank of a pair sends first, and a rank
- * starts the sends to itself without waiting. In works, and between group_start and group_end, the
- * order does not matter.
- */
-static dist_status exchange_call(struct test_case *c, dist_work **works)
-{
-    int partner = exchange_partner(c, c->b->rank);
-    bool first = partner > c->b->rank || c->data.seed % 2;
-    bool plain = !works && c->b->mode == MODE_BLOCKING;
-    dist_status status;
-
-    if (plain)
-        first = partner > c->b->rank;
-    if (plain && partner == c->b->rank) {
-        status = exchange_half(c, true, true, c->works);
-        return status == DIST_OK ? exchange_half(c, false, true, NULL) : status;
-    }
-    status = exchange_half(c, first, plain, works);
-    if (status != DIST_OK)
-        return status;
-    return exchange_half(c, !first, plain, works ? works + EXCHANGE_MESSAGES : NULL);
-}
-
-static void exchange_check(struct test_case *c)
-{
-    int partner = exchange_partner(c, c->b->rank);
-
-    for (int m = 0; m < EXCHANGE_MESSAGES; m++) {
-        c->b->checks++;
-        if (c->sources[m] != partner)
-            battery_fault(c->b, "%s: message %d came from rank %d, says recv; it should be %d",
-                          case_name(c), m, c->sources[m], partner);
-    }
-}
-
-static const struct operation operation_exchange = {
-    .name = "send",
-    .collective = DIST_COLL_SEND,
-    .flags = OPERATION_ROOTED,
-    .shape = exchange_shape,
-    .call = exchange_call,
-    .check = exchange_check,
-};
-
-/* ---- everybody to one, from any source ---- */
-
-/*
- * The root does not know who comes first: a message's sender is told with it. It names them where
- * the backend wants that.
- */
-static void any_shape(struct test_case *c)
-{
-    int ranks = c->b->ranks;
-
-    case_in(c, c->count);
-    case_give(c, &c->in, 0, 0, c->count);
-    c->works_needed = 1;
-    if (c->root != c->b->rank)
-        return;
-    case_out(c, (size_t)ranks * c->count);
-    c->works_needed = ranks + 1;
-    c->sources = battery_alloc((size_t)ranks, sizeof(*c->sources));
-    for (int r = 0; r < ranks; r++)
-        c->sources[r] = -2;
-}
-
-/* The root's own message to itself is started first, since it cannot wait for it. */
-static dist_status any_call(struct test_case *c, dist_work **works)
-{
-    bool root = c->root == c->b->rank, plain = !works && c->b->mode == MODE_BLOCKING;
-    dist_work **own = root && plain ? c->works : works;
-    dist_status status;
-
-    if (own)
-        status = dist_isend(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag, own);
-    else
-        status = dist_send(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag);
-    for (int r = 0; r < c->b->ranks && root && status == DIST_OK; r++) {
-        void *to = case_at(c, &c->out, (size_t)r * c->count);
-        int from = c->b->lacks & DIST_LACKS_ANY_SOURCE ? r : DIST_ANY_SOURCE;
-
-        if (works)
-            status = dist_irecv(c->b->group, to, c->count, c->data.dtype, from, c->tag,
-                                &c->sources[r], &works[r + 1]);
-        else
-            status =
-                dist_recv(c->b->group, to, c->count, c->data.dtype, from, c->tag, &c->sources[r]);
-    }
-    return status;
-}
-
-/* Each rank came once, with what is its own. */
-static void any_check(struct test_case *c)
-{
-    for (int r = 0; r < c->b->ranks && c->sources; r++) {
-        int source = c->sources[r], times = 0;
-
-        for (int other = 0; other < c->b->ranks; other++)
-            times += c->sources[other] == r;
-        c->b->checks++;
-        if (times != 1)
-            battery_fault(c->b, "%s: rank %d came %d times", case_name(c), r, times);
-        if (source >= 0 && source < c->b->ranks)
-            case_expect(c, (size_t)r * c->count, c->count, source, 0);
-    }
-}
-
-static const struct operation operation_any_source = {
-    .name = "recv",
-    .collective = DIST_COLL_RECV,
-    .flags = OPERATION_ROOTED | OPERATION_BLOCKS,
-    .shape = any_shape,
-    .call = any_call,
-    .check = any_check,
-};
 
 /* ---- what a backend says that it lacks ---- */
 
@@ -269,24 +57,86 @@ static void cases_lacks(struct battery *b)
     battery_ok(b, dist_barrier(b->group), "barrier after refusals");
 }
 
-/* ---- barrier: nothing to see but that it ends ---- */
+/* Barriers, where what counts is when they end. */
 
-static void barrier_shape(struct test_case *c)
+static double barrier_now(void)
 {
-    (void)c;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static dist_status barrier_call(struct test_case *c, dist_work **works)
+static dist_status barrier_monitored(dist_group *group)
 {
-    return works ? dist_barrier_async(c->b->group, works) : dist_barrier(c->b->group);
+    return dist_monitored_barrier(group, 0);
 }
 
-static const struct operation operation_barrier = {
-    .name = "barrier",
-    .collective = DIST_COLL_BARRIER,
-    .shape = barrier_shape,
-    .call = barrier_call,
-};
+static dist_status barrier_async(dist_group *group)
+{
+    dist_work *work;
+    dist_status status = dist_barrier_async(group, &work);
+
+    return status == DIST_OK ? dist_wait(work) : status;
+}
+
+/*
+ * Nobody leaves a barrier before everybody has come: each rank in turn comes last; the times of
+ * coming, gathered, tell. One machine, one clock.
+ */
+static void barrier_holds(struct battery *b, dist_status (*barrier)(dist_group *), const char *name)
+{
+    double *came = battery_alloc((size_t)b->ranks, sizeof(*came)), mine, left;
+
+    for (int late = 0; late < b->ranks; late++) {
+        if (b->rank == late) {
+            const struct timespec nap = {2 / 1000, 2 % 1000 * 1000000L};
+
+            nanosleep(&nap, NULL);
+        }
+        mine = barrier_now();
+        battery_ok(b, barrier(b->group), name);
+        left = barrier_now();
+        battery_ok(b, dist_all_gather(b->group, &mine, came, 1, DIST_FLOAT64), "barrier's times");
+        for (int r = 0; r < b->ranks; r++) {
+            if (came[r] > left)
+                battery_fault(b, "left a %s before rank %d had come", name, r);
+        }
+    }
+    free(came);
+}
+
+static void cases_barrier(struct battery *b)
+{
+    barrier_holds(b, dist_barrier, "barrier");
+    barrier_holds(b, barrier_async, "barrier_async");
+    barrier_holds(b, barrier_monitored, "monitored barrier");
+    /*
+     * The last rank comes too late for a short timeout: rank 0 must name it, and the group must go
+     * on. It comes when the others have given up: a barrier says so.
+     */
+    int last = b->ranks - 1;
+    dist_status status = DIST_OK;
+    char name[32];
+
+    if (b->ranks == 1)
+        return;
+    snprintf(name, sizeof(name), "rank %d", last);
+    if (b->rank == last)
+        battery_ok(b, dist_barrier(b->group), "barrier before a monitored one");
+    status = dist_monitored_barrier(b->group, b->rank == last ? 0 : 150);
+    b->checks++;
+    if (b->rank == last)
+        battery_ok(b, status, "a monitored barrier that this rank comes to late");
+    else if (status != DIST_ERR_TIMEOUT)
+        battery_fault(b, "a monitored barrier that %s misses: %s", name,
+                      dist_status_string(status));
+    else if (!strstr(dist_last_error(), name))
+        battery_fault(b, "a monitored barrier does not name %s: %s", name, dist_last_error());
+    if (b->rank != last)
+        battery_ok(b, dist_barrier(b->group), "barrier after a monitored one that failed");
+    battery_ok(b, dist_monitored_barrier(b->group, 0), "the next monitored barrier");
+}
 
 /* Reductions of special values: NaNs, infinities, signed zeros. */
 
@@ -411,6 +261,7 @@ static bool special_right(const struct special *s, double expected, double is)
     return is == expected && (loses || !signbit(is) == !signbit(expected));
 }
 
+/* This is what comes now: whoever looks on sees it, and the time that it may take begins. */
 static void battery_begin(struct battery *b, const char *what)
 {
     struct selftest_count *count = b->count;
@@ -459,8 +310,6 @@ static void special_run(const struct special *s)
     free(in);
     free(out);
 }
-
-/* ---- all of them ---- */
 
 /* Works: polled, waited for in part, told of their end, and started again and again. */
 
@@ -628,48 +477,21 @@ static bool rank_choice(const char *word, const char *const *words, int count, i
 
 bool selftest_mode(const char *word, int *mode_p)
 {
-    static const char *const modes[] = {
-#define RANK_MODE(name, text) text,
-        BATTERY_MODES(RANK_MODE)
-#undef RANK_MODE
-            "all",
-    };
-
-    return rank_choice(word, modes, MODE_COUNT + 1, mode_p);
+    return rank_choice(word, battery_modes, MODE_COUNT + 1, mode_p);
 }
 
 bool selftest_memory(const char *word, int *memory_p)
 {
-    static const char *const memories[] = {
-#define RANK_MEMORY(name, text) text,
-        BATTERY_MEMORIES(RANK_MEMORY)
-#undef RANK_MEMORY
-    };
+    static const char *const memories[] = {"ordinary", "shared", "device", "any"};
 
     return rank_choice(word, memories, MEMORY_COUNT, memory_p);
 }
 
 /* Which cases there are: every collective with every dtype and op, and with counts of all sizes. */
 
-static const struct operation *const sweep_kinds[] = {
-    &operation_all_reduce, &operation_all_reduce_coalesced,
-    &operation_reduce,     &operation_reduce_scatter,
-    &operation_broadcast,  &operation_reduce_scatter_v,
-    &operation_all_gather, &operation_all_gather_v,
-    &operation_gather,     &operation_gather_v,
-    &operation_scatter,    &operation_scatter_v,
-    &operation_all_to_all, &operation_all_to_all_v,
-    &operation_exchange,   &operation_any_source,
-    &operation_barrier,    NULL,
-};
-
 bool selftest_case(const char *word)
 {
-    for (int k = 0; sweep_kinds[k]; k++) {
-        if (strcmp(word, sweep_kinds[k]->name) == 0)
-            return true;
-    }
-    return false;
+    return battery_operation(word) != NULL;
 }
 
 static bool sweep_skips(const struct battery *b, const struct operation *operation)
@@ -701,7 +523,7 @@ static bool sweep_supported(struct battery *b, const char *table, const struct o
                             dist_dtype dtype, dist_op op)
 {
     bool asked = dist_backend_query(b->backend, operation->collective, dtype, op) == DIST_OK;
-    bool sensible = !(operation->flags & OPERATION_REDUCES) || data_fits(dtype, op);
+    bool sensible = !dist_collective_reduces((operation->collective)) || data_fits(dtype, op);
 
     b->checks++;
     if (table && asked != sweep_listed(table, b->backend, operation->collective, dtype, op))
@@ -715,9 +537,6 @@ static bool sweep_supported(struct battery *b, const char *table, const struct o
                       dist_dtype_string(dtype), dist_op_string(op));
     return asked;
 }
-
-static void battery_refused(struct battery *b, const struct operation *operation,
-                            const struct variant *variant);
 
 /* With nothing in flight, and at the same place on every rank. */
 static void run_compare_bits(struct battery *b)
@@ -751,7 +570,7 @@ static void run_finish(struct test_case *c, dist_status status)
 
     if (battery_ok(b, status, case_name(c)))
         case_check(c);
-    if (c->operation->flags & OPERATION_AGREES) {
+    if (c->operation->flags & AGREES) {
         uint64_t hash = 0xcbf29ce484222325u;
 
         for (int i = 0; i < c->block_count; i++)
@@ -761,6 +580,8 @@ static void run_finish(struct test_case *c, dist_status status)
         snprintf(b->hashed[b->hash_count++], sizeof(b->hashed[0]), "%s", case_name(c));
     }
     case_free(c);
+    if (b->hash_count == BATTERY_HASHES)
+        run_compare_bits(b);
 }
 
 /* Waits for all works of a case that were started. Returns the first failure. */
@@ -789,11 +610,8 @@ static void battery_land(struct battery *b)
     }
     if (b->flying && b->mode == MODE_GROUP)
         battery_ok(b, dist_group_end(), "group_end");
-    for (int i = 0; i < b->flying; i++) {
+    for (int i = 0; i < b->flying; i++)
         run_finish(b->flight[i], DIST_OK);
-        if (b->hash_count == BATTERY_HASHES)
-            run_compare_bits(b);
-    }
     b->flying = 0;
     b->flight_bytes = 0;
     if (b->hash_count)
@@ -808,7 +626,7 @@ static void battery_run(struct battery *b, const struct operation *operation,
     b->cases++;
     battery_begin(b, case_name(c));
     if (b->mode == MODE_FLOOD || b->mode == MODE_GROUP) {
-        size_t blocks = operation->flags & OPERATION_BLOCKS ? (size_t)b->ranks : 1;
+        size_t blocks = operation->flags & BLOCKS ? (size_t)b->ranks : 1;
         dist_status status;
 
         if (b->mode == MODE_GROUP && b->flying == 0)
@@ -822,23 +640,43 @@ static void battery_run(struct battery *b, const struct operation *operation,
         return;
     }
     run_finish(c, run_wait(c, operation->call(c, b->mode == MODE_ASYNC ? c->works : NULL)));
-    if (b->hash_count == BATTERY_HASHES)
-        run_compare_bits(b);
 }
 
-/* After a refusal the next call works as if nothing had been. */
+static void run_expect_refusal(struct test_case *c, dist_status status)
+{
+    struct battery *b = c->b;
+
+    b->checks++;
+    if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
+        battery_fault(b, "%s: is not supported, but was not refused: %s", case_name(c),
+                      dist_status_string(status));
+    else if (!*dist_last_error())
+        battery_fault(b, "%s: was refused without a word", case_name(c));
+    case_check_unchanged(c);
+}
+
+/* The call must be refused, by this rank alone, and change nothing; the next one works. */
 static void sweep_refused(struct battery *b, const struct operation *operation,
                           const struct variant *variant)
 {
     const struct variant sound = {.dtype = DIST_INT32, .op = DIST_SUM, .count = 3};
+    struct test_case *c = case_new(b, operation, variant);
 
-    battery_refused(b, operation, variant);
-    battery_run(b, &operation_all_reduce, &sound);
+    battery_land(b);
+    b->refusals++;
+    battery_begin(b, case_name(c));
+    run_expect_refusal(c, operation->call(c, NULL));
+    run_expect_refusal(c, operation->call(c, c->works));
+    if (c->works[0])
+        battery_fault(b, "%s: was refused, but a work came of it", case_name(c));
+    run_wait(c, DIST_OK);
+    case_free(c);
+    battery_run(b, battery_operation("all_reduce"), &sound);
 }
 
 static int sweep_places(const struct operation *operation)
 {
-    return operation->flags & OPERATION_IN_PLACE ? PLACE_COUNT : 1;
+    return operation->flags & IN_PLACE ? PLACE_COUNT : 1;
 }
 
 /* In place, apart, each layout, each root in turn: over all dtypes and ops each meets each. */
@@ -846,13 +684,12 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
                       dist_op op)
 {
     struct variant variant = {.dtype = dtype, .op = op};
-    int variants = operation->flags & OPERATION_IN_PLACE ? 2 : 1;
+    int variants = operation->flags & IN_PLACE ? 2 : 1;
 
     for (int i = 0; i < variants; i++) {
         variant.place = i == 0 ? PLACE_APART : b->seed % 4 < 2 ? PLACE_IN : PLACE_IN_ON_ODD_RANKS;
         variant.root = (int)(b->seed % (uint64_t)b->ranks);
-        variant.layout =
-            operation->flags & OPERATION_LAYOUTS ? (int)(b->seed % LAYOUT_COUNT) : LAYOUT_EVEN;
+        variant.layout = operation->flags & LAYOUTS ? (int)(b->seed % LAYOUT_COUNT) : LAYOUT_EVEN;
         variant.count = i == 0 ? 37 : 1031;
         battery_run(b, operation, &variant);
     }
@@ -861,9 +698,8 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
 /* Every dtype and op, by the table; NULL: asks the library. */
 static void sweep_support(struct battery *b, const char *table)
 {
-    for (int k = 0; sweep_kinds[k]; k++) {
-        const struct operation *operation = sweep_kinds[k];
-        int ops = operation->flags & OPERATION_REDUCES ? DIST_OP_COUNT : 1;
+    for (const struct operation *operation = battery_operations; operation->name; operation++) {
+        int ops = dist_collective_reduces(operation->collective) ? DIST_OP_COUNT : 1;
 
         for (int i = 0; i < DIST_DTYPE_COUNT * ops && !sweep_skips(b, operation); i++) {
             const struct variant variant = {
@@ -887,22 +723,13 @@ static const size_t counts_brief[] = {0, 1, 17, 1024, 2048, 4099, 65537};
 /* From here on, in elements of all blocks together, a count is large. */
 #define SWEEP_LARGE 16385
 
-/* All roots are too many: the ends and the middle. */
-static int sweep_roots(const struct battery *b, const struct operation *operation, int roots[3])
-{
-    roots[0] = b->ranks - 1;
-    roots[1] = 0;
-    roots[2] = b->ranks / 2;
-    if (!(operation->flags & OPERATION_ROOTED))
-        return 1;
-    return b->ranks < 3 ? b->ranks : 3;
-}
-
 static void sweep_variants(struct battery *b, const struct operation *operation,
                            struct variant variant)
 {
-    int roots[3], root_count = sweep_roots(b, operation, roots);
-    int layouts = operation->flags & OPERATION_LAYOUTS ? LAYOUT_COUNT : 1;
+    /* All roots are too many: the ends and the middle. */
+    const int roots[] = {b->ranks - 1, 0, b->ranks / 2}, few = b->ranks < 3 ? b->ranks : 3;
+    const int root_count = operation->flags & ROOTED ? few : 1;
+    int layouts = operation->flags & LAYOUTS ? LAYOUT_COUNT : 1;
     int places = sweep_places(operation), all = layouts * places * root_count;
 
     for (int i = 0; i < all; i++) {
@@ -918,10 +745,9 @@ static void sweep_some(struct battery *b, const struct operation *operation, str
 {
     uint64_t turn = b->seed;
 
-    variant.layout =
-        operation->flags & OPERATION_LAYOUTS ? (enum layout)(turn % LAYOUT_COUNT) : LAYOUT_EVEN;
+    variant.layout = operation->flags & LAYOUTS ? (enum layout)(turn % LAYOUT_COUNT) : LAYOUT_EVEN;
     variant.place = (enum place)(turn / LAYOUT_COUNT % (uint64_t)sweep_places(operation));
-    variant.root = operation->flags & OPERATION_ROOTED ? (int)(turn % (uint64_t)b->ranks) : 0;
+    variant.root = operation->flags & ROOTED ? (int)(turn % (uint64_t)b->ranks) : 0;
     battery_run(b, operation, &variant);
 }
 
@@ -935,18 +761,19 @@ static void sweep_counts(struct battery *b)
                         : sizeof(counts) / sizeof(counts[0]);
 
     for (size_t i = 0; i < n; i++) {
-        for (int k = 0; sweep_kinds[k]; k++) {
-            size_t blocks = sweep_kinds[k]->flags & OPERATION_BLOCKS ? (size_t)b->ranks : 1;
+        for (int k = 0; battery_operations[k].name; k++) {
+            const struct operation *operation = &battery_operations[k];
+            size_t blocks = operation->flags & BLOCKS ? (size_t)b->ranks : 1;
             size_t turn = (i + (size_t)k) % (sizeof(dtypes) / sizeof(dtypes[0]));
             struct variant variant = {
                 .dtype = dtypes[turn], .op = ops[turn], .count = (list[i] + blocks - 1) / blocks};
             bool few = b->brief && list[i] >= SWEEP_LARGE;
 
-            if (sweep_skips(b, sweep_kinds[k]) ||
-                dist_backend_query(b->backend, sweep_kinds[k]->collective, variant.dtype,
-                                   variant.op) != DIST_OK)
+            if (sweep_skips(b, operation) ||
+                dist_backend_query(b->backend, operation->collective, variant.dtype, variant.op) !=
+                    DIST_OK)
                 continue;
-            (few ? sweep_some : sweep_variants)(b, sweep_kinds[k], variant);
+            (few ? sweep_some : sweep_variants)(b, operation, variant);
         }
         battery_land(b);
     }
@@ -954,12 +781,13 @@ static void sweep_counts(struct battery *b)
     const struct variant variant = {
         .dtype = DIST_FLOAT32, .op = DIST_SUM, .count = 65537, .place = PLACE_IN_ON_ODD_RANKS};
 
-    static const struct operation *const operations[] = {&operation_all_reduce,
-                                                         &operation_all_gather};
+    static const char *const names[] = {"all_reduce", "all_gather"};
 
     for (int i = 0; i < 2; i++) {
-        if (!sweep_skips(b, operations[i]))
-            battery_run(b, operations[i], &variant);
+        const struct operation *operation = battery_operation(names[i]);
+
+        if (!sweep_skips(b, operation))
+            battery_run(b, operation, &variant);
     }
     battery_land(b);
 }
@@ -989,42 +817,6 @@ bool battery_ok(struct battery *b, dist_status status, const char *what)
         return true;
     battery_fault(b, "%s: %s: %s", what, dist_status_string(status), dist_last_error());
     return false;
-}
-
-/* ---- the same bits on every rank ---- */
-
-/* ---- one case ---- */
-
-/* ---- refusals ---- */
-
-static void run_expect_refusal(struct test_case *c, dist_status status)
-{
-    struct battery *b = c->b;
-
-    b->checks++;
-    if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
-        battery_fault(b, "%s: is not supported, but was not refused: %s", case_name(c),
-                      dist_status_string(status));
-    else if (!*dist_last_error())
-        battery_fault(b, "%s: was refused without a word", case_name(c));
-    case_check_unchanged(c);
-}
-
-/* The call must be refused, by this rank alone, and change nothing. */
-static void battery_refused(struct battery *b, const struct operation *operation,
-                            const struct variant *variant)
-{
-    struct test_case *c = case_new(b, operation, variant);
-
-    battery_land(b);
-    b->refusals++;
-    battery_begin(b, case_name(c));
-    run_expect_refusal(c, operation->call(c, NULL));
-    run_expect_refusal(c, operation->call(c, c->works));
-    if (c->works[0])
-        battery_fault(b, "%s: was refused, but a work came of it", case_name(c));
-    run_wait(c, DIST_OK);
-    case_free(c);
 }
 
 /* ---- the run ---- */
