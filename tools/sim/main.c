@@ -670,15 +670,14 @@ static void draw_ring(struct draw *draw)
 /* ---- trees ---- */
 
 /* The binomial tree's columns: a rank, then the trees below it, the smallest first. */
-static int tree_columns(const struct disti_topology *t, int root, int rank, int level, int column,
-                        int *columns, int *levels)
+static int tree_columns(const struct disti_topology *t, int root, int rank, int column,
+                        int *columns)
 {
     struct disti_tree_neighbours tree;
     disti_tree_binomial(t, root, rank, &tree);
     columns[rank] = column++;
-    levels[rank] = level;
     for (int i = tree.children - 1; i >= 0; i--)
-        column = tree_columns(t, root, tree.child[i], level + 1, column, columns, levels);
+        column = tree_columns(t, root, tree.child[i], column, columns);
     return column;
 }
 
@@ -686,18 +685,23 @@ static int tree_columns(const struct disti_topology *t, int root, int rank, int 
 static void draw_tree(struct draw *draw, int which, int root, const char *title)
 {
     const struct disti_topology *t = draw->topology;
-    int columns[DRAW_RANKS_MAX], levels[DRAW_RANKS_MAX], deepest = 0;
+    int columns[DRAW_RANKS_MAX], parents[DRAW_RANKS_MAX], levels[DRAW_RANKS_MAX] = {0};
+    int deepest = 0;
     if (which < 0)
-        tree_columns(t, root, root, 0, 0, columns, levels);
+        tree_columns(t, root, root, 0, columns);
     for (int rank = 0; rank < t->ranks; rank++) {
-        if (which >= 0) { /* it is one of search: positions go from left to right */
+        struct disti_tree_neighbours tree;
+        if (which < 0)
+            disti_tree_binomial(t, root, rank, &tree);
+        else
+            disti_tree_double(t, which, rank, &tree);
+        parents[rank] = tree.parent;
+        if (which >= 0) /* it is one of search: positions go from left to right */
             columns[rank] = t->position[rank];
-            struct disti_tree_neighbours tree;
-            int level = 0;
-            for (disti_tree_double(t, which, rank, &tree); tree.parent >= 0; level++)
-                disti_tree_double(t, which, tree.parent, &tree);
-            levels[rank] = level;
-        }
+    }
+    for (int rank = 0; rank < t->ranks; rank++) {
+        for (int above = parents[rank]; above >= 0; above = parents[above])
+            levels[rank]++;
         deepest = levels[rank] > deepest ? levels[rank] : deepest;
     }
     draw_title(draw, title);
@@ -707,38 +711,14 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
         draw->y[rank] = draw->top + DRAW_RADIUS + levels[rank] * DRAW_LEVEL;
     }
     for (int rank = 0; rank < t->ranks; rank++) {
-        struct disti_tree_neighbours tree;
-        if (which < 0)
-            disti_tree_binomial(t, root, rank, &tree);
-        else
-            disti_tree_double(t, which, rank, &tree);
-        if (tree.parent >= 0)
-            draw_edge(draw, tree.parent, rank);
+        if (parents[rank] >= 0)
+            draw_edge(draw, parents[rank], rank);
     }
     draw_ranks(draw);
     draw->top += deepest * DRAW_LEVEL + 2 * DRAW_RADIUS + DRAW_MARGIN;
 }
 
 /* ---- the picture ---- */
-
-static dist_status draw_write(const struct draw *draw, const char *parts, const char *file)
-{
-    static const struct plot_rule colours[] = {{".n0", "fill", PLOT_ORANGE},
-                                               {".n1", "fill", PLOT_BLUE},
-                                               {".n2", "fill", PLOT_GREEN},
-                                               {"circle", "stroke", PLOT_FAINT}};
-    struct output output;
-    output_begin(&output);
-    if (output.to) {
-        plot_svg_begin((int)draw->width, (int)draw->top, colours,
-                       sizeof(colours) / sizeof(colours[0]),
-                       "circle{fill-opacity:.25}svg .rank{font-size:11px}", output.to);
-        fprintf(output.to, "%s</svg>\n", parts);
-    }
-    if (output_end(&output, file) < 0)
-        return disti_fail(DIST_ERR_SYSTEM, "--draw %s: cannot write: %s", file, strerror(errno));
-    return DIST_OK;
-}
 
 static dist_status job_draw(const struct disti_topology *topology, int root, const char *file)
 {
@@ -777,11 +757,26 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
     draw_tree(&draw, 0, root, "The first of two trees");
     draw_tree(&draw, 1, root, "The second of two trees");
     bool lost = ferror(draw.to);
-    dist_status status = fclose(draw.to) != 0 || lost
-                             ? disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture")
-                             : draw_write(&draw, parts, file);
+    if (fclose(draw.to) != 0 || lost) {
+        free(parts);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture");
+    }
+    static const struct plot_rule colours[] = {{".n0", "fill", PLOT_ORANGE},
+                                               {".n1", "fill", PLOT_BLUE},
+                                               {".n2", "fill", PLOT_GREEN},
+                                               {"circle", "stroke", PLOT_FAINT}};
+    struct output output;
+    output_begin(&output);
+    if (output.to) {
+        plot_svg_begin((int)draw.width, (int)draw.top, colours,
+                       sizeof(colours) / sizeof(colours[0]),
+                       "circle{fill-opacity:.25}svg .rank{font-size:11px}", output.to);
+        fprintf(output.to, "%s</svg>\n", parts);
+    }
     free(parts);
-    return status;
+    if (output_end(&output, file) < 0)
+        return disti_fail(DIST_ERR_SYSTEM, "--draw %s: cannot write: %s", file, strerror(errno));
+    return DIST_OK;
 }
 
 /* dist_sim's command line. */
@@ -796,10 +791,8 @@ struct options {
 };
 
 #define AT(member) offsetof(struct options, member)
-static const struct args_row options_rows[] = {
-    {"", 0, ARGS_WORDS, 0, 0, 0,
-     "all_reduce|broadcast|barrier|all_gather|reduce|reduce_scatter|gather|scatter|all_to_all",
-     NULL},
+static struct args_row options_rows[] = {
+    {"", 0, ARGS_WORDS, 0, 0, 0, NULL, NULL}, /* the argument is set when it is read */
     {"ranks", 0, ARGS_INT, AT(ranks), 1, 1 << 20, "N",
      "so many ranks, on one node if no topology is given (8)"},
     {"topology", 0, ARGS_TEXT, AT(topology), 0, 0, "TEXT",
@@ -817,28 +810,22 @@ static const struct args_row options_rows[] = {
     {"no-verify", 0, ARGS_FLAG, AT(no_verify), 0, 0, NULL, "do not prove that the plans are right"},
     ARGS_HELP_ROWS(struct options, 0),
 };
-static const struct args options_args = {
-    .rows = options_rows,
-    .count = sizeof(options_rows) / sizeof(options_rows[0]),
-    .program = "dist_sim",
-    .usage = "COLLECTIVE [OPTION]...\n--help | --version",
-    .about = "Predicts the time of each algorithm of a collective on a machine that need not "
-             "exist. COLLECTIVE is one of\n"
-             "  all_reduce broadcast barrier all_gather reduce reduce_scatter gather scatter "
-             "all_to_all\n"};
+static struct args options_args = {.rows = options_rows,
+                                   .count = sizeof(options_rows) / sizeof(options_rows[0]),
+                                   .program = "dist_sim",
+                                   .usage = "COLLECTIVE [OPTION]...\n--help | --version"};
 
 #define OPTIONS_RATIO 16
 #define OPTIONS_LEAST 1024
+#define OPTIONS_TEXT 256
 
 /* One size alone: those before it that are a 16th of the next one each. */
 static void options_ladder(struct job *job, size_t most)
 {
-    size_t size = most;
     job->size_count = 1;
-    while (size / OPTIONS_RATIO >= OPTIONS_LEAST && job->size_count < JOB_SIZES_MAX) {
-        size /= OPTIONS_RATIO;
+    for (size_t size = most / OPTIONS_RATIO;
+         size >= OPTIONS_LEAST && job->size_count < JOB_SIZES_MAX; size /= OPTIONS_RATIO)
         job->size_count++;
-    }
     for (int i = job->size_count - 1; i >= 0; i--, most /= OPTIONS_RATIO)
         job->sizes[i] = most;
 }
@@ -867,37 +854,48 @@ static dist_status options_sizes(struct job *job, const char *text)
     return DIST_OK;
 }
 
+/* Has it plans with blocks of one size, so that it can be simulated? */
+static bool options_simulates(int collective)
+{
+    return !disti_collective_pair((dist_collective)collective) &&
+           !disti_collective_uneven((dist_collective)collective);
+}
+
+/* The names of those that can be simulated. Returns text. */
+static char *options_names(const char *separator, char text[OPTIONS_TEXT])
+{
+    int used = 0;
+    for (int c = 0; c < DIST_COLL_COUNT; c++)
+        if (options_simulates(c))
+            used += snprintf(text + used, (size_t)(OPTIONS_TEXT - used), "%s%s",
+                             used ? separator : "", dist_collective_string((dist_collective)c));
+    return text;
+}
+
 static dist_status options_collective(const char *name, struct job *job)
 {
+    char names[OPTIONS_TEXT];
     for (int c = 0; c < DIST_COLL_COUNT; c++) {
         job->collective = (dist_collective)c;
-        if (!disti_collective_pair(job->collective) && !disti_collective_uneven(job->collective) &&
-            strcmp(dist_collective_string(job->collective), name) == 0)
+        if (options_simulates(c) && strcmp(dist_collective_string(job->collective), name) == 0)
             return DIST_OK;
     }
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "\"%s\" is none of the collectives that can be simulated: all_reduce, "
-                      "broadcast, barrier, all_gather, reduce, reduce_scatter, gather, scatter, "
-                      "all_to_all",
-                      name);
-}
-
-static dist_status options_topology(struct job *job, const struct options *options)
-{
-    int ranks = options->ranks ? (int)options->ranks : 8;
-    if (!options->topology)
-        return disti_topology_flat(ranks, &job->topology);
-    dist_status status = disti_topology_synthetic(options->topology, &job->topology);
-    if (status == DIST_OK && options->ranks && options->ranks != job->topology->ranks)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--ranks %d, but the topology \"%s\" has room for %d: leave --ranks out",
-                          (int)options->ranks, options->topology, job->topology->ranks);
-    return status;
+                      "\"%s\" is none of the collectives that can be simulated: %s", name,
+                      options_names(", ", names));
 }
 
 static dist_status options_complete(struct job *job, const struct options *options)
 {
-    dist_status status = options_topology(job, options);
+    const int ranks = (int)options->ranks;
+    dist_status status = options->topology
+                             ? disti_topology_synthetic(options->topology, &job->topology)
+                             : disti_topology_flat(ranks ? ranks : 8, &job->topology);
+    if (status == DIST_OK && ranks && ranks != job->topology->ranks)
+        status =
+            disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                       "--ranks %d, but the topology \"%s\" has room for %d: leave --ranks out",
+                       ranks, options->topology, job->topology->ranks);
     if (status == DIST_OK && options->bytes)
         status = options_sizes(job, options->bytes);
     for (int i = 0; status == DIST_OK && options->links[i]; i++)
@@ -937,9 +935,17 @@ static int job_parse(int argc, char **argv, struct job *job)
 {
     struct options options = {0};
     dist_status status;
+    static char words[OPTIONS_TEXT], about[2 * OPTIONS_TEXT];
+    char names[OPTIONS_TEXT];
     int rest, code;
     job->cost = disti_cost_usual;
     options_ladder(job, (size_t)64 << 20);
+    options_rows[0].argument = options_names("|", words);
+    snprintf(about, sizeof(about),
+             "Predicts the time of each algorithm of a collective on a machine that need not "
+             "exist. COLLECTIVE is one of\n  %s\n",
+             options_names(" ", names));
+    options_args.about = about;
     code = args_begin(&options_args, argc, argv, &options, 1, &rest);
     if (code >= 0)
         return code;
@@ -952,18 +958,6 @@ static int job_parse(int argc, char **argv, struct job *job)
 }
 
 /* dist_sim: verifies and simulates algorithms on machines that need not be there. */
-
-static int sim_result(const struct job *job, const struct job_result *result)
-{
-    int code = 0;
-    for (int r = 0; r < result->count; r++)
-        if (job->verify && result->rows[r].status == DIST_OK && !result->rows[r].verdict.ok)
-            code = 1; /* a plan is wrong */
-    for (int i = 0; i < job->size_count; i++)
-        if (result->best[i] < 0)
-            code = 1; /* nothing could be predicted */
-    return code;
-}
 
 int main(int argc, char **argv)
 {
@@ -986,7 +980,13 @@ int main(int argc, char **argv)
     }
     job_run(&job, result);
     job.print(&job, result, stdout);
-    code = sim_result(&job, result);
+    code = 0;
+    for (int r = 0; r < result->count; r++)
+        if (job.verify && result->rows[r].status == DIST_OK && !result->rows[r].verdict.ok)
+            code = 1; /* a plan is wrong */
+    for (int i = 0; i < job.size_count; i++)
+        if (result->best[i] < 0)
+            code = 1; /* nothing could be predicted */
 out:
     free(result);
     disti_topology_free(job.topology);
