@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Standard output and files, and what keeps them from being written. */
 #include "output.h"
-#include "tools/common/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,29 +25,23 @@ void output_begin(struct output *output)
     output->to = open_memstream(&output->bytes, &output->size);
 }
 
-static int output_write(const char *path, const char *bytes, size_t size)
-{
-    char *draft;
-    const int fd = draft_open(path, &draft);
-    int result = -1;
-
-    if (fd >= 0 && draft_write(fd, bytes, size) == 0 && draft_finish(draft, fd) == 0)
-        result = close(fd);
-    else if (fd >= 0)
-        draft_discard(draft, fd);
-    free(draft);
-    return result;
-}
-
 int output_end(struct output *output, const char *path)
 {
     const bool lost = !path || !output->to || ferror(output->to);
-    int result = -1;
+    int fd, result = -1;
+    char *draft;
 
-    if ((output->to && fclose(output->to) != 0) || lost)
+    if ((output->to && fclose(output->to) != 0) || lost) {
         errno = ENOMEM;
-    else
-        result = output_write(path, output->bytes, output->size);
+    } else {
+        fd = draft_open(path, &draft);
+        if (fd >= 0 && draft_write(fd, output->bytes, output->size) == 0 &&
+            draft_finish(draft, fd) == 0)
+            result = close(fd);
+        else if (fd >= 0)
+            draft_discard(draft, fd);
+        free(draft);
+    }
     free(output->bytes);
     return result;
 }

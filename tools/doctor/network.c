@@ -147,26 +147,17 @@ static const struct network_link *network_taken(const struct network_link *links
     return first;
 }
 
-static const struct network_link *network_physical(const struct network_link *links, int count)
+/* The one that is taken, and one that leads out of this machine; first NULL: there is none at all.
+ */
+static void network_interface(struct doctor_report *report, const struct network_link *taken,
+                              const struct network_link *physical, const struct network_link *first)
 {
-    for (int i = 0; i < count; i++) {
-        if (!links[i].virtual)
-            return &links[i];
-    }
-    return NULL;
-}
-
-static void network_interface(struct doctor_report *report, const struct network_link *links,
-                              int count)
-{
-    const struct network_link *taken = network_taken(links, count);
-    const struct network_link *physical = network_physical(links, count);
     const char *spec = getenv("DIST_SOCKET_IFNAME");
 
-    if (!taken && count) {
+    if (!taken && first) {
         doctor_fault(report, "interface", "DIST_SOCKET_IFNAME=%.40s fits none of the interfaces",
                      spec);
-        doctor_mend(report, "export DIST_SOCKET_IFNAME='=%s'", links[0].name);
+        doctor_mend(report, "export DIST_SOCKET_IFNAME='=%s'", first->name);
     } else if (!taken) {
         doctor_note(report, "interface", "loopback only: all ranks must be on this machine");
     } else if (taken->virtual && physical && !(spec && *spec && *spec != '^')) {
@@ -227,9 +218,12 @@ void doctor_network(struct doctor_report *report)
     struct network_link links[NETWORK_LINKS];
     const int count = network_links(links);
 
-    network_interface(report, links, count);
-    network_meeting(report, network_physical(links, count));
-    const struct network_link *taken = network_taken(links, count);
+    const struct network_link *taken = network_taken(links, count), *physical = NULL;
+
+    for (int i = 0; i < count && !physical; i++)
+        physical = links[i].virtual ? NULL : &links[i];
+    network_interface(report, taken, physical, count ? links : NULL);
+    network_meeting(report, physical);
     char address[INET6_ADDRSTRLEN];
     const char *wrong = network_resolve(report->host, address);
 
@@ -275,13 +269,9 @@ enum { TLS_CERT, TLS_KEY, TLS_CA, TLS_FILES };
 static const char *const tls_variables[] = {"DIST_TLS_CERT", "DIST_TLS_KEY", "DIST_TLS_CA"};
 
 #ifdef HAVE_OPENSSL
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <limits.h>
-#include <net/if.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
-#include <unistd.h>
 
 /* A certificate that ends within so long is worth a note. */
 #define TLS_SOON_S (7 * 24 * 3600)
@@ -440,12 +430,6 @@ static bool tls_address(const struct sockaddr *address, char *text, size_t size)
            inet_ntop(AF_INET6, &six->sin6_addr, text, (socklen_t)size);
 }
 
-/* By what the certificate names this machine. */
-struct tls_names {
-    bool address, loopback, host;
-    char addresses[160]; /* the machine's, as a new certificate would have them */
-};
-
 static void tls_files(struct doctor_report *report, const char *const paths[TLS_FILES])
 {
     struct tls_found found = {.paths = {paths[TLS_CERT], paths[TLS_KEY], paths[TLS_CA]}};
@@ -455,45 +439,42 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
         fine = tls_readable(report, &found, i);
     if (fine && tls_pair(report, &found) && tls_in_time(report, &found) &&
         tls_signed(report, &found)) {
-        struct tls_names names;
-
         /* Ranks call each other by address; the host name counts only where the store is called by
          * it.
          */
-        const size_t size = sizeof(names.addresses);
+        bool address = false, loopback = false, host;
+        char addresses[160] = ""; /* the machine's, as a new certificate would have them */
         char name[HOST_NAME_MAX + 1] = "", text[INET6_ADDRSTRLEN];
         struct ifaddrs *all = NULL;
         size_t used = 0;
 
-        names = (struct tls_names){0};
         gethostname(name, sizeof(name));
-        names.host =
-            X509_check_host(found.cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
+        host = X509_check_host(found.cert, name, 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
         for (struct ifaddrs *at = getifaddrs(&all) == 0 ? all : NULL; at; at = at->ifa_next) {
             if (!tls_address(at->ifa_addr, text, sizeof(text)))
                 continue;
             if (X509_check_ip_asc(found.cert, text, 0) == 1)
-                *(at->ifa_flags & IFF_LOOPBACK ? &names.loopback : &names.address) = true;
-            if (used + sizeof(text) + 4 < size)
-                used += (size_t)snprintf(names.addresses + used, size - used, "%sIP:%s",
+                *(at->ifa_flags & IFF_LOOPBACK ? &loopback : &address) = true;
+            if (used + sizeof(text) + 4 < sizeof(addresses))
+                used += (size_t)snprintf(addresses + used, sizeof(addresses) - used, "%sIP:%s",
                                          used ? "," : "", text);
         }
         freeifaddrs(all);
-        if (names.address) {
+        if (address) {
             doctor_ok(report, "tls",
                       "certificate, key and authority fit, and name an address of this machine");
-        } else if (names.loopback) {
+        } else if (loopback) {
             doctor_note(report, "tls",
                         "%.120s names this machine by the loopback alone: its ranks can "
                         "have no others",
                         found.paths[TLS_CERT]);
-            doctor_other(report, "for several machines: subjectAltName=%s", names.addresses);
+            doctor_other(report, "for several machines: subjectAltName=%s", addresses);
         } else {
             doctor_fault(report, "tls", "%.120s names %s: no rank will connect with one here",
                          found.paths[TLS_CERT],
-                         names.host ? "this machine by its host name alone, not by an address"
-                                    : "no address of this machine");
-            doctor_other(report, "have one made with subjectAltName=%s", names.addresses);
+                         host ? "this machine by its host name alone, not by an address"
+                              : "no address of this machine");
+            doctor_other(report, "have one made with subjectAltName=%s", addresses);
         }
     }
     X509_free(found.cert);

@@ -59,8 +59,6 @@ static int command_verdict(const struct command *command, bool passed)
     return passed ? 0 : 1;
 }
 
-/* ---- as a rank of somebody's job ---- */
-
 /* ---- with ranks of its own ---- */
 
 static int command_child(int rank, void *arg)
@@ -70,21 +68,13 @@ static int command_child(int rank, void *arg)
     return selftest_rank(&command->selftest, rank, &command->counts[rank]);
 }
 
-/* Why there was no group: the first rank's reason. NULL: there was one. */
-static const char *command_refused(const struct command *command, int ranks)
-{
-    for (int r = 0; r < ranks; r++) {
-        if (*command->counts[r].refused)
-            return command->counts[r].refused;
-    }
-    return NULL;
-}
-
 static bool command_report(const struct command *command, int ranks, int code)
 {
-    const char *refused = command_refused(command, ranks);
+    const char *refused = NULL; /* why there was no group: the first rank's reason */
     struct selftest_count sum;
 
+    for (int r = 0; r < ranks && !refused; r++)
+        refused = *command->counts[r].refused ? command->counts[r].refused : NULL;
     if (refused) {
         fprintf(stderr, "dist_info: no group of %d rank%s: %s\n", ranks, ranks == 1 ? "" : "s",
                 refused);

@@ -169,14 +169,23 @@ static struct topology_part topology_part_at(const struct topology_machine *mach
     return part;
 }
 
-/* Is the GPU in that part? One without a known place is in none. */
+/* Is the GPU in that part, or with part NULL in none? One without a known place is in none. */
 static bool topology_part_has_gpu(const struct topology_machine *machine,
                                   const struct topology_part *part, int gpu)
 {
     const struct topology_gpu *of = &machine->gpu[gpu];
+    bool placed = false;
 
-    return of->numa >= 0 && of->numa == part->numa &&
-           (of->package < 0 || of->package == part->package);
+    if (part)
+        return of->numa >= 0 && of->numa == part->numa &&
+               (of->package < 0 || of->package == part->package);
+    for (int core = 0; core < machine->cores && !placed;) {
+        struct topology_part any = topology_part_at(machine, core);
+
+        placed = topology_part_has_gpu(machine, &any, gpu);
+        core += any.cores;
+    }
+    return !placed;
 }
 
 /* The machines and their ranks as a picture. */
@@ -231,7 +240,7 @@ static struct svg_layout svg_lay_out(const struct topology_machine *machine)
 {
     struct svg_layout layout = {0};
     int most_cores = 1, most_gpus = 0, packages = 0, parts = 0, most_parts = 1, package = -2;
-    int placed = 0, gpu_rows;
+    int gpu_rows;
 
     for (int core = 0; core < machine->cores;) {
         struct topology_part part = topology_part_at(machine, core);
@@ -242,7 +251,6 @@ static struct svg_layout svg_lay_out(const struct topology_machine *machine)
         most_parts = svg_larger(most_parts, parts);
         most_cores = svg_larger(most_cores, part.cores);
         most_gpus = svg_larger(most_gpus, svg_gpus_of(machine, &part));
-        placed += svg_gpus_of(machine, &part);
         core += part.cores;
     }
     layout.core_columns = most_cores <= 4 ? most_cores : most_cores <= 32 ? 4 : 8;
@@ -256,7 +264,7 @@ static struct svg_layout svg_lay_out(const struct topology_machine *machine)
     layout.package_h =
         SVG_HEAD + svg_rows(most_parts, layout.part_columns) * (layout.part_h + SVG_PAD);
     layout.package_columns = svg_columns(packages);
-    layout.loose = machine->gpus - placed;
+    layout.loose = svg_gpus_of(machine, NULL);
     layout.w = layout.package_columns * (layout.package_w + SVG_PAD) + SVG_PAD;
     layout.w = svg_larger(layout.w, layout.loose ? SVG_GPU_W + 2 * SVG_PAD : 0);
     layout.h = SVG_HEAD +
@@ -348,12 +356,27 @@ static void svg_cell(FILE *to, const struct topology *topology, int machine, int
     fprintf(to, "</g>\n");
 }
 
+/* The GPUs of a part, or with part NULL those that are in none, in rows of that width. */
+static void svg_gpus(FILE *to, const struct topology *topology, int machine,
+                     const struct topology_part *part, int width, int x, int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    const int columns = svg_gpu_columns(width);
+
+    for (int gpu = 0, i = 0; gpu < of->gpus; gpu++) {
+        if (!topology_part_has_gpu(of, part, gpu))
+            continue;
+        svg_cell(to, topology, machine, -1, gpu, x + SVG_PAD + i % columns * (SVG_GPU_W + SVG_GAP),
+                 y + i / columns * (SVG_GPU_H + SVG_GAP));
+        i++;
+    }
+}
+
 static void svg_part(FILE *to, const struct topology *topology, int machine,
                      const struct svg_layout *layout, const struct topology_part *part, int x,
                      int y)
 {
-    const struct topology_machine *of = &topology->machine[machine];
-    const int columns = layout->core_columns, gpu_columns = svg_gpu_columns(layout->part_w);
+    const int columns = layout->core_columns;
     const int below = SVG_HEAD + svg_rows(part->cores, columns) * (SVG_CORE_H + SVG_GAP);
     char head[32] = "cores";
 
@@ -364,39 +387,7 @@ static void svg_part(FILE *to, const struct topology *topology, int machine,
         svg_cell(to, topology, machine, part->first + i, -1,
                  x + SVG_PAD + i % columns * (SVG_CORE_W + SVG_GAP),
                  y + SVG_HEAD + i / columns * (SVG_CORE_H + SVG_GAP));
-    for (int gpu = 0, i = 0; gpu < of->gpus; gpu++) {
-        if (!topology_part_has_gpu(of, part, gpu))
-            continue;
-        svg_cell(to, topology, machine, -1, gpu,
-                 x + SVG_PAD + i % gpu_columns * (SVG_GPU_W + SVG_GAP),
-                 y + below + i / gpu_columns * (SVG_GPU_H + SVG_GAP));
-        i++;
-    }
-}
-
-/* GPUs whose place in the machine is not known. */
-static void svg_loose(FILE *to, const struct topology *topology, int machine,
-                      const struct svg_layout *layout, int x, int y)
-{
-    const struct topology_machine *of = &topology->machine[machine];
-    const int columns = svg_gpu_columns(layout->w);
-    int i = 0;
-
-    for (int gpu = 0; gpu < of->gpus && layout->loose; gpu++) {
-        bool placed = false;
-
-        for (int core = 0; core < of->cores && !placed;) {
-            struct topology_part part = topology_part_at(of, core);
-
-            placed = topology_part_has_gpu(of, &part, gpu);
-            core += part.cores;
-        }
-        if (placed)
-            continue;
-        svg_cell(to, topology, machine, -1, gpu, x + SVG_PAD + i % columns * (SVG_GPU_W + SVG_GAP),
-                 y + i / columns * (SVG_GPU_H + SVG_GAP));
-        i++;
-    }
+    svg_gpus(to, topology, machine, part, layout->part_w, x, y + below);
 }
 
 static void svg_machine(FILE *to, const struct topology *topology, int machine,
@@ -425,9 +416,9 @@ static void svg_machine(FILE *to, const struct topology *topology, int machine,
         parts++;
         core += part.cores;
     }
-    svg_loose(to, topology, machine, layout, x,
-              y + SVG_HEAD +
-                  svg_rows(packages, layout->package_columns) * (layout->package_h + SVG_PAD));
+    svg_gpus(to, topology, machine, NULL, layout->w, x,
+             y + SVG_HEAD +
+                 svg_rows(packages, layout->package_columns) * (layout->package_h + SVG_PAD));
 }
 
 static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
@@ -534,15 +525,7 @@ static void text_gpus(const struct topology *topology, int machine,
     const struct topology_machine *of = &topology->machine[machine];
 
     for (int gpu = 0; gpu < of->gpus; gpu++) {
-        bool placed = false;
-
-        for (int core = 0; core < of->cores && !part && !placed;) {
-            struct topology_part other = topology_part_at(of, core);
-
-            placed = topology_part_has_gpu(of, &other, gpu);
-            core += other.cores;
-        }
-        if (part ? !topology_part_has_gpu(of, part, gpu) : placed)
+        if (!topology_part_has_gpu(of, part, gpu))
             continue;
         fprintf(to, "      GPU %d%s%s", gpu, *of->gpu[gpu].name ? " " : "", of->gpu[gpu].name);
         text_ranks(topology, machine, -1, gpu, 2, to);
