@@ -258,13 +258,6 @@ static int job_fork(struct job *job, char *const argv[])
 #define PROTOCOL_LINE_MAX ((size_t)1 << 30)
 #define PROTOCOL_LEAST_NS 0.1 /* no call is faster: a shorter time is an error of the clock */
 
-/* Answers that are still missing. Those that have come are looked into. */
-struct protocol_round {
-    struct pollfd *waiting; /* by rank; fd -1: it has answered */
-    int missing;
-    enum outcome worst;
-};
-
 /*
  * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
  * by setting rank->length to 0. 0: not yet. -1: the end of the stream, or nonsense.
@@ -312,29 +305,20 @@ static int protocol_times(const char *text, long samples, bool counts, double *t
     return text[strspn(text, " \r")] ? -1 : 0;
 }
 
-/* The outcome that a line's first word names, *rest_p what follows; -1: none. */
-static int outcome_read(const char *line, const char **rest_p)
-{
-    for (int i = 0; i < OUTCOME_COUNT; i++) {
-        size_t length = strlen(outcome_words[i]);
-
-        if (strncmp(line, outcome_words[i], length) == 0 &&
-            (line[length] == ' ' || line[length] == '\0')) {
-            *rest_p = line + length + (line[length] == ' ');
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* Reads one rank's answer. A malformed answer is a failure. */
 static enum outcome protocol_answer(struct job *job, int rank, const struct order *order,
                                     double *times, char *reason)
 {
-    const char *line = job->members[rank].line, *rest = "";
-    int outcome = outcome_read(line, &rest);
+    const char *line = job->members[rank].line;
+    const size_t length = strcspn(line, " ");
+    const char *rest = line + length + (line[length] == ' ');
+    int outcome = OUTCOME_COUNT - 1;
     bool counts = order->operation->layout != LAYOUT_MESSAGES || rank < 2;
 
+    /* The outcome that the line's first word names; below 0: none. */
+    while (outcome >= 0 && (strlen(outcome_words[outcome]) != length ||
+                            strncmp(line, outcome_words[outcome], length) != 0))
+        outcome--;
     if (outcome < 0 || (outcome == OUTCOME_TOOK &&
                         protocol_times(rest, order->samples, counts,
                                        times + (size_t)rank * (size_t)order->samples) != 0)) {
@@ -354,10 +338,12 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
                              char *reason)
 {
     struct job *job = (struct job *)runner;
-    struct protocol_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};
+    enum outcome worst = OUTCOME_TOOK;
+    int missing = runner->ranks; /* answers; those that have come are looked into */
+    /* By rank; fd -1: it has answered. */
+    struct pollfd *waiting = calloc((size_t)runner->ranks, sizeof(*waiting));
 
-    round.waiting = calloc((size_t)runner->ranks, sizeof(*round.waiting));
-    if (!round.waiting) {
+    if (!waiting) {
         job_fail(job, "dist_bench has no memory");
     } else {
         double until = measure_now() + job->timeout;
@@ -367,19 +353,19 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
         for (int r = 0; r < runner->ranks && !runner->gone; r++) {
             ssize_t length = (ssize_t)strlen(line);
 
-            round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
+            waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
             if (send(job->members[r].fd, line, (size_t)length, MSG_NOSIGNAL | MSG_DONTWAIT) !=
                 length)
                 job_fail(job, "rank %d has ended", r);
         }
-        while (round.missing && !runner->gone) {
-            int come = poll(round.waiting, (nfds_t)job->runner.ranks, 100);
+        while (missing && !runner->gone) {
+            int come = poll(waiting, (nfds_t)job->runner.ranks, 100);
 
             if (come > 0) {
                 for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
                     char text[MEASURE_REASON];
                     enum outcome outcome;
-                    int got = round.waiting[r].revents ? job_read(&job->members[r]) : 0;
+                    int got = waiting[r].revents ? job_read(&job->members[r]) : 0;
 
                     if (got < 0)
                         job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
@@ -387,23 +373,23 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
                         continue;
                     outcome = protocol_answer(job, r, order, times, text);
                     job->members[r].length = 0;
-                    if (outcome > round.worst)
+                    if (outcome > worst)
                         snprintf(reason, MEASURE_REASON, "%s", text);
-                    if (outcome > round.worst)
-                        round.worst = outcome;
-                    round.waiting[r].fd = -1;
-                    round.missing--;
+                    if (outcome > worst)
+                        worst = outcome;
+                    waiting[r].fd = -1;
+                    missing--;
                 }
             } else if (come == 0 && measure_now() > until)
-                job_fail(job, "%d of its ranks have not answered within %.0f s", round.missing,
+                job_fail(job, "%d of its ranks have not answered within %.0f s", missing,
                          job->timeout / 1e9);
             else if (come < 0) /* a signal */
                 job_fail(job, "the run was stopped");
         }
     }
-    free(round.waiting);
+    free(waiting);
     if (!runner->gone)
-        return round.worst;
+        return worst;
     snprintf(reason, MEASURE_REASON, "%s", job->reason);
     return OUTCOME_FAILED;
 }

@@ -59,33 +59,26 @@ static int by_size(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* All measurements like the one at `first`, if that is the first of them. */
-static int curves_gather(struct curves *curves, int first)
-{
-    const struct result *result = curves->result;
-    const struct result_measurement *like = &result->measurements[first];
-
-    curves->count = 0;
-    for (int p = 0; p < first; p++)
-        if (curves_same(&result->measurements[p], like))
-            return 0;
-    for (int p = first; p < result->measurement_count; p++)
-        if (curves_same(&result->measurements[p], like))
-            curves->measurements[curves->count++] = &result->measurements[p];
-    qsort(curves->measurements, (size_t)curves->count, sizeof(curves->measurements[0]), by_size);
-    for (int p = 0; p < curves->count; p++)
-        curves->x[p] = (double)curves->measurements[p]->bytes;
-    return curves->count;
-}
-
 /* Goes to the next collective, in the order of measuring; false: there is none. */
 static bool curves_next(struct curves *curves)
 {
-    while (curves->next < curves->result->measurement_count) {
-        if (curves_gather(curves, curves->next++) > 0)
-            return true;
+    const struct result *result = curves->result;
+
+    curves->count = 0;
+    while (curves->count == 0 && curves->next < result->measurement_count) {
+        const int first = curves->next++;
+        bool seen = false;
+
+        for (int p = 0; p < first && !seen; p++)
+            seen = curves_same(&result->measurements[p], &result->measurements[first]);
+        for (int p = first; p < result->measurement_count && !seen; p++)
+            if (curves_same(&result->measurements[p], &result->measurements[first]))
+                curves->measurements[curves->count++] = &result->measurements[p];
     }
-    return false;
+    qsort(curves->measurements, (size_t)curves->count, sizeof(curves->measurements[0]), by_size);
+    for (int p = 0; p < curves->count; p++)
+        curves->x[p] = (double)curves->measurements[p]->bytes;
+    return curves->count > 0;
 }
 
 /* What all its measurements share: "float32 sum, root 0, in place". Returns text. */

@@ -20,28 +20,22 @@
 
 static char spec_failure[256];
 
-static int spec_variables(struct spec *spec, char *text)
-{
-    for (char *one = strtok(text, "+"); one; one = strtok(NULL, "+")) {
-        if (!strchr(one, '=') || *one == '=' || spec->variable_count == SPEC_VARIABLES_MAX - 1) {
-            snprintf(spec_failure, sizeof(spec_failure),
-                     "'%s': after a + comes VARIABLE=VALUE, at most %d times", one,
-                     SPEC_VARIABLES_MAX - 1);
-            return -1;
-        }
-        spec->variables[spec->variable_count++] = one;
-    }
-    return 0;
-}
-
 static int spec_cut(struct spec *spec, char *text)
 {
     char *plus = strchr(text, '+'), *slash;
 
     if (plus) {
         *plus = '\0';
-        if (spec_variables(spec, plus + 1) != 0)
-            return -1;
+        for (char *one = strtok(plus + 1, "+"); one; one = strtok(NULL, "+")) {
+            if (!strchr(one, '=') || *one == '=' ||
+                spec->variable_count == SPEC_VARIABLES_MAX - 1) {
+                snprintf(spec_failure, sizeof(spec_failure),
+                         "'%s': after a + comes VARIABLE=VALUE, at most %d times", one,
+                         SPEC_VARIABLES_MAX - 1);
+                return -1;
+            }
+            spec->variables[spec->variable_count++] = one;
+        }
     }
     slash = strchr(text, '/');
     spec->memory = slash ? slash + 1 : "malloc";
@@ -240,12 +234,13 @@ static void library_word(struct library *one, const char *word)
         one->words[one->word_count++] = strdup(word);
 }
 
-static void library_number(struct library *one, const char *option, unsigned long long number)
+/* A word, and a number behind it. */
+static void library_number(struct library *one, const char *word, unsigned long long number)
 {
     char text[32];
 
     snprintf(text, sizeof(text), "%llu", number);
-    library_word(one, option);
+    library_word(one, word);
     library_word(one, text);
 }
 
@@ -295,13 +290,8 @@ static int libraries_add_peer(struct libraries_maker *making, const char *name)
         fprintf(stderr, "dist_bench: %s is left out: %s\n", name, text);
     if (one && !usable)
         one->reason = strdup(text);
-    if (one && usable) {
-        char ranks[16];
-
-        snprintf(ranks, sizeof(ranks), "%d", (int)making->options->ranks);
-        library_word(one, path);
-        library_word(one, ranks);
-    }
+    if (one && usable)
+        library_number(one, path, (unsigned long long)making->options->ranks);
     free(path);
     return 0;
 }

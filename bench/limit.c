@@ -448,17 +448,6 @@ static dist_status limit_steps(struct limit *limit, unsigned steps)
 
 /* ---- what cannot be avoided, between two barriers ---- */
 
-/* This rank's part of a vector, in whole cache lines. */
-static void limit_slice(const struct limit *limit, size_t bytes, size_t *from_p, size_t *length_p)
-{
-    size_t lines = (bytes + 63) / 64, ranks = (size_t)limit->driver.ranks;
-    size_t rank = (size_t)limit->driver.rank;
-    size_t from = lines * rank / ranks * 64, to = lines * (rank + 1) / ranks * 64;
-
-    *from_p = from < bytes ? from : bytes;
-    *length_p = (to < bytes ? to : bytes) - *from_p;
-}
-
 /* Block s of the out is rank s's in, or of it the block for this rank. */
 static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
@@ -577,15 +566,21 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
         /* All ranks' vectors are added slice by slice, into all outs or the root's. */
         int ranks = limit->driver.ranks;
         bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
-        size_t from, length, outs = all ? (size_t)ranks : 1;
+        size_t outs = all ? (size_t)ranks : 1, lines = (order->bytes + 63) / 64;
+        size_t rank = (size_t)limit->driver.rank;
+        /* This rank's part of a vector, in whole cache lines. */
+        size_t from = lines * rank / (size_t)ranks * 64;
+        size_t end = lines * (rank + 1) / (size_t)ranks * 64;
+
+        from = from < order->bytes ? from : order->bytes;
+        end = end < order->bytes ? end : order->bytes;
 
         for (int r = 0; r < ranks; r++) {
             limit->ins[r] =
                 limit_peer_memory(limit, order->operation->in == PART_NONE ? out : in, r);
             limit->outs[r] = limit_peer_memory(limit, out, all ? r : order->root);
         }
-        limit_slice(limit, order->bytes, &from, &length);
-        limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, length,
+        limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, end - from,
                   !in_place && order->bytes * outs > LIMIT_STREAM);
     } else if (order->operation->rooted) {
         /* Between a root and each of the others both move a part; its own block only the root. */

@@ -360,21 +360,6 @@ static int measure_synchronize(struct measure *m)
     return m->driver->synchronize ? measure_end(m, m->driver->synchronize(m->driver)) : 0;
 }
 
-/* One call, and its time; the ranks begin it together. */
-static int measure_one(struct measure *m, double *time_p)
-{
-    bool meets = m->order->operation->layout != LAYOUT_NOTHING;
-    double start;
-
-    if (meets && measure_end(m, m->driver->barrier(m->driver)) != 0)
-        return -1;
-    start = measure_now();
-    if (measure_call(m) != 0 || measure_synchronize(m) != 0)
-        return -1;
-    *time_p += (measure_now() - start) / (double)m->order->batch;
-    return 0;
-}
-
 static int measure_sample(struct measure *m, double *time_p)
 {
     double start;
@@ -384,8 +369,14 @@ static int measure_sample(struct measure *m, double *time_p)
     if (m->order->apart && m->order->operation->layout != LAYOUT_MESSAGES) {
         *time_p = 0;
         for (long i = 0; i < m->order->batch; i++) {
-            if (measure_one(m, time_p) != 0)
+            /* The ranks begin a call together. */
+            if (m->order->operation->layout != LAYOUT_NOTHING &&
+                measure_end(m, m->driver->barrier(m->driver)) != 0)
                 return -1;
+            start = measure_now();
+            if (measure_call(m) != 0 || measure_synchronize(m) != 0)
+                return -1;
+            *time_p += (measure_now() - start) / (double)m->order->batch;
         }
         return 0;
     }

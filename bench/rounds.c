@@ -132,15 +132,20 @@ int summary_end(struct summary *summary, long batch, struct result_time *time)
 #define MEASUREMENT_MESSAGES_MOST ((int64_t)4 << 20)
 #define MEASUREMENT_MOST ((int64_t)1 << 20)
 
+/* Of one library. */
+struct measurement_turns {
+    struct summary summary;
+    double call;    /* ns of a call; 0: it does not take part */
+    double fastest; /* of the trial */
+    double most;    /* samples of the next turn at most */
+};
+
 struct measurement {
-    const struct schedule *schedule;
+    const struct run *run;
     struct order *order;
     struct result_measurement *result;
-    struct summary *summaries;
-    double *calls;   /* ns of a call, by library; 0: it does not take part */
-    double *fastest; /* of the trial */
-    double *most;    /* samples of the next turn at most */
-    double *times;   /* of a turn */
+    struct measurement_turns *turns; /* by library */
+    double *times;                   /* of a turn */
     int rounds;
 };
 
@@ -153,12 +158,12 @@ static void measurement_exclude(struct measurement *m, int c, enum outcome outco
     time->wrong = outcome == OUTCOME_WRONG;
     free(time->reason);
     time->reason = strdup(reason);
-    m->calls[c] = 0;
+    m->turns[c].call = 0;
 }
 
 static int measurement_turn(struct measurement *m, int c)
 {
-    struct runner *runner = m->schedule->runners[c];
+    struct runner *runner = m->run->runners[c];
     char reason[MEASURE_REASON] = "";
     enum outcome outcome;
 
@@ -171,7 +176,7 @@ static int measurement_turn(struct measurement *m, int c)
     outcome = runner->turn(runner, m->order, m->times, reason);
     if (outcome != OUTCOME_TOOK) {
         measurement_exclude(m, c, outcome, reason);
-    } else if (m->schedule->frugal) {
+    } else if (m->run->frugal) {
         /* A run of a barrier makes the others' memory free. */
         struct order rest = {.operation = &operation_table[OPERATION_barrier],
                              .dtype = DIST_UINT8,
@@ -194,15 +199,15 @@ static int measurement_turn(struct measurement *m, int c)
 static double measurement_trial(struct measurement *m, int c, long warmup, long batch)
 {
     struct order *order = m->order;
-    int ranks = m->schedule->runners[c]->ranks;
+    int ranks = m->run->runners[c]->ranks;
 
     order->warmup = warmup;
     order->samples = MEASUREMENT_TRIAL;
     order->batch = batch;
     if (measurement_turn(m, c) != 0)
         return 0;
-    m->fastest[c] = summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0);
-    m->most[c] = MEASUREMENT_TRIAL * MEASUREMENT_GROWTH;
+    m->turns[c].fastest = summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0);
+    m->turns[c].most = MEASUREMENT_TRIAL * MEASUREMENT_GROWTH;
     return summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0.5);
 }
 
@@ -217,16 +222,16 @@ static long measurement_batch(double call)
 
 static void measurement_set_counts(struct measurement *m, int c, long batch)
 {
-    const struct options *options = m->schedule->options;
+    const struct options *options = m->run->options;
     struct order *order = m->order;
     double turn = options->time * 1e9 / (double)options->rounds;
-    double samples = turn / (m->calls[c] * (double)batch);
+    double samples = turn / (m->turns[c].call * (double)batch);
 
     if (samples < MEASUREMENT_SAMPLES_LEAST)
         samples =
             samples * 4 < MEASUREMENT_SAMPLES_LEAST ? samples * 4 + 1 : MEASUREMENT_SAMPLES_LEAST;
-    if (samples > m->most[c])
-        samples = m->most[c];
+    if (samples > m->turns[c].most)
+        samples = m->turns[c].most;
     if (samples > MEASUREMENT_SAMPLES_MOST)
         samples = MEASUREMENT_SAMPLES_MOST;
     order->batch = batch;
@@ -239,19 +244,19 @@ static void measurement_set_counts(struct measurement *m, int c, long batch)
 
 static void measurement_round(struct measurement *m, int round, long batch)
 {
-    const struct options *options = m->schedule->options;
-    int count = m->schedule->count;
+    const struct options *options = m->run->options;
+    int count = m->run->result->library_count;
 
-    for (int i = 0; i < count && !m->schedule->stopped(); i++) {
+    for (int i = 0; i < count && !m->run->stopped(); i++) {
         int c = (round + i) % count;
 
-        if (m->calls[c] <= 0)
+        if (m->turns[c].call <= 0)
             continue;
         measurement_set_counts(m, c, batch);
         m->order->check = options->check && !options->no_check && round + 1 == m->rounds;
         if (measurement_turn(m, c) != 0)
             continue;
-        if (summary_add(&m->summaries[c], m->times, m->order->samples) != 0) {
+        if (summary_add(&m->turns[c].summary, m->times, m->order->samples) != 0) {
             measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
         } else {
             /*
@@ -259,13 +264,13 @@ static void measurement_round(struct measurement *m, int round, long batch)
              * some calls take thousands of times as long as most. Turns grow by a factor only, so
              * that none can take very long.
              */
-            int ranks = m->schedule->runners[c]->ranks;
+            int ranks = m->run->runners[c]->ranks;
             double sum = 0;
 
             for (long s = 0; s < m->order->samples; s++)
                 sum += summary_sample(m->times, ranks, m->order->samples, s, false);
-            m->calls[c] = sum / (double)m->order->samples;
-            m->most[c] = (double)m->order->samples * MEASUREMENT_GROWTH;
+            m->turns[c].call = sum / (double)m->order->samples;
+            m->turns[c].most = (double)m->order->samples * MEASUREMENT_GROWTH;
         }
     }
 }
@@ -276,11 +281,12 @@ static void measurement_round(struct measurement *m, int round, long batch)
  * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a measurement
  * to the result, whose times say who could not and why. NULL: no memory.
  */
-static struct result_measurement *measurement_take(const struct schedule *schedule,
-                                                   struct order *order, struct result *result)
+static struct result_measurement *measurement_take(const struct run *run, struct order *order)
 {
-    struct measurement m = {
-        .schedule = schedule, .order = order, .rounds = (int)schedule->options->rounds};
+    const struct options *options = run->options;
+    struct result *result = run->result;
+    const int count = result->library_count;
+    struct measurement m = {.run = run, .order = order, .rounds = (int)options->rounds};
     const struct operation *operation = order->operation;
     struct result_measurement head = {
         .collective = operation->name,
@@ -298,52 +304,45 @@ static struct result_measurement *measurement_take(const struct schedule *schedu
     bool good = false;
 
     m.result = result_add_measurement(result, &head);
-    m.calls = calloc((size_t)schedule->count, sizeof(double));
-    m.most = calloc((size_t)schedule->count, sizeof(double));
-    m.fastest = calloc((size_t)schedule->count, sizeof(double));
-    m.summaries = calloc((size_t)schedule->count, sizeof(*m.summaries));
-    if (!m.result || !m.calls || !m.most || !m.fastest || !m.summaries)
+    m.turns = calloc((size_t)count, sizeof(*m.turns));
+    if (!m.result || !m.turns)
         goto out;
-    for (int c = 0; c < schedule->count; c++) {
-        if (summary_begin(&m.summaries[c], order, result->ranks, m.rounds) != 0)
+    for (int c = 0; c < count; c++) {
+        if (summary_begin(&m.turns[c].summary, order, result->ranks, m.rounds) != 0)
             goto out;
     }
     long batch;
-
-    const struct options *options = m.schedule->options;
     bool check = options->check && !options->no_check;
     double fastest = 0;
 
-    for (int c = 0; c < m.schedule->count; c++) {
-        if (m.schedule->runners[c]->gone || m.schedule->stopped()) {
+    for (int c = 0; c < count; c++) {
+        if (run->runners[c]->gone || run->stopped()) {
             measurement_exclude(&m, c, OUTCOME_FAILED, "it was left out before");
             continue;
         }
         m.order->check = check;
-        m.calls[c] = measurement_trial(&m, c, 1, 1);
+        m.turns[c].call = measurement_trial(&m, c, 1, 1);
         m.order->check = false;
-        if (m.calls[c] > 0 && measurement_batch(m.fastest[c]) > 1)
-            m.calls[c] = measurement_trial(&m, c, measurement_batch(m.fastest[c]),
-                                           measurement_batch(m.fastest[c]));
-        if (m.calls[c] > 0 && (fastest == 0 || m.fastest[c] < fastest))
-            fastest = m.fastest[c];
+        if (m.turns[c].call > 0 && measurement_batch(m.turns[c].fastest) > 1)
+            m.turns[c].call = measurement_trial(&m, c, measurement_batch(m.turns[c].fastest),
+                                                measurement_batch(m.turns[c].fastest));
+        if (m.turns[c].call > 0 && (fastest == 0 || m.turns[c].fastest < fastest))
+            fastest = m.turns[c].fastest;
     }
     /* Calls in a sample: enough for the fastest, and the same for all. */
     batch = options->iterations > 0 ? 1 : measurement_batch(fastest);
     for (int round = 0; round < m.rounds; round++)
         measurement_round(&m, round, batch);
-    for (int c = 0; c < m.schedule->count; c++) {
-        if (m.calls[c] > 0 && summary_end(&m.summaries[c], batch, &m.result->times[c]) != 0)
+    for (int c = 0; c < count; c++) {
+        if (m.turns[c].call > 0 &&
+            summary_end(&m.turns[c].summary, batch, &m.result->times[c]) != 0)
             measurement_exclude(&m, c, OUTCOME_FAILED, "the run was stopped");
     }
     good = true;
 out:
-    for (int c = 0; m.summaries && c < schedule->count; c++)
-        summary_free(&m.summaries[c]);
-    free(m.summaries);
-    free(m.calls);
-    free(m.fastest);
-    free(m.most);
+    for (int c = 0; m.turns && c < count; c++)
+        summary_free(&m.turns[c].summary);
+    free(m.turns);
     free(m.times);
     return good ? m.result : NULL;
 }
@@ -411,7 +410,6 @@ int measurement_each(const struct options *options, int ranks,
 
 struct run_state {
     struct run *run;
-    struct schedule schedule;
     const struct print_format *format;
     int measured, wrong;
     bool failed;
@@ -440,19 +438,6 @@ static size_t run_available(void)
     return kilobytes ? (size_t)kilobytes << 10 : SIZE_MAX;
 }
 
-static bool run_fits(const struct run_state *state, const struct order *order)
-{
-    size_t need = buffers_need(order, state->run->result->ranks);
-
-    if (need <= (size_t)state->run->options->memory_limit)
-        return true;
-    fprintf(stderr,
-            "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
-            "(%lld bytes) of each rank\n",
-            order->operation->name, order->bytes, (long long)state->run->options->memory_limit);
-    return false;
-}
-
 /* ---- measurements ---- */
 
 /* Said for the measurement before, of the same collective? */
@@ -474,19 +459,19 @@ static int run_point(struct run_state *state, struct order *order,
                      struct result_measurement *measurement_p)
 {
     struct result_measurement *measurement;
-    size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->schedule.count;
+    struct run *run = state->run;
+    const struct result *result = run->result;
+    size_t ranks = (size_t)result->ranks, count = (size_t)result->library_count;
 
-    state->schedule.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
+    run->frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
     progress_show("%s of %zu bytes", order->operation->name, order->bytes);
-    measurement = measurement_take(&state->schedule, order, state->run->result);
+    measurement = measurement_take(run, order);
     progress_clear();
     if (!measurement) {
         fprintf(stderr, "dist_bench: no memory for the results\n");
         return -1;
     }
     *measurement_p = *measurement;
-    const struct result *result = state->run->result;
-
     for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &measurement->times[c];
 
@@ -498,18 +483,18 @@ static int run_point(struct run_state *state, struct order *order,
                     measurement->collective, measurement->bytes,
                     time->wrong ? "WRONG RESULT: " : "", time->reason);
     }
-    if (state->run->measured)
-        state->run->measured(state->run->arg);
+    if (run->measured)
+        run->measured(run->arg);
     return 0;
 }
 
-static bool run_over(const struct run_state *state)
+static bool run_over(const struct run *run)
 {
     bool gone = true;
 
-    for (int c = 0; c < state->schedule.count; c++)
-        gone = gone && state->schedule.runners[c]->gone;
-    return gone || state->schedule.stopped();
+    for (int c = 0; c < run->result->library_count; c++)
+        gone = gone && run->runners[c]->gone;
+    return gone || run->stopped();
 }
 
 /* One size: as asked, or for a format of pairs out of place and in place. */
@@ -522,13 +507,18 @@ static int run_each(void *arg, struct order *order, bool first)
     bool apart = pairs ? place != IN_PLACE_ALWAYS : !run->options->in_place;
     struct result_measurement measurements[2];
 
-    if (!run_fits(state, order))
+    if (buffers_need(order, run->result->ranks) > (size_t)run->options->memory_limit) {
+        fprintf(stderr,
+                "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
+                "(%lld bytes) of each rank\n",
+                order->operation->name, order->bytes, (long long)run->options->memory_limit);
         return 0;
+    }
     order->in_place = false;
     if (apart && run_point(state, order, &measurements[0]) != 0)
         return -1;
     order->in_place = true;
-    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(state))) &&
+    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(run))) &&
         run_point(state, order, &measurements[1]) != 0)
         return -1;
     if (first && state->format->head)
@@ -537,8 +527,8 @@ static int run_each(void *arg, struct order *order, bool first)
         state->format->measurement(run->options, run->result, apart ? &measurements[0] : NULL,
                                    !apart || (pairs && place != IN_PLACE_NEVER) ? &measurements[1]
                                                                                 : NULL);
-    state->failed = state->failed || run_over(state);
-    return run_over(state) ? 1 : 0;
+    state->failed = state->failed || run_over(run);
+    return run_over(run) ? 1 : 0;
 }
 
 /* ---- files ---- */
@@ -594,10 +584,8 @@ int run_all(struct run *run)
 {
     struct run_state state = {.run = run, .format = print_find(run->options->format)};
 
-    state.schedule = (struct schedule){.options = run->options,
-                                       .runners = run->runners,
-                                       .count = run->result->library_count,
-                                       .stopped = run->stopped ? run->stopped : run_never};
+    if (!run->stopped)
+        run->stopped = run_never;
     run->result->rounds = (int)run->options->rounds;
     if (!run_can_write("save", run->options->save) || !run_can_write("html", run->options->html))
         return RUN_FAILED;

@@ -15,7 +15,7 @@ struct summary {
     double scale;
     bool mean;                       /* a sample's time is that of all ranks, not of the slowest */
     double *samples, *rounds, *sums; /* of all turns; medians; by rank */
-    size_t count, room;
+    size_t count;
     int round_count;
 };
 
@@ -28,16 +28,6 @@ int summary_add(struct summary *summary, const double *times, long samples);
 
 /* Fills in what was measured. -1: no memory. */
 int summary_end(struct summary *summary, long batch, struct result_time *time);
-
-/* Measures one collective at one size with all libraries, in turns. */
-
-struct schedule {
-    const struct options *options;
-    struct runner **runners; /* one a library, in the result's order */
-    int count;
-    bool frugal; /* give memory back between turns */
-    bool (*stopped)(void);
-};
 
 /*
  * Calls each for every measurement of the options, in order: operation by operation, size by size.
@@ -60,6 +50,7 @@ struct run {
     void (*measured)(void *arg); /* called after each measurement, so that libraries can say why
                                 they went; NULL: nothing */
     void *arg;
+    bool frugal; /* give memory back between turns: of the measurement at hand */
 };
 
 /* Measures, prints, saves, compares. The exit code. */
