@@ -259,21 +259,6 @@ struct env_line {
     char from[64];
 };
 
-static bool env_take(char *text, struct env_line *line)
-{
-    char *fields[4];
-
-    for (int i = 0; i < 4; i++) {
-        fields[i] = strsep(&text, "\t");
-        if (!fields[i])
-            return false;
-    }
-    *line = (struct env_line){fields[0], fields[1], fields[2], fields[3], getenv(fields[1]), ""};
-    if (line->value)
-        origin_of(line->name, line->value, line->from, sizeof(line->from));
-    return true;
-}
-
 static void env_print(char *text, bool json)
 {
     const char *kind = "";
@@ -282,20 +267,25 @@ static void env_print(char *text, bool json)
 
     printf("%s", json ? "[" : "");
     while ((item = strsep(&text, "\n"))) {
-        struct env_line line;
+        const char *fields[4];
+        int count = 0;
 
-        if (!env_take(item, &line))
+        while (count < 4 && (fields[count] = strsep(&item, "\t")))
+            count++;
+        if (count < 4)
             continue;
+        struct env_line line = {fields[0], fields[1], fields[2], fields[3], getenv(fields[1]), ""};
+
+        if (line.value)
+            origin_of(line.name, line.value, line.from, sizeof(line.from));
         if (!json && strcmp(kind, line.kind) != 0) {
             /* The heading of each kind in the table. */
-            if (strcmp(line.kind, "own") == 0)
-                printf("Variables of libdist\n");
-            else if (strcmp(line.kind, "foreign") == 0)
-                printf("\nVariables of launchers and others\n");
-            else if (strcmp(line.kind, "wrong") == 0)
-                printf("\nVariables with a value that every job refuses\n");
-            else
-                printf("\nVariables that nobody reads\n");
+            printf("%s\n", strcmp(line.kind, "own") == 0 ? "Variables of libdist"
+                           : strcmp(line.kind, "foreign") == 0
+                               ? "\nVariables of launchers and others"
+                           : strcmp(line.kind, "wrong") == 0
+                               ? "\nVariables with a value that every job refuses"
+                               : "\nVariables that nobody reads");
         }
         kind = line.kind;
         if (json) {
@@ -507,46 +497,6 @@ static void info_show(const struct info *info, const char *backend)
     }
 }
 
-static int info_backends(const struct info *info)
-{
-    struct modules_list list;
-    int code = 0;
-
-    if (!info->backend) {
-        struct modules_list all;
-        bool asked = modules_ask_all(&all), first = true;
-
-        for (int i = 0; i < all.count && asked; i++) {
-            if (!all.lines[i].backend || !all.lines[i].usable)
-                continue;
-            if (!first && !info->csv)
-                printf("\n");
-            info_show(info, all.lines[i].name);
-            first = false;
-        }
-        free(all.lines);
-        if (!asked)
-            return info_no_memory();
-        return first ? 1 : 0;
-    }
-    list = (struct modules_list){0};
-    if (!modules_ask_one(info->backend, &list)) {
-        code = info_no_memory();
-    } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
-        info_show(info, info->backend);
-    } else {
-        /* Why it cannot be shown. What did no harm in a child does none here, and says more. */
-        if (list.count && list.lines[0].lost)
-            fprintf(stderr, "dist_info: %s\n", list.lines[0].text);
-        else if (dist_backend_query(info->backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) !=
-                 DIST_OK)
-            fprintf(stderr, "dist_info: %s\n", dist_last_error());
-        code = 1;
-    }
-    free(list.lines);
-    return code;
-}
-
 static int info_backends_main(int argc, char **argv)
 {
     static const struct args_row rows[] = {
@@ -564,12 +514,44 @@ static int info_backends_main(int argc, char **argv)
         .about = "Shows for each backend that can run here the collectives that it supports, with "
                  "the dtypes and ops of each. If nothing is reduced, the op is \"-\".\n"};
     struct info info = {0};
+    struct modules_list list = {0};
     int rest, code = args_begin(&args, argc, argv, &info, 0, &rest);
 
     if (code >= 0)
         return code;
+    code = 0;
     info.csv = info.format && strcmp(info.format, "csv") == 0;
-    return info_backends(&info);
+    if (!info.backend) {
+        bool asked = modules_ask_all(&list), first = true;
+
+        for (int i = 0; i < list.count && asked; i++) {
+            if (!list.lines[i].backend || !list.lines[i].usable)
+                continue;
+            if (!first && !info.csv)
+                printf("\n");
+            info_show(&info, list.lines[i].name);
+            first = false;
+        }
+        free(list.lines);
+        if (!asked)
+            return info_no_memory();
+        return first ? 1 : 0;
+    }
+    if (!modules_ask_one(info.backend, &list)) {
+        code = info_no_memory();
+    } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
+        info_show(&info, info.backend);
+    } else {
+        /* Why it cannot be shown. What did no harm in a child does none here, and says more. */
+        if (list.count && list.lines[0].lost)
+            fprintf(stderr, "dist_info: %s\n", list.lines[0].text);
+        else if (dist_backend_query(info.backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) !=
+                 DIST_OK)
+            fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        code = 1;
+    }
+    free(list.lines);
+    return code;
 }
 
 static const struct {

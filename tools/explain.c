@@ -471,17 +471,6 @@ static dist_status run_ask(dist_group *world, struct run_list *list)
 
 /* dist_info explain: reads what is asked, asks the library, has it printed. */
 
-static bool explain_dtype(const char *text, dist_dtype *dtype_p)
-{
-    for (int d = 0; d < DIST_DTYPE_COUNT; d++) {
-        if (strcmp(text, dist_dtype_string((dist_dtype)d)) == 0) {
-            *dtype_p = (dist_dtype)d;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What the options say. */
 struct explain_words {
     int64_t bytes, ranks; /* 0 ranks: not given */
@@ -536,7 +525,13 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
     if (words.run && words.topology)
         return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
                                          "--ranks or start dist_info as you start your job");
-    if (!explain_dtype(words.dtype, &report->dtype))
+    int dtype = 0;
+
+    while (dtype < DIST_DTYPE_COUNT &&
+           strcmp(words.dtype, dist_dtype_string((dist_dtype)dtype)) != 0)
+        dtype++;
+    report->dtype = (dist_dtype)dtype;
+    if (dtype == DIST_DTYPE_COUNT)
         return args_wrong(&explain_args,
                           "--dtype: there is no type '%s'; `dist_info backends` lists the types",
                           words.dtype);

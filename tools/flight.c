@@ -200,31 +200,26 @@ static const char *read_group(const json_t *root, const json_t *json, struct fli
     return NULL;
 }
 
-static const char *read_root(const json_t *root, struct flight_group **groups)
-{
-    const json_t *list = json_object_get(root, "groups");
-    const char *format = json_string_value(json_object_get(root, "format"));
-    const char *wrong = NULL;
-
-    if (!format || strcmp(format, "dist-flight") != 0)
-        return "it is no file of a flight recorder";
-    if (json_integer_value(json_object_get(root, "version")) != 1)
-        return "another version of libdist has written it: read it with the dist_info of that one";
-    if (!json_is_array(list))
-        return "it has no groups";
-    for (size_t i = 0; i < json_array_size(list) && !wrong; i++)
-        wrong = read_group(root, json_array_get(list, i), groups);
-    return wrong;
-}
-
 /* Adds what the file says. False: failure says what is wrong with it. */
 static bool flight_read(const char *path, struct flight_group **groups,
                         char failure[FLIGHT_FAILURE])
 {
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    const char *wrong = root ? read_root(root, groups) : error.text;
+    const json_t *list = json_object_get(root, "groups");
+    const char *format = json_string_value(json_object_get(root, "format"));
+    const char *wrong = NULL;
 
+    if (!root)
+        wrong = error.text;
+    else if (!format || strcmp(format, "dist-flight") != 0)
+        wrong = "it is no file of a flight recorder";
+    else if (json_integer_value(json_object_get(root, "version")) != 1)
+        wrong = "another version of libdist has written it: read it with the dist_info of that one";
+    else if (!json_is_array(list))
+        wrong = "it has no groups";
+    for (size_t i = 0; i < json_array_size(list) && !wrong; i++)
+        wrong = read_group(root, json_array_get(list, i), groups);
     if (wrong)
         snprintf(failure, FLIGHT_FAILURE, "%s: %s", path, wrong);
     json_decref(root);
@@ -269,18 +264,7 @@ static int messages_count(const struct flight_rank *rank, bool sends, int peer, 
     return count;
 }
 
-/* Messages with one peer and tag meet in their order: has the peer made what this one waits for? */
-static bool messages_met(const struct flight_group *group, int rank,
-                         const struct flight_message *message)
-{
-    const struct flight_rank *peer = &group->ranks[message->peer];
-
-    return messages_count(peer, !message->sends, rank, message->tag, INT64_MAX) >
-           messages_count(&group->ranks[rank], message->sends, message->peer, message->tag,
-                          message->sequence);
-}
-
-/* flight.c: "rank 3 (host b, pid 812)" */
+/* "rank 3 (host b, pid 812)" */
 static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
 {
     const struct flight_rank *rank = &group->ranks[r];
@@ -306,7 +290,9 @@ static void messages_say_peer(const struct flight_group *group, int rank,
     else if (!messages_whole(peer) || !messages_whole(&group->ranks[rank]))
         printf("; the records begin too late to tell whether %s has called that %s (DIST_FLIGHT)",
                who, call);
-    else if (messages_met(group, rank, message))
+    else if (messages_count(peer, !message->sends, rank, message->tag, INT64_MAX) >
+             messages_count(&group->ranks[rank], message->sends, message->peer, message->tag,
+                            message->sequence)) /* with one peer and tag they meet in their order */
         printf("; %s has called that %s", who, call);
     else
         printf("; %s never called that %s", who, call);
@@ -407,30 +393,21 @@ static void say_callers(const struct flight_group *group, const struct flight_ca
     say_list(group, marks, text);
 }
 
-/* The first call that is not the same on all ranks: only that one matters. */
-static const struct flight_call *say_other(const struct flight_group *group)
+static bool say_mismatch(const struct flight_group *group, bool *marks)
 {
-    const struct flight_call *other = NULL;
+    const struct flight_call *other = NULL, *first;
+    char same[SAY_LIST], rest[SAY_LIST];
 
+    /* The first call that is not the same on all ranks: only that one matters. */
     for (int r = 0; r < group->size; r++) {
-        const struct flight_rank *rank = &group->ranks[r];
-
-        for (int i = 0; i < rank->count; i++) {
-            const struct flight_call *call = &rank->calls[i];
+        for (int i = 0; i < group->ranks[r].count; i++) {
+            const struct flight_call *call = &group->ranks[r].calls[i];
 
             if ((!other || call->sequence < other->sequence) &&
                 strcmp(say_theirs(group, call->sequence)->alike, call->alike) != 0)
                 other = call;
         }
     }
-    return other;
-}
-
-static bool say_mismatch(const struct flight_group *group, bool *marks)
-{
-    const struct flight_call *other = say_other(group), *first;
-    char same[SAY_LIST], rest[SAY_LIST];
-
     if (!other)
         return false;
     first = say_theirs(group, other->sequence);
@@ -477,6 +454,7 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
 static void say_latest(const struct flight_group *group, int64_t sequence)
 {
     int first = -1, last = -1;
+    double begun = 0, ended = 0; /* when they called it */
     char who[160];
 
     for (int r = 0; r < group->size; r++) {
@@ -484,18 +462,15 @@ static void say_latest(const struct flight_group *group, int64_t sequence)
 
         if (!call || call->begun <= 0)
             continue;
-        if (first < 0 || call->begun < say_find(&group->ranks[first], sequence)->begun)
-            first = r;
-        if (last < 0 || call->begun > say_find(&group->ranks[last], sequence)->begun)
-            last = r;
+        if (first < 0 || call->begun < begun)
+            first = r, begun = call->begun;
+        if (last < 0 || call->begun > ended)
+            last = r, ended = call->begun;
     }
     if (first == last)
         return;
     flight_say_rank(group, last, who, sizeof(who));
-    printf("; the last to call it was %s, %.1f s after rank %d", who,
-           say_find(&group->ranks[last], sequence)->begun -
-               say_find(&group->ranks[first], sequence)->begun,
-           first);
+    printf("; the last to call it was %s, %.1f s after rank %d", who, ended - begun, first);
 }
 
 /* All of them have made the same last call. */
@@ -549,16 +524,14 @@ static void flight_say(const struct flight_group *group)
 {
     static bool marks[FLIGHT_RANKS_MAX];
     int behind = -1; /* the lowest rank of those that have called least; -1: no rank has a file */
+    int64_t last = -1;
 
     for (int r = 0; r < group->size; r++) {
         if (group->ranks[r].here &&
             (behind < 0 || say_last(&group->ranks[r]) < say_last(&group->ranks[behind])))
             behind = r;
-    }
-    int64_t last = -1;
-
-    for (int r = 0; r < group->size; r++)
         last = say_last(&group->ranks[r]) > last ? say_last(&group->ranks[r]) : last;
+    }
     if (!say_mismatch(group, marks)) {
         if (say_last(&group->ranks[behind]) < last)
             say_is_behind(group, behind, marks);
@@ -567,7 +540,7 @@ static void flight_say(const struct flight_group *group)
     }
     /* Prints which sends and receives have not ended, and what their peers did; nothing if
      * none has. Each of the ranks has a file, or is not here. */
-    int said = 0, left = 0;
+    int said = 0;
 
     for (int r = 0; r < group->size; r++) {
         const struct flight_rank *rank = &group->ranks[r];
@@ -594,9 +567,8 @@ static void flight_say(const struct flight_group *group)
             said++;
         }
     }
-    left = said - MESSAGES_MOST;
-    if (left > 0)
-        printf("%d more sends and receives have not ended\n", left);
+    if (said > MESSAGES_MOST)
+        printf("%d more sends and receives have not ended\n", said - MESSAGES_MOST);
     char list[SAY_LIST];
 
     for (int r = 0; r < group->size; r++)

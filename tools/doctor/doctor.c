@@ -759,16 +759,6 @@ static void doctor_examine(struct doctor_report *report)
     }
 }
 
-/* -1: go on; else the exit code. */
-static int doctor_options(int argc, char **argv, struct words *words)
-{
-    int rest, code = args_begin(&words_args, argc, argv, words, 0, &rest);
-
-    if (code < 0 && words->job && words->format)
-        return args_wrong(&words_args, "--job has no --format");
-    return code;
-}
-
 /* The ranks of this machine, as the launcher says. */
 static int doctor_local_ranks(void)
 {
@@ -788,10 +778,12 @@ int doctor_main(int argc, char **argv)
 {
     struct words words = {.timeout = WORDS_TIMEOUT};
     struct doctor_report *report;
-    int code = doctor_options(argc, argv, &words);
+    int rest, code = args_begin(&words_args, argc, argv, &words, 0, &rest);
 
     if (code >= 0)
         return code;
+    if (words.job && words.format)
+        return args_wrong(&words_args, "--job has no --format");
     report = calloc(1, sizeof(*report));
     if (!report) {
         fprintf(stderr, "dist_info: out of memory\n");
