@@ -620,10 +620,11 @@ struct worker {
     struct limit_map *map; /* of a limit, made before the ranks */
 };
 
-static int worker_fail(const char *text)
+/* Says what is wrong, and returns the code. */
+static int bench_fail(const char *text, int code)
 {
     fprintf(stderr, "dist_bench: %s\n", text);
-    return -1;
+    return code;
 }
 
 /* ---- one rank ---- */
@@ -638,10 +639,10 @@ static int worker_dist(const struct worker *worker)
 
     init.backend = worker->spec.backend;
     if (dist_init_process_group(&init, &group) != DIST_OK)
-        return worker_fail(dist_last_error());
+        return bench_fail(dist_last_error(), -1);
     snprintf(release, sizeof(release), "libdist %s", dist_version());
     if (libdist_new(group, worker->spec.memory, &driver) != DIST_OK)
-        worker_fail(dist_last_error());
+        bench_fail(dist_last_error(), -1);
     else
         status = serve(driver, worker->options->worker, release);
     libdist_free(driver);
@@ -659,7 +660,7 @@ static int worker_rank(int rank, void *arg)
     if (!worker->map)
         return worker_dist(worker) == 0 ? 0 : 1;
     if (limit_new(worker->map, rank, &driver) != DIST_OK)
-        return worker_fail("no memory"), 1;
+        return bench_fail("no memory", 1);
     status = serve(driver, worker->options->worker, "a bare loop over shared memory");
     limit_free(driver);
     return status == 0 ? 0 : 1;
@@ -676,17 +677,17 @@ static int worker_main(const struct options *options)
     int code = 1;
 
     if (spec_read(options->worker, &worker.spec, &failure) != 0)
-        return worker_fail(failure), 2;
+        return bench_fail(failure, 2);
     if (spec_apply(&worker.spec) != 0)
-        return worker_fail("no memory"), 1;
+        return bench_fail("no memory", 1);
     if (worker.spec.limit)
         worker.map = limit_map_new((int)options->ranks, (size_t)options->most);
     if (worker.spec.limit && !worker.map)
-        worker_fail(strerror(errno));
+        bench_fail(strerror(errno), -1);
     else if (options->ranks < 0)
         code = worker_rank(-1, &worker);
     else if (dist_spawn((int)options->ranks, worker_rank, &worker, &code) != DIST_OK)
-        worker_fail(dist_last_error());
+        bench_fail(dist_last_error(), -1);
     else if (code != 0)
         launched_tell_end("dist_bench", code);
     limit_map_free(worker.map);
@@ -751,7 +752,7 @@ static int single_lead(const struct single *single, dist_group *group)
         fprintf(stderr, "dist_bench: --root %d: there are ranks 0 to %d\n", (int)options->root,
                 result->ranks - 1);
     else
-        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
+        bench_fail(dist_last_error(), RUN_FAILED);
     group_runner_free(self);
     result_free(result);
     return code;
@@ -766,20 +767,16 @@ static int single_rank(int rank, void *arg)
 
     (void)rank;
     init.backend = single->options->backend;
-    if (dist_init_process_group(&init, &group) != DIST_OK) {
-        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
-        return RUN_FAILED;
-    }
+    if (dist_init_process_group(&init, &group) != DIST_OK)
+        return bench_fail(dist_last_error(), RUN_FAILED);
     if (single->options->root >= dist_get_world_size(group) && dist_get_rank(group) != 0)
         code = RUN_FAILED; /* rank 0 says it */
     else if (dist_get_rank(group) == 0)
         code = single_lead(single, group);
     else if (group_runner_serve(group, single->options->memory) != DIST_OK)
         code = RUN_FAILED;
-    if (dist_destroy_process_group(group) != DIST_OK && code == RUN_OK) {
-        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
-        code = RUN_FAILED;
-    }
+    if (dist_destroy_process_group(group) != DIST_OK && code == RUN_OK)
+        code = bench_fail(dist_last_error(), RUN_FAILED);
     return code;
 }
 
@@ -799,10 +796,8 @@ static int single_main(const struct options *options, int argc, char **argv)
                 single_launcher());
         return RUN_USAGE;
     }
-    if (dist_spawn((int)own.ranks, single_rank, &single, &code) != DIST_OK) {
-        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
-        return RUN_FAILED;
-    }
+    if (dist_spawn((int)own.ranks, single_rank, &single, &code) != DIST_OK)
+        return bench_fail(dist_last_error(), RUN_FAILED);
     /* These two codes are results, which rank 0 has explained. */
     if (code != RUN_OK && code != RUN_USAGE && code != RUN_SLOWER)
         launched_tell_end("dist_bench", code);
@@ -977,10 +972,8 @@ static int compare_main(const struct options *options, int argc, char **argv)
         return RUN_USAGE;
     }
     measurement_each(&own, (int)own.ranks, compare_largest, &largest);
-    if (libraries_make(&own, largest, &compare.libraries, &failure) != 0) {
-        fprintf(stderr, "dist_bench: %s\n", failure);
-        return RUN_USAGE;
-    }
+    if (libraries_make(&own, largest, &compare.libraries, &failure) != 0)
+        return bench_fail(failure, RUN_USAGE);
     return compare_run(&compare, argc, argv);
 }
 

@@ -268,21 +268,6 @@ static void sum_put(char *to, const char *from, size_t bytes, bool stream)
     memcpy(to + done, from + done, bytes - done);
 }
 
-static void sum_piece(const struct sum_functions *sum, const char *const *in, int ins,
-                      size_t offset, char *piece, size_t bytes)
-{
-    int i = 2;
-
-    if (ins == 1)
-        memcpy(piece, in[0] + offset, bytes);
-    else
-        sum->first(piece, in[0] + offset, in[1] + offset, bytes);
-    for (; i + 1 < ins; i += 2)
-        sum->pair(piece, in[i] + offset, in[i + 1] + offset, bytes);
-    if (i < ins)
-        sum->one(piece, in[i] + offset, NULL, bytes);
-}
-
 static void sum_ask(const char *memory, size_t offset, size_t end)
 {
     for (size_t next = offset + SUM_AHEAD; next < offset + SUM_AHEAD + SUM_PIECE && next < end;
@@ -314,6 +299,7 @@ static void limit_copy(char *to, const char *from, size_t bytes, bool stream)
 static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
                       size_t offset, size_t bytes, bool stream)
 {
+    const struct sum_functions *sum = &sum_table[dtype];
     _Alignas(64) char piece[SUM_PIECE];
 
     for (size_t done = 0; done < bytes; done += SUM_PIECE) {
@@ -321,7 +307,18 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
 
         for (int i = 0; i < ins; i++)
             sum_ask(in[i], offset + done, offset + bytes);
-        sum_piece(&sum_table[dtype], in, ins, offset + done, piece, more);
+        /* The sum of all ins, two at a time. */
+        const size_t at = offset + done;
+        int i = 2;
+
+        if (ins == 1)
+            memcpy(piece, in[0] + at, more);
+        else
+            sum->first(piece, in[0] + at, in[1] + at, more);
+        for (; i + 1 < ins; i += 2)
+            sum->pair(piece, in[i] + at, in[i + 1] + at, more);
+        if (i < ins)
+            sum->one(piece, in[i] + at, NULL, more);
         for (int o = 0; o < outs; o++)
             sum_put(out[o] + offset + done, piece, more, stream);
     }

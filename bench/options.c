@@ -220,8 +220,10 @@ static int options_fit(struct options *options)
                              options->memory);
     if (!options->format)
         options->format = compares ? "table" : "osu";
-    if (options_apart(options) && !options->buffers)
+    options->apart = strcmp(options->timing, "osu") == 0;
+    if (options->apart && !options->buffers)
         options->buffers = 1;
+    options->check = options->check && !options->no_check;
     if (compares && options->ranks < 0 && !options->worker)
         return options_wrong("several libraries start their own ranks: say how many with -n");
     if (compares && options->window != options_defaults.window)
@@ -232,11 +234,6 @@ static int options_fit(struct options *options)
         return options_wrong("--root %ld: there are ranks 0 to %ld", (long)options->root,
                              (long)options->ranks - 1);
     return 0;
-}
-
-bool options_apart(const struct options *options)
-{
-    return strcmp(options->timing, "osu") == 0;
 }
 
 bool options_compares(const struct options *options)

@@ -26,8 +26,10 @@ struct options {
     int64_t window;
     int64_t buffers;    /* sets, each allocated by itself; 0: as many as the default says, in one */
     const char *timing; /* "row" or "osu" */
+    bool apart;         /* the latter: each call is timed by itself */
     int64_t memory_limit;
-    bool full, check, no_check, in_place;
+    bool full, check, in_place;
+    bool no_check; /* wins over check */
     const char *dtype_name, *op_name;
     dist_dtype dtype;
     dist_op op;
@@ -49,9 +51,6 @@ int options_parse(int argc, char **argv, struct options *options_p, const char *
 /* options.c: the options, and what holds where none is given. */
 extern const struct args options_args;
 extern const struct options options_defaults;
-
-/* Are calls timed as OSU's programs time them? */
-bool options_apart(const struct options *options);
 
 /* Is this a run of several libraries? */
 bool options_compares(const struct options *options);

@@ -38,7 +38,7 @@ static void osu_head(const struct options *options, const struct result *result,
         printf("%20s%20s", "Min Latency(us)", "Max Latency(us)");
     if (options->full)
         printf("%12s", "Iterations");
-    if (options->check && !options->no_check)
+    if (options->check)
         printf("%20s", "Validation");
     if (options->full)
         printf("%20s%20s", "P50 Latency(us)", "P99 Latency(us)");
@@ -51,7 +51,6 @@ static void osu_point(const struct options *options, const struct result *result
     const struct result_measurement *measurement = a ? a : b;
     const struct result_time *time = &measurement->times[0];
     bool messages = operation_find(measurement->collective)->layout == LAYOUT_MESSAGES;
-    bool checks = options->check && !options->no_check;
 
     (void)result;
     if (!time->measured && !time->wrong)
@@ -66,7 +65,7 @@ static void osu_point(const struct options *options, const struct result *result
         printf("%20.2f%20.2f", time->rank_min / 1e3, time->rank_max / 1e3);
     if (options->full)
         printf("%12ld", time->samples * time->batch);
-    if (checks)
+    if (options->check)
         printf("%20s", time->wrong ? "Fail" : "Pass");
     if (options->full)
         printf("%20.2f%20.2f", time->p50 / 1e3, time->p99 / 1e3);
@@ -93,7 +92,6 @@ static void nccl_side(const struct options *options, const struct result *result
                       const struct result_measurement *measurement)
 {
     const struct result_time *time = measurement ? &measurement->times[0] : NULL;
-    bool checks = options->check && !options->no_check;
 
     if (!time || !time->measured)
         printf("%9s %7s %7s %6s", "N/A", "N/A", "N/A", time && time->wrong ? "1" : "N/A");
@@ -101,7 +99,7 @@ static void nccl_side(const struct options *options, const struct result *result
         printf("%9.2f %7.2f %7.2f %6s", time->median / 1e3,
                result_algorithm_bandwidth(measurement, time->median),
                result_bus_bandwidth(measurement, result->ranks, time->median),
-               checks ? "0" : "N/A");
+               options->check ? "0" : "N/A");
 }
 
 static void nccl_point(const struct options *options, const struct result *result,
@@ -215,15 +213,6 @@ static void csv_begin(const struct options *options, const struct result *result
            "max_us,p50_us,p99_us,algbw,busbw,iterations,buffers,timing,status\n");
 }
 
-static const char *csv_status(const struct options *options, const struct result_time *time)
-{
-    if (time->wrong)
-        return "wrong";
-    if (!time->measured)
-        return "missing";
-    return options->check && !options->no_check ? "right" : "unchecked";
-}
-
 static void csv_point(const struct options *options, const struct result *result,
                       const struct result_measurement *a, const struct result_measurement *b)
 {
@@ -244,7 +233,10 @@ static void csv_point(const struct options *options, const struct result *result
         else
             printf(",,,,,,,,");
         printf(",%d,%s,%s\n", measurement->buffers, measurement->apart ? "osu" : "row",
-               csv_status(options, time));
+               time->wrong       ? "wrong"
+               : !time->measured ? "missing"
+               : options->check  ? "right"
+                                 : "unchecked");
     }
     output_flush();
 }

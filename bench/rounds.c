@@ -253,7 +253,7 @@ static void measurement_round(struct measurement *m, int round, long batch)
         if (m->turns[c].call <= 0)
             continue;
         measurement_set_counts(m, c, batch);
-        m->order->check = options->check && !options->no_check && round + 1 == m->rounds;
+        m->order->check = options->check && round + 1 == m->rounds;
         if (measurement_turn(m, c) != 0)
             continue;
         if (summary_add(&m->turns[c].summary, m->times, m->order->samples) != 0) {
@@ -312,7 +312,6 @@ static struct result_measurement *measurement_take(const struct run *run, struct
             goto out;
     }
     long batch;
-    bool check = options->check && !options->no_check;
     double fastest = 0;
 
     for (int c = 0; c < count; c++) {
@@ -320,7 +319,7 @@ static struct result_measurement *measurement_take(const struct run *run, struct
             measurement_exclude(&m, c, OUTCOME_FAILED, "it was left out before");
             continue;
         }
-        m.order->check = check;
+        m.order->check = options->check;
         m.turns[c].call = measurement_trial(&m, c, 1, 1);
         m.order->check = false;
         if (m.turns[c].call > 0 && measurement_batch(m.turns[c].fastest) > 1)
@@ -398,7 +397,7 @@ int measurement_each(const struct options *options, int ranks,
                               .in_place = options->in_place,
                               .window = (int)options->window,
                               .buffers = (int)options->buffers,
-                              .apart = options_apart(options)};
+                              .apart = options->apart};
 
         if (options->operations[k])
             ended = measurement_sizes(options, ranks, &order, each, arg);
@@ -559,39 +558,30 @@ static int run_write(const struct run *run, const char *option, const char *file
     return -1;
 }
 
-/* ---- a run ---- */
-
-static int run_after(struct run_state *state)
+int run_all(struct run *run)
 {
-    struct run *run = state->run;
     const struct options *options = run->options;
+    struct run_state state = {.run = run, .format = print_find(options->format)};
     bool for_programs = strcmp(options->format, "csv") == 0 || strcmp(options->format, "json") == 0;
     int slower = 0, written = 0;
 
-    if (state->format->end)
-        state->format->end(options, run->result);
+    if (!run->stopped)
+        run->stopped = run_never;
+    run->result->rounds = (int)options->rounds;
+    if (!run_can_write("save", options->save) || !run_can_write("html", options->html))
+        return RUN_FAILED;
+    if (state.format->begin)
+        state.format->begin(options, run->result);
+    if (measurement_each(options, run->result->ranks, run_each, &state) < 0)
+        return RUN_FAILED;
+    if (state.format->end)
+        state.format->end(options, run->result);
     written += run_write(run, "save", options->save, print_json_file);
     written += run_write(run, "html", options->html, html_write);
     if (options->baseline)
         slower = baseline_compare(run->result, options->baseline, options->tolerance, for_programs);
-    if (output_exit("dist_bench", 0) != 0 || written < 0 || slower < 0 || state->failed ||
-        state->wrong || !state->measured)
+    if (output_exit("dist_bench", 0) != 0 || written < 0 || slower < 0 || state.failed ||
+        state.wrong || !state.measured)
         return RUN_FAILED;
     return slower ? RUN_SLOWER : RUN_OK;
-}
-
-int run_all(struct run *run)
-{
-    struct run_state state = {.run = run, .format = print_find(run->options->format)};
-
-    if (!run->stopped)
-        run->stopped = run_never;
-    run->result->rounds = (int)run->options->rounds;
-    if (!run_can_write("save", run->options->save) || !run_can_write("html", run->options->html))
-        return RUN_FAILED;
-    if (state.format->begin)
-        state.format->begin(run->options, run->result);
-    if (measurement_each(run->options, run->result->ranks, run_each, &state) < 0)
-        return RUN_FAILED;
-    return run_after(&state);
 }

@@ -73,19 +73,17 @@ static const char page_shapes[] =
     "@media(max-width:600px){body{margin:1em auto;padding:0 .8em}svg text{font-size:15px}"
     "th,td{padding:.22em .5em}dl{gap:.1em .8em}}\n";
 
-static void rules_print(const struct plot_rule *rules, int count, int dark, FILE *to)
+/* Prints rules for light pages and, below prefers-color-scheme, for dark ones. No variables are
+ * used, since some programs that show SVG do not know them. */
+static void plot_rules(const struct plot_rule *rules, int count, FILE *to)
 {
-    for (int i = 0; i < count; i++)
-        fprintf(to, "%s{%s:%s}", rules[i].selector, rules[i].property, inks[rules[i].ink][dark]);
-    fputc('\n', to);
-}
-
-void plot_rules(const struct plot_rule *rules, int count, FILE *to)
-{
-    rules_print(rules, count, 0, to);
-    fputs("@media(prefers-color-scheme:dark){\n", to);
-    rules_print(rules, count, 1, to);
-    fputs("}\n", to);
+    for (int dark = 0; dark < 2; dark++) {
+        fputs(dark ? "@media(prefers-color-scheme:dark){\n" : "", to);
+        for (int i = 0; i < count; i++)
+            fprintf(to, "%s{%s:%s}", rules[i].selector, rules[i].property,
+                    inks[rules[i].ink][dark]);
+        fputs(dark ? "\n}\n" : "\n", to);
+    }
 }
 
 /* The colours of the data: as classes of lines and of areas, or as a page's variables. */
@@ -225,7 +223,8 @@ void plot_axis_round(struct plot_axis *axis, int wanted)
         axis->ticks[axis->count] = (first + axis->count) * step, axis->count++;
 }
 
-void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
+/* Draws the grid, the labels, the names and the frame. */
+static void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 {
     const double left = x->from - INSET, right = x->to + INSET;
     double last = INFINITY;

@@ -30,10 +30,6 @@ struct plot_rule {
     enum plot_ink ink;
 };
 
-/* Prints rules for light pages and, below prefers-color-scheme, for dark ones. No variables are
- * used, since some programs that show SVG do not know them. */
-void plot_rules(const struct plot_rule *rules, int count, FILE *to);
-
 /* ---- pictures and pages ---- */
 
 /*
@@ -90,9 +86,6 @@ double plot_at(const struct plot_axis *axis, double value);
 /* Widens the range to multiples of a round number and sets about `wanted` ticks, labelled with
  * plot_number. */
 void plot_axis_round(struct plot_axis *axis, int wanted);
-
-/* Draws the grid, the labels, the names and the frame. */
-void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to);
 
 /* ---- curves: sizes in bytes from left to right, logarithmic ---- */
 
