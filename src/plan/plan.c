@@ -15,112 +15,58 @@ void disti_plan_free(struct disti_plan *plan)
     free(plan);
 }
 
-/* Which blocks of the data a space holds. */
-enum plan_blocks {
-    PLAN_NONE,
-    PLAN_ONE,   /* the only one */
-    PLAN_OWN,   /* block `rank` of `ranks` */
-    PLAN_EACH,  /* all of them, in order */
-    PLAN_ROW,   /* of ranks * ranks: those from this rank, [rank * ranks, (rank + 1) * ranks) */
-    PLAN_COLUMN /* of ranks * ranks: those to this rank, rank, rank + ranks, ... */
-};
-
 /* ---- blocks ---- */
 
-/* What a space holds at the ranks that have it. A barrier's plan moves an empty vector. */
-static enum plan_blocks plan_layout(dist_collective collective, uint8_t space)
-{
-    const struct disti_collective *traits = &disti_collectives[collective];
-    bool each = traits->in == DISTI_BLOCKS_EACH && traits->out == DISTI_BLOCKS_EACH;
+/* The blocks of the data that a space holds: first, first + stride, ... */
+struct plan_run {
+    uint32_t first, stride, blocks;
+};
 
-    switch (space == DISTI_IN ? traits->in : traits->out) {
-    case DISTI_BLOCKS_OWN:
-        return PLAN_OWN;
-    case DISTI_BLOCKS_EACH:
-        return !each ? PLAN_EACH : space == DISTI_IN ? PLAN_ROW : PLAN_COLUMN;
-    default:
-        return PLAN_ONE;
-    }
-}
-
-static enum plan_blocks plan_blocks(const struct disti_plan *plan, uint8_t space)
+/* A barrier's plan moves an empty vector. */
+static struct plan_run plan_run(const struct disti_plan *plan, uint8_t space)
 {
     const struct disti_collective *traits = &disti_collectives[plan->collective];
-    uint8_t at = space == DISTI_IN ? traits->in_at : traits->out_at;
-
-    if (at == DISTI_AT_ROOT && plan->rank != plan->root && !disti_collective_one_buffer(traits))
-        return PLAN_NONE;
-    return plan_layout(plan->collective, space);
+    uint32_t ranks = (uint32_t)plan->ranks, rank = (uint32_t)plan->rank;
+    bool in = space == DISTI_IN;
+    if ((in ? traits->in_at : traits->out_at) == DISTI_AT_ROOT && plan->rank != plan->root &&
+        !disti_collective_one_buffer(traits))
+        return (struct plan_run){0, 1, 0};
+    if ((in ? traits->in : traits->out) == DISTI_BLOCKS_OWN)
+        return (struct plan_run){rank, 1, 1};
+    if ((in ? traits->in : traits->out) != DISTI_BLOCKS_EACH)
+        return (struct plan_run){0, 1, 1};
+    if (traits->in != traits->out)
+        return (struct plan_run){0, 1, ranks};
+    /* Of ranks * ranks blocks: a row from this rank, or a column to it. */
+    return in ? (struct plan_run){rank * ranks, 1, ranks} : (struct plan_run){rank, ranks, ranks};
 }
 
 uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space)
 {
-    switch (plan_blocks(plan, space)) {
-    case PLAN_NONE:
-        return 0;
-    case PLAN_ONE:
-    case PLAN_OWN:
-        return 1;
-    default:
-        return (uint32_t)plan->ranks;
-    }
+    return plan_run(plan, space).blocks;
 }
 
 uint64_t disti_plan_data_blocks(const struct disti_plan *plan)
 {
-    enum plan_blocks in = plan_layout(plan->collective, DISTI_IN);
-    enum plan_blocks out = plan_layout(plan->collective, DISTI_OUT);
+    const struct disti_collective *traits = &disti_collectives[plan->collective];
     uint64_t ranks = (uint64_t)plan->ranks;
-
-    if (out == PLAN_COLUMN)
-        return ranks * ranks;
-    return in == PLAN_EACH || out == PLAN_EACH ? ranks : 1;
-}
-
-/* The block of the data that is the space's `block`-th. */
-static uint32_t plan_block_data(const struct disti_plan *plan, uint8_t space, uint32_t block)
-{
-    uint32_t ranks = (uint32_t)plan->ranks, rank = (uint32_t)plan->rank;
-    switch (plan_blocks(plan, space)) {
-    case PLAN_OWN:
-        return rank;
-    case PLAN_ROW:
-        return rank * ranks + block;
-    case PLAN_COLUMN:
-        return block * ranks + rank;
-    default:
-        return block;
-    }
-}
-
-/* The space's block that holds this block of the data, if it is there. */
-static uint32_t plan_block_locate(const struct disti_plan *plan, uint8_t space, uint32_t data)
-{
-    uint32_t ranks = (uint32_t)plan->ranks;
-    switch (plan_blocks(plan, space)) {
-    case PLAN_OWN:
-        return 0;
-    case PLAN_ROW:
-        return data % ranks;
-    case PLAN_COLUMN:
-        return data / ranks;
-    default:
-        return data;
-    }
+    return (traits->in == DISTI_BLOCKS_EACH ? ranks : 1) *
+           (traits->out == DISTI_BLOCKS_EACH ? ranks : 1);
 }
 
 uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref ref)
 {
-    uint32_t block = plan_block_data(plan, ref.space, ref.chunk / plan->chunks);
+    struct plan_run run = plan_run(plan, ref.space);
+    uint32_t block = run.first + ref.chunk / plan->chunks * run.stride;
     return block * plan->chunks + ref.chunk % plan->chunks;
 }
 
 bool disti_plan_locate(const struct disti_plan *plan, uint8_t space, uint32_t data,
                        struct disti_chunk_ref *ref_p)
 {
-    uint32_t block = plan_block_locate(plan, space, data / plan->chunks);
-    if (block >= disti_plan_blocks(plan, space) ||
-        plan_block_data(plan, space, block) != data / plan->chunks)
+    struct plan_run run = plan_run(plan, space);
+    uint32_t after = data / plan->chunks - run.first, block = after / run.stride;
+    if (block >= run.blocks || after % run.stride != 0)
         return false;
     *ref_p = (struct disti_chunk_ref){block * plan->chunks + data % plan->chunks, space};
     return true;
@@ -320,49 +266,34 @@ struct disti_chunk_ref disti_build_value(struct disti_builder *b, uint32_t data)
     return fresh ? disti_build_in(b, data) : disti_build_out(b, data);
 }
 
-/* Keeps a list behind those before; returns where it begins. */
-static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint32_t chunks)
-{
-    if (b->data_count + chunks >= DISTI_NO_LIST)
-        builder_fail(b, DIST_ERR_UNSUPPORTED);
-    if (b->status != DIST_OK ||
-        !builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
-        return DISTI_NO_LIST;
-    if (chunks) /* none: the check of the plan says that */
-        memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
-    b->data_count += chunks;
-    return (uint32_t)b->data_count - chunks;
-}
-
-/* The draft as the plan has it: what the kind has no use for is always the same. */
-static struct disti_step builder_step(struct disti_builder *b, enum disti_step_kind kind,
-                                      const struct disti_draft *draft)
+struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
+                                       const struct disti_draft *draft)
 {
     bool local = kind == DISTI_REDUCE || kind == DISTI_COPY;
     bool waits = draft->after.steps && draft->after.lane != draft->lane; /* else order is enough */
+    /* What the kind has no use for is always the same. */
     struct disti_step step = {.kind = (uint8_t)kind,
                               .finish = draft->finish,
                               .wait_lane = waits ? draft->after.lane : DISTI_NO_LANE,
                               .wait_step = waits ? draft->after.steps - 1 : 0,
                               .peer = local ? -1 : draft->peer,
                               .first = draft->data,
-                              .chunks = draft->chunks,
+                              .chunks = draft->chunks || draft->list ? draft->chunks : 1,
                               .list = DISTI_NO_LIST,
                               .dst = draft->dst,
                               .src = draft->src};
-    if (draft->list) {
+    if (draft->list) { /* an empty one: the check of the plan says that */
         step.first = draft->chunks ? draft->list[0] : 0;
-        step.list = builder_list(b, draft->list, draft->chunks);
-    } else if (step.chunks == 0) {
-        step.chunks = 1;
+        if (b->data_count + draft->chunks >= DISTI_NO_LIST)
+            builder_fail(b, DIST_ERR_UNSUPPORTED);
+        if (b->status == DIST_OK && builder_grow(b, (void **)&b->data, b->data_count, draft->chunks,
+                                                 &b->data_room, sizeof(*b->data))) {
+            if (draft->chunks)
+                memcpy(b->data + b->data_count, draft->list, draft->chunks * sizeof(*b->data));
+            step.list = (uint32_t)b->data_count;
+            b->data_count += draft->chunks;
+        }
     }
-    return step;
-}
-
-struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
-                                       const struct disti_draft *draft)
-{
-    struct disti_step step = builder_step(b, kind, draft);
     if (!b->written || draft->lane >= b->lane_count)
         builder_fail(b, DIST_ERR_INTERNAL);
     if (b->status != DIST_OK ||
@@ -570,33 +501,11 @@ static bool check_range(const struct check *check, const struct disti_step *step
     return step->chunks > 0 || check_fault(check, "it has no data");
 }
 
-static bool check_wait(const struct check *check, const struct disti_step *step)
-{
-    const struct disti_plan *plan = check->plan;
-    if (step->wait_lane == DISTI_NO_LANE)
-        return true;
-    if (step->wait_lane >= plan->lane_count ||
-        step->wait_step >= plan->lanes[step->wait_lane].count)
-        return check_fault(check, "waits for lane %u, step %u, which does not exist",
-                           step->wait_lane, step->wait_step);
-    return true;
-}
-
-/* In a _V form a rank knows the size of what IN or OUT holds, of nothing else. */
-static bool check_known(const struct check *check, const struct disti_step *step)
-{
-    const struct disti_plan *plan = check->plan;
-    struct disti_chunk_ref ref;
-    return !disti_collective_uneven(plan->collective) ||
-           disti_plan_locate(plan, DISTI_IN, step->first, &ref) ||
-           disti_plan_locate(plan, DISTI_OUT, step->first, &ref) ||
-           check_fault(check, "this rank does not know the size of chunk %u", step->first);
-}
-
 static bool check_step(const struct check *check, const struct disti_step *step)
 {
     const struct disti_plan *plan = check->plan;
     bool reads = step->kind != DISTI_RECV, writes = step->kind != DISTI_SEND;
+    struct disti_chunk_ref ref;
     if (step->kind > DISTI_COPY)
         return check_fault(check, "is of kind %d, which does not exist", step->kind);
     if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
@@ -606,10 +515,21 @@ static bool check_step(const struct check *check, const struct disti_step *step)
         return check_fault(check, "its peer is rank %d of %d", step->peer, plan->ranks);
     if (writes && step->dst.space == DISTI_IN)
         return check_fault(check, "writes the input");
-    return check_range(check, step) && check_known(check, step) &&
-           (!reads || check_ref(check, step, step->src, "its source")) &&
-           (!writes || check_ref(check, step, step->dst, "its destination")) &&
-           check_wait(check, step);
+    if (!check_range(check, step))
+        return false;
+    /* In a _V form a rank knows the size of what IN or OUT holds, of nothing else. */
+    if (disti_collective_uneven(plan->collective) &&
+        !disti_plan_locate(plan, DISTI_IN, step->first, &ref) &&
+        !disti_plan_locate(plan, DISTI_OUT, step->first, &ref))
+        return check_fault(check, "this rank does not know the size of chunk %u", step->first);
+    if ((reads && !check_ref(check, step, step->src, "its source")) ||
+        (writes && !check_ref(check, step, step->dst, "its destination")))
+        return false;
+    if (step->wait_lane != DISTI_NO_LANE && (step->wait_lane >= plan->lane_count ||
+                                             step->wait_step >= plan->lanes[step->wait_lane].count))
+        return check_fault(check, "waits for lane %u, step %u, which does not exist",
+                           step->wait_lane, step->wait_step);
+    return true;
 }
 
 /* A lane has messages to or from a peer on its channel. */
