@@ -100,32 +100,10 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
            "the first calls find out which is faster";
 }
 
-/* Elements that all blocks of IN have. */
-static size_t start_given(const struct disti_node *node, const struct disti_node_op *op)
-{
-    size_t given = 0;
-
-    if (!op->call.in_counts)
-        return op->call.count * node_blocks(node, disti_node_pattern(op->call.collective));
-    for (int r = 0; r < node->ranks; r++)
-        given += op->call.in_counts[r];
-    return given;
-}
-
 size_t disti_node_slot_bytes(const struct node_pattern *pattern)
 {
     return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
                                                                       : NODE_SLOT_DATA;
-}
-
-static node_finish_fn start_finish(const struct disti_node_op *op,
-                                   const struct node_pattern *pattern)
-{
-    if (!op->takes || !op->largest)
-        return NULL;
-    if (!pattern->reduces)
-        return disti_node_copy_short;
-    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
 }
 
 /* In a long call all keep step; in a short one takers wait for givers. */
@@ -143,23 +121,23 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->met = op->end - op->first == node->ranks;
     op->awaited = node->others + op->first - (op->first > node->rank);
     op->awaited_end = node->others + op->end - (op->end > node->rank);
-    op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
+    op->given = 0; /* all blocks of IN */
+    if (!all && op->gives && !op->call.in_counts)
+        op->given = op->call.count * node_blocks(node, pattern) * op->element_bytes;
+    for (int r = 0; !all && op->gives && op->call.in_counts && r < node->ranks; r++)
+        op->given += op->call.in_counts[r] * op->element_bytes;
     op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
     op->pair = node->ranks == 2 && pattern->reduces
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
-    op->finish = start_finish(op, pattern);
+    op->finish = !op->takes || !op->largest            ? NULL
+                 : !pattern->reduces                   ? disti_node_copy_short
+                 : op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair
+                                                       : disti_node_reduce_short;
     op->depth = !op->in_area || !op->gives ? node->last_slot + 1
                 : op->chosen               ? node->area_depth
                                            : NODE_AREAS_FIXED;
     op->seen = op->first;
-}
-
-static size_t start_largest(const size_t *counts, int ranks, size_t largest)
-{
-    for (int r = 0; counts && r < ranks; r++)
-        largest = counts[r] > largest ? counts[r] : largest;
-    return largest;
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
@@ -180,8 +158,11 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     const size_t *in = op->call.in_counts, *out = op->call.out_counts;
     if (!op->paired && (in || out))
         op->call.count = (in ? in : out)[node->rank];
-    op->largest = start_largest(in, node->ranks, op->call.count);
-    op->largest = start_largest(out, node->ranks, op->largest);
+    op->largest = op->call.count;
+    for (int r = 0; in && r < node->ranks; r++)
+        op->largest = in[r] > op->largest ? in[r] : op->largest;
+    for (int r = 0; out && r < node->ranks; r++)
+        op->largest = out[r] > op->largest ? out[r] : op->largest;
     bytes = op->largest * op->element_bytes;
     op->way =
         start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;

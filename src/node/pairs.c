@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of all blocks for others. */
-static size_t pairs_bytes(const struct disti_node *node, const struct disti_node_op *op)
-{
-    size_t elements = 0;
-
-    for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && pairs_takes(op, r))
-            elements += pairs_in(op, r).count;
-    }
-    return elements * op->element_bytes;
-}
-
 /* Of a giver, whose blocks have so many bytes. */
 static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op,
                                          size_t bytes, int listed)
@@ -36,9 +24,13 @@ static enum disti_node_place pairs_place(struct disti_node *node, const struct d
 void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
 {
     bool gives = pairs_gives_others(node, op);
-    size_t bytes = gives ? pairs_bytes(node, op) : 0;
+    size_t bytes = 0; /* of all blocks for others */
     int listed = pairs_listed(node, op);
 
+    for (int r = 0; gives && r < node->ranks; r++) {
+        if (r != node->rank && pairs_takes(op, r))
+            bytes += pairs_in(op, r).count * op->element_bytes;
+    }
     op->chosen = true;
     op->place =
         gives ? pairs_place(node, op, bytes, listed)
@@ -273,8 +265,24 @@ bool disti_node_pairs_are_short(const struct disti_node *node, const struct dist
     return to * op->element_bytes <= NODE_BITE;
 }
 
+/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
 static dist_status node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
-                                    struct node_block *block_p);
+                                    struct node_block *block_p)
+{
+    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+    struct node_block *list = node_list(&node->peers[giver], op);
+    uint64_t count = pairs_out(op, giver).count;
+
+    *block_p = list[listed ? node->rank : 0];
+    if (block_p->count == count)
+        return DIST_OK;
+    op->expected = count * op->element_bytes;
+    op->sent = block_p->count * op->element_bytes;
+    op->peer = giver;
+    op->mine = op->theirs = op->fingerprint;
+    op->sequence = op->call.sequence;
+    return DIST_ERR_MISMATCH;
+}
 
 dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op)
 {
@@ -338,25 +346,6 @@ static char *pairs_see(struct disti_node *node, const struct disti_node_op *op, 
     if (at->name.key && !memory)
         node_slot(node->board, op)->failed = NODE_UNSEEN;
     return memory;
-}
-
-/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
-static dist_status node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
-                                    struct node_block *block_p)
-{
-    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
-    struct node_block *list = node_list(&node->peers[giver], op);
-    uint64_t count = pairs_out(op, giver).count;
-
-    *block_p = list[listed ? node->rank : 0];
-    if (block_p->count == count)
-        return DIST_OK;
-    op->expected = count * op->element_bytes;
-    op->sent = block_p->count * op->element_bytes;
-    op->peer = giver;
-    op->mine = op->theirs = op->fingerprint;
-    op->sequence = op->call.sequence;
-    return DIST_ERR_MISMATCH;
 }
 
 /* Where this rank's block lies at a giver. */
@@ -578,21 +567,6 @@ struct node_again {
 
 /* ---- the first time ---- */
 
-static struct node_again *again_new(const struct disti_node *node)
-{
-    struct node_again *again;
-    size_t ranks = (size_t)node->ranks;
-    size_t bytes = sizeof(*again->list) + sizeof(*again->stretch) + sizeof(*again->take);
-
-    again = calloc(1, sizeof(*again) + ranks * bytes);
-    if (!again)
-        return NULL;
-    again->take = (void *)(again + 1);
-    again->list = (void *)(again->take + ranks);
-    again->stretch = (void *)(again->list + ranks);
-    return again;
-}
-
 static void again_behind(int listed, size_t behind[2])
 {
     behind[0] = pairs_list_bytes(listed, NODE_IN_SLOT);
@@ -604,14 +578,21 @@ __attribute__((cold, noinline)) static struct node_again *
 again_learn(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_again **again_p = &node->agains[op->call.collective], *again;
+    struct node_again *again = node->agains[op->call.collective];
     bool gives = pairs_gives_others(node, op);
 
-    if (!*again_p)
-        *again_p = again_new(node);
-    again = *again_p;
-    if (!again)
-        return NULL;
+    if (!again) {
+        size_t ranks = (size_t)node->ranks;
+        size_t each = sizeof(*again->list) + sizeof(*again->stretch) + sizeof(*again->take);
+
+        again = calloc(1, sizeof(*again) + ranks * each);
+        if (!again)
+            return NULL;
+        again->take = (void *)(again + 1);
+        again->list = (void *)(again->take + ranks);
+        again->stretch = (void *)(again->list + ranks);
+        node->agains[op->call.collective] = again;
+    }
     again->ready = true;
     again->leads = node->rank == 0 && !pattern->rooted;
     again->mine = pattern->in_blocks ? node->rank : 0;

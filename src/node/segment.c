@@ -275,8 +275,9 @@ static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *
     return arena;
 }
 
-/* With the lock held. The block that an address is in, and its bytes. False: it is in none. */
-static bool arena_find(struct arena *arena, const void *memory, struct arena_block *block_p,
+/* With the lock held. The block that an address is in: its offset and bytes. False: it is in none.
+ */
+static bool arena_find(const struct arena *arena, const void *memory, size_t *offset_p,
                        size_t *bytes_p)
 {
     size_t page = disti_segment_page(), first;
@@ -285,7 +286,7 @@ static bool arena_find(struct arena *arena, const void *memory, struct arena_blo
 
     if (!disti_buddy_find(&arena->buddy, unit, &first, &order))
         return false;
-    *block_p = (struct arena_block){.arena = arena, .offset = first * page};
+    *offset_p = first * page;
     *bytes_p = page << order;
     return true;
 }
@@ -293,19 +294,19 @@ static bool arena_find(struct arena *arena, const void *memory, struct arena_blo
 static void arena_give(const struct arena_block *block)
 {
     struct arena *arena = block->arena;
-    size_t page = disti_segment_page(), bytes = page;
-    struct arena_block found;
+    size_t page = disti_segment_page(), bytes = page, offset;
+    char *memory = arena->memory + block->offset;
     bool spare;
 
     pthread_mutex_lock(&table_lock);
-    arena_find(arena, block->arena->memory + block->offset, &found, &bytes);
+    arena_find(arena, memory, &offset, &bytes);
     pthread_mutex_unlock(&table_lock);
     /*
      * Who keeps pages registered with a network card watches for madvise, as for munmap; of a hole
      * in the file it would not hear. Locked pages refuse it.
      */
-    if (madvise(block->arena->memory + block->offset, bytes, MADV_REMOVE) < 0)
-        (void)!fallocate(block->arena->name.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    if (madvise(memory, bytes, MADV_REMOVE) < 0)
+        (void)!fallocate(arena->name.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t)block->offset, (off_t)bytes);
     pthread_mutex_lock(&table_lock);
     disti_buddy_give(&arena->buddy, block->offset / page, disti_buddy_order(bytes / page));
@@ -376,33 +377,20 @@ void disti_segment_retire(void)
 
 /* ---- what begins where ---- */
 
-/* What begins there, of an arena the block. False: nothing. */
-static bool table_begins(const void *memory, struct segment *segment_p)
-{
-    const struct segment *segment = table_find(memory);
-    struct arena_block block;
-
-    if (!segment)
-        return false;
-    *segment_p = *segment;
-    if (segment->kind == SEGMENT_ARENA) {
-        if (!arena_find(segment->arena, memory, &block, &segment_p->bytes))
-            return false;
-        segment_p->offset = block.offset;
-        segment_p->memory = block.arena->memory + block.offset;
-    }
-    return segment_p->memory == memory;
-}
-
 /*
  * With the lock held. Takes the entry out that begins at memory, of register if `registered`, else
  * of another; but no arena. ERR_INVALID_ARGUMENT: there is none. table_get only looks.
  */
 static dist_status table_get(const void *memory, bool registered, struct segment *segment_p)
 {
-    struct segment segment;
+    const struct segment *found = table_find(memory);
+    struct segment segment = found ? *found : (struct segment){.memory = NULL};
 
-    if (!table_begins(memory, &segment))
+    if (found && found->kind == SEGMENT_ARENA) /* the block */
+        segment.memory = arena_find(found->arena, memory, &segment.offset, &segment.bytes)
+                             ? found->arena->memory + segment.offset
+                             : NULL;
+    if (!found || segment.memory != memory)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%p does not begin %s memory of this process: it was %s before, never "
                           "obtained, or obtained by the parent before fork",
@@ -604,7 +592,7 @@ dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
         return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
                                               "or allow memfd_create in the sandbox");
     *location_p =
-        (struct disti_segment_location){.name = *(&block.arena->name), .offset = block.offset};
+        (struct disti_segment_location){.name = block.arena->name, .offset = block.offset};
     *memory_p = block.arena->memory + block.offset;
     return DIST_OK;
 }
@@ -631,38 +619,27 @@ dist_status disti_segment_free(void *memory)
 
 /* ---- what lies where ---- */
 
-/* With the lock held. */
-static bool segment_holds(const void *memory, size_t bytes,
-                          struct disti_segment_location *location_p)
-{
-    const struct segment *segment = table_find(memory);
-    struct arena_block block = {.offset = 0};
-    size_t offset, end;
-
-    if (!segment || segment->name.key == 0)
-        return false;
-    offset = (size_t)((uintptr_t)memory - (uintptr_t)segment->memory);
-    end = segment->bytes;
-    if (segment->kind == SEGMENT_ARENA) {
-        if (!arena_find(segment->arena, memory, &block, &end))
-            return false;
-        end += block.offset;
-    }
-    if (!disti_inside(offset, bytes, end))
-        return false;
-    *location_p =
-        (struct disti_segment_location){.name = segment->name, .offset = segment->offset + offset};
-    return true;
-}
-
 bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_location *location_p)
 {
+    const struct segment *segment;
     bool found;
 
     if (atomic_load_explicit(&table_count, memory_order_relaxed) == 0)
         return false;
     pthread_mutex_lock(&table_lock);
-    found = segment_holds(memory, bytes, location_p);
+    segment = table_find(memory);
+    found = segment && segment->name.key != 0;
+    if (found) {
+        size_t offset = (size_t)((uintptr_t)memory - (uintptr_t)segment->memory), first = 0;
+        size_t end = segment->bytes;
+
+        if (segment->kind == SEGMENT_ARENA)
+            found = arena_find(segment->arena, memory, &first, &end);
+        found = found && disti_inside(offset, bytes, first + end);
+        if (found)
+            *location_p = (struct disti_segment_location){.name = segment->name,
+                                                          .offset = segment->offset + offset};
+    }
     pthread_mutex_unlock(&table_lock);
     return found;
 }
@@ -914,17 +891,6 @@ struct register_range {
     char name[32];
 };
 
-static bool register_parse(const char *line, struct register_range *range_p)
-{
-    struct register_range range = {.name = ""};
-
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %*s %*s %" SCNu64 " %31s", &range.begin,
-               &range.end, range.rights, &range.inode, range.name) < 4)
-        return false;
-    *range_p = range;
-    return true;
-}
-
 /* What is wrong with that range; NULL: nothing. */
 static const char *register_validate(const struct register_range *range)
 {
@@ -972,12 +938,15 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
      * *swaps_p becomes false where code may run, as in all of a heap under valgrind: shared memory
      * is for data.
      */
-    struct register_range range;
     wrong = NULL;
     char *line = NULL;
     size_t room = 0;
     while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
-        if (!register_parse(line, &range) || range.end <= begin)
+        struct register_range range = {.name = ""};
+
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %*s %*s %" SCNu64 " %31s", &range.begin,
+                   &range.end, range.rights, &range.inode, range.name) < 4 ||
+            range.end <= begin)
             continue;
         wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
         *swaps_p = *swaps_p && range.rights[2] != 'x';
@@ -1079,7 +1048,7 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
 
     segment->arena = block->arena;
     segment->offset = block->offset + (uintptr_t)segment->memory % disti_segment_page();
-    segment->name = *(&block->arena->name);
+    segment->name = block->arena->name;
     pages = segment_pages_of(segment);
     disti_log_use(NULL); /* it is no error: it is used as ordinary memory is */
     status = disti_segment_file_map(segment->name.fd, pages.offset, pages.bytes, &copy);
