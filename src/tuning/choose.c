@@ -380,27 +380,20 @@ static bool choose_predict(struct choose *choose, struct disti_candidate *candid
     return true;
 }
 
-/* May it be cut into so many segments? */
-static bool choose_may_cut(const struct choose *choose, const struct disti_algorithm *algorithm,
-                           uint32_t segments)
-{
-    size_t pieces =
-        (size_t)(algorithm->pieces == DISTI_RANKS ? choose->topology->ranks : algorithm->pieces);
-
-    return segments >= 1 && segments <= CHOOSE_SEGMENTS_MAX &&
-           (segments == 1 || choose->bytes / pieces / segments >= CHOOSE_SEGMENT_LEAST);
-}
-
 /* Goes on from candidate->segments, doubling or halving, as long as that gains. True: it did. */
 static bool choose_climb(struct choose *choose, bool up, struct disti_candidate *candidate)
 {
+    int pieces = candidate->algorithm->pieces;
+    size_t piece =
+        choose->bytes / (size_t)(pieces == DISTI_RANKS ? choose->topology->ranks : pieces);
     bool gained = false;
 
     for (;;) {
         struct disti_candidate next = *candidate;
 
         next.segments = up ? candidate->segments * 2 : candidate->segments / 2;
-        if (!choose_may_cut(choose, next.algorithm, next.segments) ||
+        if (next.segments < 1 || next.segments > CHOOSE_SEGMENTS_MAX ||
+            (next.segments > 1 && piece / next.segments < CHOOSE_SEGMENT_LEAST) ||
             !choose_predict(choose, &next) || next.seconds >= candidate->seconds)
             return gained;
         *candidate = next;

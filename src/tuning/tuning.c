@@ -195,27 +195,20 @@ static dist_status text_algorithm(const struct text_reader *reader, int at,
     return DIST_OK;
 }
 
-/* A collective that has algorithms; DIST_COLL_COUNT: it is none. */
-static int text_collective(const char *word)
-{
-    size_t length = strcspn(word, ":");
-    int collective = 0;
-
-    while (collective < DIST_COLL_COUNT) {
-        const char *name = dist_collective_string((dist_collective)collective);
-
-        if (strlen(name) == length && strncmp(name, word, length) == 0)
-            break;
-        collective++;
-    }
-    return collective;
-}
-
 static dist_status text_line(const struct text_reader *reader, struct disti_tuning *tuning)
 {
     const struct tuning_term *term = tuning_terms;
-    int collective = text_collective(reader->words[0]);
+    const char *digits = reader->count == 2 ? reader->words[1] : "";
+    size_t length = strcspn(reader->words[0], ":");
+    unsigned long long value;
+    int collective = 0;
 
+    for (; collective < DIST_COLL_COUNT; collective++) {
+        const char *name = dist_collective_string((dist_collective)collective);
+
+        if (strlen(name) == length && strncmp(name, reader->words[0], length) == 0)
+            break;
+    }
     if (strcmp(reader->words[0], "key") == 0)
         return DIST_OK;
     if (collective < DIST_COLL_COUNT) {
@@ -229,10 +222,10 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
             return text_fail(reader, "there are more than 32 choices:", reader->words[0]);
         for (; at < reader->count && !colon && status == DIST_OK; at++) {
             char *word = reader->words[at];
-            size_t length = strlen(word);
-            colon = word[length - 1] == ':';
+            char *last = word + strlen(word) - 1;
+            colon = *last == ':';
             if (colon)
-                word[length - 1] = '\0';
+                *last = '\0';
             if (at > 0 && word[0])
                 status = text_bound(reader, word, &fixed);
         }
@@ -247,8 +240,6 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
         term++;
     if (!term->word)
         return text_fail(reader, "this is neither a cost nor a collective:", reader->words[0]);
-    const char *digits = reader->count == 2 ? reader->words[1] : "";
-    unsigned long long value;
     if (!digits[0] || strspn(digits, "0123456789") != strlen(digits))
         return text_fail(reader, "a whole number must follow", reader->words[0]);
     errno = 0;
@@ -259,36 +250,28 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
     return DIST_OK;
 }
 
-/* The first line says what it is. */
-static bool text_has_title(const char *text)
+/* True if what begins there is this, to the end of the line. */
+static bool text_is(const char *line, const char *expected)
 {
-    size_t length = strlen(TUNING_TITLE);
+    size_t length = strlen(expected);
 
-    return strncmp(text, TUNING_TITLE, length) == 0 && strchr("\r\n", text[length]);
-}
-
-/* Is there a line "key KEY"? */
-static bool text_has_key(const char *text, const char *key)
-{
-    size_t length = strlen(key);
-    const char *line = strstr(text, "\nkey ");
-
-    return line && strncmp(line + 5, key, length) == 0 && strchr("\r\n", line[5 + length]);
+    return strncmp(line, expected, length) == 0 && strchr("\r\n", line[length]);
 }
 
 dist_status disti_tuning_parse(const char *text, const char *name, const char *key,
                                struct disti_tuning *tuning_p, char *why, size_t why_size)
 {
     struct text_reader reader = {.name = name, .why = why, .why_size = why_size};
+    const char *line = strstr(text, "\nkey ");
     struct disti_tuning tuning;
     dist_status status;
 
     disti_tuning_usual(&tuning);
-    if (!text_has_title(text)) {
+    if (!text_is(text, TUNING_TITLE)) {
         snprintf(why, why_size, "%s: its first line is not \"%s\"", name, TUNING_TITLE);
         return DIST_ERR_INVALID_ARGUMENT;
     }
-    if (key && !text_has_key(text, key)) {
+    if (key && !(line && text_is(line + 5, key))) {
         snprintf(why, why_size, "%s: it was not measured on \"%s\"", name, key);
         return DIST_ERR_INVALID_ARGUMENT;
     }
