@@ -63,23 +63,15 @@ void disti_tune_key(int nodes, int local_ranks, const char *transports, char key
              interfaces ? interfaces : "");
 }
 
-/* The folder of caches; what is no absolute path does not count. */
-static bool tune_home(char *folder, size_t size)
-{
-    const char *cache = disti_env("XDG_CACHE_HOME"), *home = disti_env("HOME");
-
-    if (cache && cache[0] == '/')
-        return snprintf(folder, size, "%s", cache) < (int)size;
-    return home && home[0] == '/' && snprintf(folder, size, "%s/.cache", home) < (int)size;
-}
-
 bool disti_tune_path(const char *key, char path[TUNE_PATH])
 {
-    char folder[TUNE_PATH - 64];
+    const char *cache = disti_env("XDG_CACHE_HOME"), *home = disti_env("HOME");
+    bool cached = cache && cache[0] == '/'; /* what is no absolute path does not count */
 
-    return tune_home(folder, sizeof(folder)) &&
-           snprintf(path, TUNE_PATH, "%s/libdist/tuning-%016llx", folder,
-                    (unsigned long long)disti_hash_text(DISTI_HASH_START, key)) < TUNE_PATH;
+    return (cached || (home && home[0] == '/')) &&
+           snprintf(path, TUNE_PATH, "%s%s/libdist/tuning-%016llx", cached ? cache : home,
+                    cached ? "" : "/.cache",
+                    (unsigned long long)disti_hash_text(DISTI_HASH_START, key)) < TUNE_PATH - 32;
 }
 
 /* The whole file, terminated. Returns its length; below 0: errno says why not. */
@@ -412,31 +404,20 @@ bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_
     return known;
 }
 
-/* The backend's transports, as far as DIST_TRANSPORT allows them: "shm,tcp". */
-static void tune_transports(const struct dist_transport *const *transports, char *text, size_t size)
-{
-    const char *allowed = disti_env("DIST_TRANSPORT");
-    size_t length = 0;
-
-    if (allowed) {
-        snprintf(text, size, "%s", allowed);
-        return;
-    }
-    text[0] = '\0';
-    for (int t = 0; transports[t] && length < size; t++)
-        length += (size_t)snprintf(text + length, size - length, "%s%s", t ? "," : "",
-                                   transports[t]->name);
-}
-
 static void tune_own_key(const struct dist_backend_config *config,
                          const struct dist_transport *const *transports, char key[TUNE_KEY])
 {
+    /* The backend's transports, as far as DIST_TRANSPORT allows them: "shm,tcp". */
+    const char *allowed = disti_env("DIST_TRANSPORT");
     char names[64];
+    size_t length = (size_t)snprintf(names, sizeof(names), "%s", allowed ? allowed : "");
     int nodes = 0;
 
     for (int r = 0; r < config->world_size; r++)
         nodes = config->places[r].node >= nodes ? config->places[r].node + 1 : nodes;
-    tune_transports(transports, names, sizeof(names));
+    for (int t = 0; !allowed && transports[t] && length < sizeof(names); t++)
+        length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s", t ? "," : "",
+                                   transports[t]->name);
     disti_tune_key(nodes, config->local_ranks, names, key);
 }
 
@@ -808,44 +789,28 @@ static dist_status links_best(struct engine_measurement *links, enum tune_effort
     return status;
 }
 
-static dist_status links_short(struct engine_measurement *links, enum tune_effort effort, bool far,
-                               struct disti_link_times *times)
-{
-    dist_status status =
-        links_best(links, effort, LINKS_BACK, LINKS_SHORT, &times->back, &times->back_busy);
-    double busy;
-
-    if (status != DIST_OK)
-        return status;
-    return far ? links_best_swap(links, effort, &times->swap)
-               : links_best(links, effort, LINKS_BURSTS, LINKS_SHORT, &times->burst, &busy);
-}
-
-/* Where a longer message does not take too long, it tells more. */
-static dist_status links_long(struct engine_measurement *links, enum tune_effort effort,
-                              struct disti_link_times *times)
-{
-    dist_status status =
-        links_best(links, effort, LINKS_BACK, LINKS_MIDDLE, &times->middle, &times->middle_busy);
-    double busy;
-
-    times->length = times->middle;
-    times->bytes = (double)LINKS_MIDDLE;
-    if (status != DIST_OK || times->length * 1e9 >= (double)tune_each_ns(effort) / 2)
-        return status;
-    times->bytes = (double)LINKS_LONG;
-    return links_best(links, effort, LINKS_BACK, LINKS_LONG, &times->length, &busy);
-}
-
 static dist_status links_lead(struct engine_measurement *links, enum tune_effort effort,
                               int distance, struct disti_cost *cost)
 {
     bool far = distance == DISTI_OTHER_NODE;
     struct disti_link_times times;
-    dist_status status = links_short(links, effort, far, &times);
+    dist_status status =
+        links_best(links, effort, LINKS_BACK, LINKS_SHORT, &times.back, &times.back_busy);
+    double busy;
 
     if (status == DIST_OK)
-        status = links_long(links, effort, &times);
+        status = far ? links_best_swap(links, effort, &times.swap)
+                     : links_best(links, effort, LINKS_BURSTS, LINKS_SHORT, &times.burst, &busy);
+    if (status == DIST_OK)
+        status =
+            links_best(links, effort, LINKS_BACK, LINKS_MIDDLE, &times.middle, &times.middle_busy);
+    times.length = times.middle;
+    times.bytes = (double)LINKS_MIDDLE;
+    /* Where a longer message does not take too long, it tells more. */
+    if (status == DIST_OK && times.length * 1e9 < (double)tune_each_ns(effort) / 2) {
+        times.bytes = (double)LINKS_LONG;
+        status = links_best(links, effort, LINKS_BACK, LINKS_LONG, &times.length, &busy);
+    }
     if (status == DIST_OK)
         status = links_command(links, 0, LINKS_BACK, 0);
     if (status == DIST_OK && far)
@@ -857,20 +822,19 @@ static dist_status links_lead(struct engine_measurement *links, enum tune_effort
 
 /* ---- who with whom ---- */
 
-static enum disti_distance links_distance(const struct disti_topology *topology, int rank)
-{
-    const struct dist_place *a = &topology->localities[0], *b = &topology->localities[rank];
-
-    if (disti_node_of(topology, 0) != disti_node_of(topology, rank))
-        return DISTI_OTHER_NODE;
-    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
-}
-
 /* The lowest rank at that distance from rank 0; -1: there is none. */
 static int links_partner(const struct disti_topology *topology, int distance)
 {
+    const struct dist_place *a = topology->localities;
+
     for (int r = 1; r < topology->ranks; r++) {
-        if ((int)links_distance(topology, r) == distance)
+        const struct dist_place *b = &topology->localities[r];
+        int here =
+            a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
+
+        if (disti_node_of(topology, 0) != disti_node_of(topology, r))
+            here = DISTI_OTHER_NODE;
+        if (here == distance)
             return r;
     }
     return -1;
@@ -904,17 +868,6 @@ static dist_status tune_together(const struct dist_engine *engine, double *copie
     return status;
 }
 
-static double tune_sum(const struct dist_engine *engine, const struct tune_result *results)
-{
-    double sum = 0;
-
-    for (int r = 0; r < engine->config->world_size; r++) {
-        if (disti_node_of(engine->topology, r) == 0)
-            sum += results[r].copied;
-    }
-    return sum;
-}
-
 static dist_status tune_share(const struct dist_engine *engine, const struct tune_result *mine,
                               struct disti_tuning *tuning)
 {
@@ -928,8 +881,10 @@ static dist_status tune_share(const struct dist_engine *engine, const struct tun
     status = config->all_gather(config->all_gather_arg, mine, all, sizeof(*mine));
     if (status == DIST_OK) {
         const disti_environment saved = disti_environment_enter(); /* all ranks round alike */
-        double together = tune_sum(engine, all);
+        double together = 0;
 
+        for (int r = 0; r < config->world_size; r++)
+            together += disti_node_of(engine->topology, r) == 0 ? all[r].copied : 0;
         *tuning = all[0].tuning;
         if (together > 0)
             tuning->cost.node_bytes_per_second = together;
