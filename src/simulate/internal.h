@@ -5,8 +5,8 @@
 
 #include "tuning/tuning.h"
 
-/* As disti_simulation_run, but no rank stands for others: for tests. */
-dist_status disti_sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
-                                const struct disti_cost *cost, struct disti_forecast *forecast_p);
+/* As disti_simulation_run, but if `whole` is true no rank stands for others. */
+dist_status disti_sim_run(const struct disti_simulation *simulation, size_t bytes, bool whole,
+                          const struct disti_cost *cost, struct disti_forecast *forecast_p);
 
 #endif

@@ -235,25 +235,6 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
     return DIST_OK;
 }
 
-static void machine_costs(struct sim *sim, size_t bytes, const struct disti_cost *cost)
-{
-    sim->chunk_bytes = (double)bytes / sim->programs->chunks;
-    sim->reduce_per_byte = machine_per_byte(cost->reduce_bytes_per_second);
-    sim->copy_per_byte = machine_per_byte(cost->copy_bytes_per_second);
-    sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
-    sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
-    sim->step = machine_time(cost->step_s);
-    sim->change = machine_time(cost->switch_s);
-    sim->eager = cost->eager_bytes;
-    sim->node_cpus = cost->node_cpus;
-    sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
-    for (int d = 0; d < DISTI_DISTANCES; d++)
-        sim->links[d] =
-            (struct sim_link){.latency = machine_time(cost->links[d].latency_s),
-                              .overhead = machine_time(cost->links[d].overhead_s),
-                              .per_byte = machine_per_byte(cost->links[d].bytes_per_second)};
-}
-
 static bool machine_allocate(struct sim *sim, uint32_t sends, uint32_t wires)
 {
     uint32_t cpus = sim->all_cpus        ? (uint32_t)sim->all_cpus
@@ -282,7 +263,21 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
     uint64_t lanes = 0, sends = 0, wires = 0;
     uint32_t lane = 0, send = 0, wire = 0;
     dist_status status = DIST_OK;
-    machine_costs(sim, bytes, cost);
+    sim->chunk_bytes = (double)bytes / sim->programs->chunks;
+    sim->reduce_per_byte = machine_per_byte(cost->reduce_bytes_per_second);
+    sim->copy_per_byte = machine_per_byte(cost->copy_bytes_per_second);
+    sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
+    sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
+    sim->step = machine_time(cost->step_s);
+    sim->change = machine_time(cost->switch_s);
+    sim->eager = cost->eager_bytes;
+    sim->node_cpus = cost->node_cpus;
+    sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
+    for (int d = 0; d < DISTI_DISTANCES; d++)
+        sim->links[d] =
+            (struct sim_link){.latency = machine_time(cost->links[d].latency_s),
+                              .overhead = machine_time(cost->links[d].overhead_s),
+                              .per_byte = machine_per_byte(cost->links[d].bytes_per_second)};
     sim->period = sim->all_cpus ? sim->programs->ranks : sim->programs->period;
     sim->count = whole ? sim->programs->ranks : sim->period;
     for (uint32_t i = 0; i < sim->count; i++) {
@@ -1019,9 +1014,8 @@ void disti_simulation_close(struct disti_simulation *simulation)
     free(simulation);
 }
 
-static dist_status simulation_run(const struct disti_simulation *simulation, size_t bytes,
-                                  bool whole, const struct disti_cost *cost,
-                                  struct disti_forecast *forecast_p)
+dist_status disti_sim_run(const struct disti_simulation *simulation, size_t bytes, bool whole,
+                          const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
     struct disti_forecast forecast = {0};
     struct sim sim = {.programs = &simulation->programs,
@@ -1080,13 +1074,7 @@ out:
 dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
                                  const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
-    return simulation_run(simulation, bytes, false, cost, forecast_p);
-}
-
-dist_status disti_sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
-                                const struct disti_cost *cost, struct disti_forecast *forecast_p)
-{
-    return simulation_run(simulation, bytes, true, cost, forecast_p);
+    return disti_sim_run(simulation, bytes, false, cost, forecast_p);
 }
 
 dist_status disti_forecast(const struct disti_algorithm *algorithm, const struct disti_shape *shape,

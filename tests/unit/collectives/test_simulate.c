@@ -304,7 +304,7 @@ static void stands_for_others(const struct disti_algorithm *algorithm,
     struct disti_simulation *simulation;
     assert_int_equal(disti_simulation_open(algorithm, shape, &simulation), DIST_OK);
     assert_int_equal(disti_simulation_run(simulation, bytes, cost, &few), DIST_OK);
-    assert_int_equal(disti_sim_whole_run(simulation, bytes, cost, &all), DIST_OK);
+    assert_int_equal(disti_sim_run(simulation, bytes, true, cost, &all), DIST_OK);
     disti_simulation_close(simulation);
     assert_int_equal(all.simulated, shape->ranks);
     assert_true(few.simulated < shape->ranks || !algorithm->turns);
