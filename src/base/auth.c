@@ -137,15 +137,6 @@ void disti_prove(const struct disti_secret *secret, const char *role,
                has ? secret->length : sizeof(known), all, 1 + count, proof);
 }
 
-bool disti_proves(const struct disti_secret *secret, const char *role,
-                  const struct disti_hmac_piece *pieces, int count, const unsigned char *proof)
-{
-    unsigned char right[DISTI_HMAC_BYTES];
-
-    disti_prove(secret, role, pieces, count, right);
-    return disti_hmac_same(right, proof);
-}
-
 /* ---- HMAC-SHA-256 over the hash of OpenSSL ---- */
 
 #ifdef HAVE_OPENSSL

@@ -97,8 +97,4 @@ void disti_prove(const struct disti_secret *secret, const char *role,
                  const struct disti_hmac_piece *pieces, int count,
                  unsigned char proof[DISTI_HMAC_BYTES]);
 
-/* Is that the proof? In a time that says nothing of where it differs. */
-bool disti_proves(const struct disti_secret *secret, const char *role,
-                  const struct disti_hmac_piece *pieces, int count, const unsigned char *proof);
-
 #endif
