@@ -10,43 +10,33 @@
 #include "collectives/algorithms.h"
 #include "topology/topology.h"
 
-struct ring {
-    const struct disti_shape *shape;
-    struct disti_builder *b;
-    uint16_t send, recv;
-};
-
-/* Chunk of a segment of a position's block; positions count backwards too. */
-static uint32_t ring_chunk(const struct ring *r, int position, uint32_t segment)
+/* The block of a position; positions count round the ring, backwards too. */
+static uint32_t ring_block(const struct disti_shape *shape, int position)
 {
-    int n = r->shape->ranks;
-    uint32_t owner = (uint32_t)r->shape->topology->order[(position + n) % n];
-    return owner * r->shape->segments + segment;
+    int n = shape->ranks;
+    return (uint32_t)shape->topology->order[(position % n + n) % n];
 }
 
 void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b)
 {
+    const struct disti_topology *topology = shape->topology;
     uint32_t own = (uint32_t)shape->rank * shape->segments;
+    int position = topology->position[shape->rank];
     disti_build_chunks(b, shape->segments);
     disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
                      .data = own, .chunks = shape->segments);
-    struct ring r = {.shape = shape, .b = b};
-    r.send = disti_build_lane(b, 0);
-    r.recv = disti_build_lane(b, 0);
+    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     for (int hop = 0; hop < shape->ranks - 1; hop++)
         for (uint32_t s = 0; s < shape->segments; s++) {
             /* The next rank gets a block that has come, the own one from IN; from the rank before
              * comes one. */
-            const struct disti_topology *topology = r.shape->topology;
-            int position = topology->position[r.shape->rank];
-            uint32_t out = ring_chunk(&r, position - hop, s);
-            uint32_t in = ring_chunk(&r, position - hop - 1, s);
-            disti_build_send(r.b, .lane = r.send,
-                             .after = hop ? disti_build_written(r.b, out) : DISTI_NOW,
-                             .peer = disti_ring_next(topology, r.shape->rank),
+            uint32_t out = ring_block(shape, position - hop) * shape->segments + s;
+            uint32_t in = ring_block(shape, position - hop - 1) * shape->segments + s;
+            disti_build_send(b, .lane = send,
+                             .after = hop ? disti_build_written(b, out) : DISTI_NOW,
+                             .peer = disti_ring_next(topology, shape->rank),
                              .src = hop ? disti_out(out) : disti_in(s), .data = out);
-            disti_build_recv(r.b, .lane = r.recv,
-                             .peer = disti_ring_previous(topology, r.shape->rank),
+            disti_build_recv(b, .lane = recv, .peer = disti_ring_previous(topology, shape->rank),
                              .dst = disti_out(in), .data = in);
         }
 }
@@ -115,24 +105,10 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
  * Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 
-struct exchange {
-    const struct disti_shape *shape;
-    struct disti_builder *b;
-    uint16_t send, recv;
-    struct disti_step_ref has; /* what came last is here */
-};
-
-/* The block of a position; positions count round the ring, backwards too. */
-static uint32_t exchange_block(const struct exchange *e, int position)
-{
-    int n = e->shape->ranks;
-    return (uint32_t)e->shape->topology->order[(position % n + n) % n];
-}
-
 /* How many of the `count` blocks from a position on lie together: the first, or both. */
-static int exchange_run(const struct exchange *e, int position, int count)
+static int exchange_run(const struct disti_shape *shape, int position, int count)
 {
-    bool both = exchange_block(e, position + 1) == exchange_block(e, position) + 1;
+    bool both = ring_block(shape, position + 1) == ring_block(shape, position) + 1;
     return both ? count : 1;
 }
 
@@ -158,27 +134,25 @@ void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct
     int p = shape->topology->position[shape->rank];
     uint32_t own = (uint32_t)shape->rank;
     disti_build_chunks(b, 1);
-    struct exchange e = {.shape = shape, .b = b};
-    e.send = disti_build_lane(b, 0);
-    e.recv = disti_build_lane(b, 0);
-    e.has =
-        disti_build_copy(b, .lane = e.recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
+    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
+    struct disti_step_ref has = /* what came last is here */
+        disti_build_copy(b, .lane = recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
     for (int round = 0; round < shape->ranks / 2; round++) {
         int neighbour = exchange_left(p, round) ? p - 1 : p + 1;
-        int peer = (int)exchange_block(&e, neighbour);
+        int peer = (int)ring_block(shape, neighbour);
         int give = round ? exchange_pair(p, round - 1) : p, count = round ? 2 : 1;
         int take = round ? exchange_pair(p, round) : neighbour;
         for (int i = 0, run; i < count; i += run) {
-            uint32_t block = exchange_block(&e, give + i);
-            run = exchange_run(&e, give + i, count - i);
-            disti_build_send(e.b, .lane = e.send, .after = e.has, .peer = peer,
-                             .src = disti_out(block), .data = block, .chunks = (uint32_t)run);
+            uint32_t block = ring_block(shape, give + i);
+            run = exchange_run(shape, give + i, count - i);
+            disti_build_send(b, .lane = send, .after = has, .peer = peer, .src = disti_out(block),
+                             .data = block, .chunks = (uint32_t)run);
         }
         for (int i = 0, run; i < count; i += run) {
-            uint32_t block = exchange_block(&e, take + i);
-            run = exchange_run(&e, take + i, count - i);
-            e.has = disti_build_recv(e.b, .lane = e.recv, .peer = peer, .dst = disti_out(block),
-                                     .data = block, .chunks = (uint32_t)run);
+            uint32_t block = ring_block(shape, take + i);
+            run = exchange_run(shape, take + i, count - i);
+            has = disti_build_recv(b, .lane = recv, .peer = peer, .dst = disti_out(block),
+                                   .data = block, .chunks = (uint32_t)run);
         }
     }
 }

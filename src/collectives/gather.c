@@ -15,15 +15,6 @@
  */
 #include "collectives/algorithms.h"
 
-/* At the root: what came packed goes to where it belongs. */
-static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
-                          uint32_t slot, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        disti_build_copy(b, .lane = lane, .dst = disti_out(list[i]), .src = disti_scratch(slot + i),
-                         .data = list[i]);
-}
-
 void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_tree_neighbours tree;
@@ -48,7 +39,9 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
             disti_build_scratch(b, slot + count);
             disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot),
                              .list = list, .chunks = count);
-            gather_unpack(b, lane, list, slot, count);
+            for (uint32_t j = 0; j < count; j++) /* what came packed goes to where it belongs */
+                disti_build_copy(b, .lane = lane, .dst = disti_out(list[j]),
+                                 .src = disti_scratch(slot + j), .data = list[j]);
             slot += count;
         }
     } else {

@@ -16,18 +16,6 @@
  */
 #include "collectives/algorithms.h"
 
-/* At the root: brings the blocks together that are to travel together. */
-static struct disti_step_ref scatter_pack(struct disti_builder *b, uint16_t lane,
-                                          const uint32_t *list, uint32_t slot, uint32_t count)
-{
-    struct disti_step_ref packed = DISTI_NOW;
-    disti_build_scratch(b, slot + count);
-    for (uint32_t i = 0; i < count; i++)
-        packed = disti_build_copy(b, .lane = lane, .dst = disti_scratch(slot + i),
-                                  .src = disti_in(list[i]), .data = list[i]);
-    return packed;
-}
-
 void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_tree_neighbours tree;
@@ -48,7 +36,12 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
                                  .data = list[0], .chunks = count);
                 continue;
             }
-            struct disti_step_ref packed = scatter_pack(b, lane, list, slot, count);
+            /* Brings the blocks together that are to travel together. */
+            struct disti_step_ref packed = DISTI_NOW;
+            disti_build_scratch(b, slot + count);
+            for (uint32_t j = 0; j < count; j++)
+                packed = disti_build_copy(b, .lane = lane, .dst = disti_scratch(slot + j),
+                                          .src = disti_in(list[j]), .data = list[j]);
             disti_build_send(b, .lane = lane, .after = packed, .peer = child,
                              .src = disti_scratch(slot), .list = list, .chunks = count);
             slot += count;
