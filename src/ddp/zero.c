@@ -476,24 +476,20 @@ static dist_status network_square(struct dist_zero *zero, const struct zero_bloc
     return DIST_OK;
 }
 
-/* Every gradient has to be there before the first may be scaled. */
-static dist_status network_clip(struct dist_zero *zero)
+/* A bucket's parameters travel while the next is updated. */
+static dist_status network_finish(struct dist_zero *zero)
 {
+    const bool clips = zero->options.max_norm > 0.0;
     dist_status status = DIST_OK;
 
-    for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++) {
+    /* Every gradient has to be there before the first may be scaled. */
+    for (int i = 0; clips && i < zero->bucket_count && status == DIST_OK; i++) {
         status = zero_wait(zero, &zero->buckets[i]);
         if (status == DIST_OK)
             status = zero_work(zero, i, 1, network_square);
     }
-    return status == DIST_OK ? zero_clip(zero) : status;
-}
-
-/* A bucket's parameters travel while the next is updated. */
-static dist_status network_finish(struct dist_zero *zero)
-{
-    dist_status status = zero->options.max_norm > 0.0 ? network_clip(zero) : DIST_OK;
-
+    if (clips && status == DIST_OK)
+        status = zero_clip(zero);
     for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++) {
         status = zero_wait(zero, &zero->buckets[i]);
         if (status == DIST_OK)
@@ -823,19 +819,15 @@ dist_status dist_zero_destroy(dist_zero *zero)
 
 /* What a program asks and sets between steps, and how it all fails. */
 
-static bool query_has(const struct dist_zero *zero, int index)
-{
-    return zero && index >= 0 && index < zero->count;
-}
-
 float *dist_zero_values(const dist_zero *zero, int index)
 {
-    return query_has(zero, index) ? zero->values + zero->parameters[index].at : NULL;
+    return zero && index >= 0 && index < zero->count ? zero->values + zero->parameters[index].at
+                                                     : NULL;
 }
 
 float *dist_zero_gradient(const dist_zero *zero, int index)
 {
-    return query_has(zero, index) ? zero->gradients + zero->parameters[index].at : NULL;
+    return dist_zero_values(zero, index) ? zero->gradients + zero->parameters[index].at : NULL;
 }
 
 dist_status dist_zero_clear_gradients(dist_zero *zero)
