@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/queue.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -156,16 +157,6 @@ bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
     return proof && proof->mapped;
 }
 
-/* Did all of them map what was offered? */
-static bool view_is_mapped(const struct disti_node *node, const struct disti_node_op *op)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && node_slot(node->peers[r].board, op)->locations.refuses)
-            return false;
-    }
-    return true;
-}
-
 static void view_note(struct disti_node *node, uint64_t key, bool mapped)
 {
     struct node_proof *proof = view_proof(node, key);
@@ -178,11 +169,12 @@ static void view_note(struct disti_node *node, uint64_t key, bool mapped)
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_locations *locations = &node_slot(node->board, op)->locations;
-    bool mapped;
+    bool mapped = true; /* all of them have mapped what was offered */
 
     if (!locations->in_offered && !locations->out_offered)
         return;
-    mapped = view_is_mapped(node, op);
+    for (int r = 0; r < node->ranks; r++)
+        mapped &= r == node->rank || !node_slot(node->peers[r].board, op)->locations.refuses;
     if (locations->in_offered)
         view_note(node, locations->in.name.key, mapped);
     if (locations->out_offered)
@@ -329,16 +321,6 @@ static dist_status window_make(struct disti_node *node)
     if (status == DIST_OK)
         node->window = memory;
     return status;
-}
-
-/* Makes this rank's window, of which no page is touched, and says where it is; if it can. */
-static void window_offer(struct disti_node *node, struct disti_node_hello *hello)
-{
-    bool tried = disti_log_trying(true);
-
-    if (window_make(node) == DIST_OK)
-        hello->window = node->window_location;
-    disti_log_trying(tried);
 }
 
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations)
@@ -596,15 +578,6 @@ dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_
  * starting costs no more with more ranks: every rank's memory is checked by one rank. */
 #define BOARD_RANKS_MET 16
 
-static bool board_one_machine(const struct dist_backend_config *config)
-{
-    for (int r = 1; r < config->world_size; r++) {
-        if (config->places[r].node != config->places[0].node)
-            return false;
-    }
-    return config->world_size > 1 && config->world_size <= NODE_RANKS_MAX;
-}
-
 static size_t board_bytes(const struct disti_node *node)
 {
     return (size_t)node->ranks * (sizeof(struct node_board) + node->area_bytes);
@@ -619,15 +592,16 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
 
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
-    if (node->rank ==
-        0) { /* memory for all boards, of which each rank makes the pages of its own */
-        tried = disti_log_trying(true);
+    tried = disti_log_trying(true);
+    /* Memory for all boards, of which each rank makes the pages of its own. */
+    if (node->rank == 0)
         status = disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
-        disti_log_trying(tried);
-        if (status != DIST_OK)
-            return DIST_OK;
-    }
-    window_offer(node, hello);
+    /* This rank's window, of which no page is touched; if it can be made. */
+    if (status == DIST_OK && window_make(node) == DIST_OK)
+        hello->window = node->window_location;
+    disti_log_trying(tried);
+    if (status != DIST_OK)
+        return DIST_OK;
     node->cpu = -1;
     hello->pid = (int32_t)getpid();
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
@@ -741,8 +715,12 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     dist_status status;
 
     memset(hello, 0, sizeof(*hello));
-    if (!board_one_machine(config))
+    if (config->world_size <= 1 || config->world_size > NODE_RANKS_MAX)
         return DIST_OK;
+    for (int r = 1; r < config->world_size; r++) {
+        if (config->places[r].node != config->places[0].node)
+            return DIST_OK;
+    }
     node = calloc(1, sizeof(*node));
     if (!node)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
@@ -780,13 +758,13 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 #define DEFERRED_TIMEOUTS 2
 
 struct deferred {
-    struct deferred *next;
+    SLIST_ENTRY(deferred) entry;
     void *memory;
     int64_t until_ns;
 };
 
 DISTI_PROCESS_LOCK(deferred_lock);
-static struct deferred *deferred_list;
+static SLIST_HEAD(, deferred) deferred_list;
 
 /*
  * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
@@ -794,16 +772,14 @@ static struct deferred *deferred_list;
  */
 static void board_free(void *memory, bool now, int timeout_ms)
 {
-    struct deferred **at = &deferred_list, *deferred;
+    struct deferred *deferred, *next;
 
     pthread_mutex_lock(&deferred_lock);
-    while (*at) {
-        deferred = *at;
-        if (!disti_expired(deferred->until_ns)) {
-            at = &deferred->next;
+    for (deferred = SLIST_FIRST(&deferred_list); deferred; deferred = next) {
+        next = SLIST_NEXT(deferred, entry);
+        if (!disti_expired(deferred->until_ns))
             continue;
-        }
-        *at = deferred->next;
+        SLIST_REMOVE(&deferred_list, deferred, deferred, entry);
         disti_segment_free(deferred->memory);
         free(deferred);
     }
@@ -811,8 +787,7 @@ static void board_free(void *memory, bool now, int timeout_ms)
     if (deferred) {
         deferred->memory = memory;
         deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
-        deferred->next = deferred_list;
-        deferred_list = deferred;
+        SLIST_INSERT_HEAD(&deferred_list, deferred, entry);
     } else if (memory && now) {
         disti_segment_free(memory);
     }
