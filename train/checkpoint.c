@@ -554,20 +554,6 @@ static void checkpoint_copy_weight(const struct layer *layer, bool save, float *
     }
 }
 
-/* A row of numbers, which both have in the same order. */
-static void checkpoint_copy_row(const struct image *image, const struct layer *layer,
-                                const char *part, bool save, float *ours, size_t count)
-{
-    char name[TENSORS_NAME];
-    float *theirs;
-
-    if (count == 0)
-        return;
-    snprintf(name, sizeof(name), "%s.%s", layer->name, part);
-    theirs = image_data(image, name);
-    memcpy(save ? theirs : ours, save ? ours : theirs, count * sizeof(float));
-}
-
 /* Between the model and the data of a file. */
 static void checkpoint_copy(const struct model *model, bool save, const struct image *image)
 {
@@ -576,14 +562,28 @@ static void checkpoint_copy(const struct model *model, bool save, const struct i
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
         const size_t buffer = layer_buffer_size(layer);
+        /* Rows of numbers, which both have in the same order. */
+        const struct {
+            const char *part;
+            float *ours;
+            size_t count;
+        } rows[] = {{"bias", layer->bias, layer_bias_size(layer)},
+                    {"running_mean", layer->mean, buffer},
+                    {"running_var", layer->variance, buffer}};
 
         if (!layer->name)
             continue;
         snprintf(name, sizeof(name), "%s.weight", layer->name);
         checkpoint_copy_weight(layer, save, image_data(image, name));
-        checkpoint_copy_row(image, layer, "bias", save, layer->bias, layer_bias_size(layer));
-        checkpoint_copy_row(image, layer, "running_mean", save, layer->mean, buffer);
-        checkpoint_copy_row(image, layer, "running_var", save, layer->variance, buffer);
+        for (int j = 0; j < 3; j++) {
+            float *theirs;
+
+            snprintf(name, sizeof(name), "%s.%s", layer->name, rows[j].part);
+            theirs = image_data(image, name);
+            if (rows[j].count > 0)
+                memcpy(save ? theirs : rows[j].ours, save ? rows[j].ours : theirs,
+                       rows[j].count * sizeof(float));
+        }
     }
 }
 
@@ -665,38 +665,6 @@ int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
     return result;
 }
 
-static bool checkpoint_is_rest(const char *name)
-{
-    return strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0;
-}
-
-/* Whether the file's tensors are the model's. */
-static int checkpoint_match(const char *path, const struct tensors *file,
-                            const struct tensors *model)
-{
-    for (int i = 0; i < model->count; i++) {
-        const struct tensor *want = &model->tensors[i];
-        const struct tensor *have = tensors_find(file, want->name);
-
-        if (!have)
-            return failure("%s: there is no tensor %s in it: is it of another --arch?", path,
-                           want->name);
-        if (have->width != sizeof(float) || have->dimensions != want->dimensions ||
-            memcmp(have->shape, want->shape, (size_t)want->dimensions * sizeof(want->shape[0])))
-            return failure(
-                "%s: tensor %s has another shape than the model: is it of another --arch?", path,
-                want->name);
-    }
-    for (int i = 0; i < file->count; i++) {
-        const char *name = file->tensors[i].name;
-
-        if (!tensors_find(model, name) && file->tensors[i].width == sizeof(float) &&
-            !checkpoint_is_rest(name))
-            return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
-    }
-    return 0;
-}
-
 /* What is in the file, all of it checked, is taken over. */
 static int checkpoint_take(const char *path, const struct image *file, struct model *model,
                            struct checkpoint_rest *rest)
@@ -705,17 +673,37 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
     bool whole = false; /* the file has an optimizer's state, and it is wanted */
     const struct tensor *expect, *tensor;
     static struct image expected; /* as in checkpoint_save */
+    const struct tensors *tensors = &file->tensors;
 
-    for (int i = 0; rest->state && i < file->tensors.count; i++)
-        whole = whole || checkpoint_is_rest(file->tensors.tensors[i].name);
     checkpoint_list(model, &expected);
-    if (checkpoint_match(path, &file->tensors, &expected.tensors) < 0 ||
-        checkpoint_read_notes(path, &file->tensors, &read) < 0)
+    for (int i = 0; i < expected.tensors.count; i++) {
+        expect = &expected.tensors.tensors[i];
+        tensor = tensors_find(tensors, expect->name);
+        if (!tensor)
+            return failure("%s: there is no tensor %s in it: is it of another --arch?", path,
+                           expect->name);
+        if (tensor->width != sizeof(float) || tensor->dimensions != expect->dimensions ||
+            memcmp(tensor->shape, expect->shape,
+                   (size_t)expect->dimensions * sizeof(*expect->shape)))
+            return failure(
+                "%s: tensor %s has another shape than the model: is it of another --arch?", path,
+                expect->name);
+    }
+    for (int i = 0; i < tensors->count; i++) {
+        const char *name = tensors->tensors[i].name;
+        const bool is_rest = strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0;
+
+        if (!tensors_find(&expected.tensors, name) && tensors->tensors[i].width == sizeof(float) &&
+            !is_rest)
+            return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
+        whole = whole || (rest->state && is_rest);
+    }
+    if (checkpoint_read_notes(path, tensors, &read) < 0)
         return -1;
     if (whole) {
         checkpoint_list_rest(rest, &expected);
         expect = &expected.tensors.tensors[expected.tensors.count - 1];
-        tensor = tensors_find(&file->tensors, expect->name);
+        tensor = tensors_find(tensors, expect->name);
         if (!tensor)
             return failure(
                 "%s: there is no tensor %s in it: is it of another --optimizer, or without "

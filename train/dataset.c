@@ -108,50 +108,40 @@ static void source_close(struct source *source)
 #endif
 }
 
-/* One piece; 0 at the end. */
-static ssize_t source_read_some(struct source *source, void *to, size_t size)
-{
-    const size_t most = 1U << 30;
-    ssize_t got;
-
-    size = size < most ? size : most;
-#ifdef HAVE_ZLIB
-    if (source->gz) {
-        int error = Z_OK;
-        const char *text;
-
-        got = gzread(source->gz, to, (unsigned)size);
-        text = gzerror(source->gz, &error);
-        if (got < 0 || (got == 0 && error != Z_OK && error != Z_STREAM_END))
-            return failure("%s: byte %llu: the compressed data is damaged or ends too early (%s)",
-                           source->path, (unsigned long long)source->offset, text);
-        return got;
-    }
-#endif
-    do {
-        got = read(source->fd, to, size);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return failure("%s: byte %llu: %s", source->path, (unsigned long long)source->offset,
-                       strerror(errno));
-    return got;
-}
-
 /*
  * Reads until size bytes or the end; *read_p is how many came. -1: the file cannot be
  * read or its compression is damaged (the text names the byte offset).
  */
 static int source_read(struct source *source, void *to, size_t size, size_t *read_p)
 {
+    const size_t most = 1U << 30; /* of a piece */
+    const unsigned long long begin = source->offset;
     size_t done = 0;
+    ssize_t got = 1;
 
-    while (done < size) {
-        const ssize_t got = source_read_some(source, (char *)to + done, size - done);
+    while (done < size && got > 0) {
+        const size_t piece = size - done < most ? size - done : most;
 
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
+        if (!source->compressed) {
+            do {
+                got = read(source->fd, (char *)to + done, piece);
+            } while (got < 0 && errno == EINTR);
+            if (got < 0)
+                return failure("%s: byte %llu: %s", source->path, begin + done, strerror(errno));
+        }
+#ifdef HAVE_ZLIB
+        if (source->gz) {
+            int error = Z_OK;
+            const char *text;
+
+            got = gzread(source->gz, (char *)to + done, (unsigned)piece);
+            text = gzerror(source->gz, &error);
+            if (got < 0 || (got == 0 && error != Z_OK && error != Z_STREAM_END))
+                return failure(
+                    "%s: byte %llu: the compressed data is damaged or ends too early (%s)",
+                    source->path, begin + done, text);
+        }
+#endif
         done += (size_t)got;
         source->offset += (uint64_t)got;
     }
@@ -628,24 +618,17 @@ static bool pictures_covers(int shape, float x, float y)
     }
 }
 
-struct pictures_colour {
-    float parts[3];
-};
-
 /* What is drawn before the pixels are. */
 struct pictures_scene {
     float sine, cosine, middle_x, middle_y; /* pixels to the shape's square */
-    struct pictures_colour fill, ground[2]; /* ground: at both ends */
+    float fill[3], ground[2][3];            /* colours; ground: at both ends */
     float along_x, along_y, phase;          /* of the wave from one end to the other */
 };
 
-static struct pictures_colour pictures_colour(struct rng *rng)
+static void pictures_colour(struct rng *rng, float colour[3])
 {
-    struct pictures_colour colour;
-
     for (int c = 0; c < 3; c++)
-        colour.parts[c] = rng_between(rng, 20.0F, 235.0F);
-    return colour;
+        colour[c] = rng_between(rng, 20.0F, 235.0F);
 }
 
 /* The ground's two colours are drawn until the shape can be seen on both. */
@@ -657,15 +640,15 @@ static void pictures_scene_init(struct rng *rng, struct pictures_scene *scene)
     scene->cosine = cosf(turn) / size;
     scene->middle_x = (PICTURES_SIDE - 1) / 2.0F + rng_between(rng, -5.0F, 5.0F);
     scene->middle_y = (PICTURES_SIDE - 1) / 2.0F + rng_between(rng, -5.0F, 5.0F);
-    scene->fill = pictures_colour(rng);
+    pictures_colour(rng, scene->fill);
     for (int i = 0; i < 2; i++) {
         float contrast;
 
         do {
             contrast = 0.0F;
-            scene->ground[i] = pictures_colour(rng);
+            pictures_colour(rng, scene->ground[i]);
             for (int c = 0; c < 3; c++)
-                contrast += fabsf(scene->fill.parts[c] - scene->ground[i].parts[c]);
+                contrast += fabsf(scene->fill[c] - scene->ground[i][c]);
         } while (contrast < PICTURES_LEAST_CONTRAST);
     }
     scene->along_x = rng_between(rng, -0.25F, 0.25F);
@@ -702,10 +685,9 @@ static uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *i
                 part += 0.25F;
         }
         for (int c = 0; c < 3; c++) {
-            const float ground =
-                scene.ground[0].parts[c] * wave + scene.ground[1].parts[c] * (1.0F - wave);
-            const float value = scene.fill.parts[c] * part + ground * (1.0F - part) +
-                                rng_between(&rng, -20.0F, 20.0F);
+            const float ground = scene.ground[0][c] * wave + scene.ground[1][c] * (1.0F - wave);
+            const float value =
+                scene.fill[c] * part + ground * (1.0F - part) + rng_between(&rng, -20.0F, 20.0F);
 
             *image++ = (uint8_t)(value < 0.0F ? 0.0F : value > 255.0F ? 255.0F : value);
         }

@@ -184,14 +184,6 @@ static bool blame_is_finite(const float *values, size_t count)
     return true;
 }
 
-/* Up to "the loss is ": of a step that is under way, or a test behind the last. */
-static int blame(const struct pass *pass, double loss, const char *why)
-{
-    if (pass->training)
-        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, why);
-    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, why);
-}
-
 /*
  * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
  * is the first whose outputs are, or whose parameters are since the step before. Of a step, or of a
@@ -200,11 +192,12 @@ static int blame(const struct pass *pass, double loss, const char *why)
 static int model_blame(const struct model *model, const struct pass *pass, const float *images,
                        double loss)
 {
-    char text[512];
+    const bool seen = blame_is_finite(images, (size_t)pass->batch * shape_size(model->input));
+    char text[512] = ": the images are not finite";
 
-    if (!blame_is_finite(images, (size_t)pass->batch * (size_t)shape_size(model->input)))
-        return blame(pass, loss, ": the images are not finite");
-    for (int i = 0; i < model->count; i++) {
+    if (seen)
+        strcpy(text, ", though all outputs are finite");
+    for (int i = 0; seen && i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
         const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
         const char *what = NULL, *hint = "";
@@ -221,9 +214,11 @@ static int model_blame(const struct model *model, const struct pass *pass, const
         snprintf(text, sizeof(text),
                  ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
                  layer->name ? layer->name : layer->kind->name, hint);
-        return blame(pass, loss, text);
+        break;
     }
-    return blame(pass, loss, ", though all outputs are finite");
+    if (pass->training)
+        return failure("step %" PRIu64 ": the loss is %f%s", pass->step + 1, loss, text);
+    return failure("the test after step %" PRIu64 ": the loss is %f%s", pass->step, loss, text);
 }
 
 /* ---- the CPU: the model's own memory, its layers, the grid and the optimizer ---- */

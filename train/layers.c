@@ -42,11 +42,12 @@ static void bias_forward(int rows, int columns, const float *bias, bool relu, fl
         bias_cut(rows, columns, out, out);
 }
 
-KERNEL static void bias_sum(int rows, int columns, const float *dout, float *dbias)
+/* dbias grows by the column sums of dout. */
+KERNEL static void bias_sum(int rows, size_t columns, const float *dout, float *restrict dbias)
 {
     for (int row = 0; row < rows; row++, dout += columns) {
 #pragma omp simd
-        for (int i = 0; i < columns; i++)
+        for (size_t i = 0; i < columns; i++)
             dbias[i] += dout[i];
     }
 }
@@ -81,7 +82,7 @@ static void bias_backward(int rows, int columns, const float *out, bool relu, bo
     if (relu)
         bias_sum_relu(rows, columns, out, dout, dbias);
     else
-        bias_sum(rows, columns, dout, dbias);
+        bias_sum(rows, (size_t)columns, dout, dbias);
 }
 
 /* ---- conv: convolution; tiles do it without copies of windows ---- */
@@ -756,17 +757,10 @@ static void add_backward(const struct layer *layer, const struct pass *pass, con
               layer->dside);
 }
 
-KERNEL static void add_all(size_t count, const float *from, float *restrict to)
-{
-#pragma omp simd
-    for (size_t i = 0; i < count; i++)
-        to[i] += from[i];
-}
-
 void add_join(const struct layer *add, const struct pass *pass, float *dsource)
 {
     if (add_is_equal(add))
-        add_all((size_t)pass->batch * shape_size(add->out), add->dside, dsource);
+        bias_sum(1, (size_t)pass->batch * shape_size(add->out), add->dside, dsource);
     else
         add_pixels(add, pass->batch, true, dsource, add->dside);
 }
