@@ -75,11 +75,11 @@ struct cuda {
 
     bool adadelta;
     float momentum, weight_decay;
-    float *first, *second; /* the optimizer's state, as in device.c */
-    float *steps;          /* of the grid */
-    unsigned *most;        /* magnitudes of the tensors' largest gradients */
-    float *partial[2];     /* sums of rows on their way */
-    float *losses;         /* of each sample */
+    float *state[OPTIMIZER_STATES]; /* the optimizer's, as in device.c */
+    float *steps;                   /* of the grid */
+    unsigned *most;                 /* magnitudes of the tensors' largest gradients */
+    float *partial[2];              /* sums of rows on their way */
+    float *losses;                  /* of each sample */
     int *correct;
     struct cuda_result *result, *result_host;
 
@@ -697,8 +697,8 @@ static bool cuda_open_memory(struct cuda *cuda, int capacity)
     model->scratch = cuda_floats(cuda, windows * chunk);
     complete =
         complete && model->weights && cuda->device.sums && model->gradients && model->scratch;
-    cuda->first = cuda_floats(cuda, model->parameters);
-    cuda->second = cuda_floats(cuda, cuda->adadelta ? model->parameters : 1);
+    cuda->state[0] = cuda_floats(cuda, model->parameters);
+    cuda->state[1] = cuda_floats(cuda, cuda->adadelta ? model->parameters : 1);
     cuda->steps = cuda_floats(cuda, GRID_TAIL);
     cuda->most = (unsigned *)cuda_alloc(cuda, GRID_TAIL * sizeof(unsigned));
     cuda->losses = cuda_floats(cuda, capacity);
@@ -716,8 +716,8 @@ static bool cuda_open_memory(struct cuda *cuda, int capacity)
         cudaHostAlloc((void **)&cuda->result_host, sizeof(struct cuda_result),
                       cudaHostAllocDefault) != cudaSuccess)
         return false;
-    return complete && cuda->first && cuda->second && cuda->steps && cuda->most && cuda->losses &&
-           cuda->correct && cuda->result && cuda->batch;
+    return complete && cuda->state[0] && cuda->state[1] && cuda->steps && cuda->most &&
+           cuda->losses && cuda->correct && cuda->result && cuda->batch;
 }
 
 /* cuda is zeroed but for device; cuda_close is called either way. */
@@ -846,13 +846,9 @@ static int cuda_state(struct device *device, bool save, float *state)
     struct cuda *cuda = (struct cuda *)device;
     const size_t parameters = cuda->model.parameters;
 
-    if (cuda_copy(cuda, cuda->first, state, parameters, save) < 0)
-        return -1;
-    state += parameters;
-    if (cuda->adadelta) {
-        if (cuda_copy(cuda, cuda->second, state, parameters, save) < 0)
+    for (int k = 0; k < (cuda->adadelta ? 2 : 1); k++, state += parameters) {
+        if (cuda_copy(cuda, cuda->state[k], state, parameters, save) < 0)
             return -1;
-        state += parameters;
     }
     return cuda_copy(cuda, cuda->steps, state, MODEL_MAX_TENSORS, save);
 }
@@ -988,11 +984,11 @@ static int cuda_update(struct device *device, float lr)
                     cuda->steps);
     if (cuda->adadelta)
         CUDA_LAUNCH(cuda, cuda_adadelta, model->parameters, OPTIMIZER_RHO, OPTIMIZER_EPSILON,
-                    cuda->weight_decay, lr, device->sums, cuda->first, cuda->second,
+                    cuda->weight_decay, lr, device->sums, cuda->state[0], cuda->state[1],
                     model->weights);
     else
         CUDA_LAUNCH(cuda, cuda_sgd, model->parameters, cuda->momentum, cuda->weight_decay, lr,
-                    device->sums, cuda->first, model->weights);
+                    device->sums, cuda->state[0], model->weights);
     cudaMemcpyAsync(&cuda->ring[cuda->updates++ % DEVICE_AHEAD], device->sums + model->parameters,
                     sizeof(float), cudaMemcpyDeviceToHost, cuda->stream);
     return cuda_check_all(cuda);

@@ -19,7 +19,8 @@
 /* ---- optimizers over flat parameter memory ---- */
 
 struct optimizer {
-    optimizer_fn step;
+    /* Moves some parameters; of the slice: count, values, gradients, state. */
+    void (*step)(const struct optimizer *optimizer, float lr, const struct dist_zero_slice *slice);
     size_t count;
     float momentum, weight_decay;
     int states;
@@ -28,11 +29,11 @@ struct optimizer {
 
 /* Velocity starts at 0, and momentum * 0 + g is g: the first step needs no case of its own. */
 KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
-                                 const struct optimizer_slice *slice)
+                                 const struct dist_zero_slice *slice)
 {
     const float momentum = optimizer->momentum, decay = optimizer->weight_decay;
     const float *gradients = slice->gradients;
-    float *weights = slice->weights, *velocity = slice->state[0];
+    float *weights = slice->values, *velocity = slice->state[0];
     const size_t count = slice->count;
 
 #pragma omp simd
@@ -44,12 +45,12 @@ KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
 
 /* The running means of squared gradients, and of squared moves. */
 KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float lr,
-                                      const struct optimizer_slice *slice)
+                                      const struct dist_zero_slice *slice)
 {
     const float rho = OPTIMIZER_RHO, epsilon = OPTIMIZER_EPSILON;
     const float decay = optimizer->weight_decay;
     const float *gradients = slice->gradients;
-    float *weights = slice->weights, *squares = slice->state[0], *moves = slice->state[1];
+    float *weights = slice->values, *squares = slice->state[0], *moves = slice->state[1];
     const size_t count = slice->count;
 
 #pragma omp simd
@@ -107,10 +108,10 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     return 0;
 }
 
-void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)
+void optimizer_step(struct optimizer *optimizer, float lr, float *weights, float *gradients)
 {
-    const struct optimizer_slice slice = {.count = optimizer->count,
-                                          .weights = weights,
+    const struct dist_zero_slice slice = {.count = optimizer->count,
+                                          .values = weights,
                                           .gradients = gradients,
                                           .state = optimizer->state};
 
@@ -358,7 +359,7 @@ static int device_cpu_update(struct device *device, float lr)
     return 0;
 }
 
-static void device_cpu_slice(struct device *device, float lr, const struct optimizer_slice *slice)
+static void device_cpu_slice(struct device *device, float lr, const struct dist_zero_slice *slice)
 {
     const struct optimizer *optimizer = ((struct device_of_cpu *)device)->optimizer;
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <dist/dist.h>
+#include <dist/zero.h>
 
 #include "dataset.h"
 #include "kernel.h"
@@ -26,16 +26,6 @@
 
 struct optimizer;
 
-/* Some parameters, and what the optimizer keeps of them: an array for each number. */
-struct optimizer_slice {
-    size_t count;
-    float *weights;
-    const float *gradients;
-    float *const *state;
-};
-typedef void (*optimizer_fn)(const struct optimizer *optimizer, float lr,
-                             const struct optimizer_slice *slice);
-
 /*
  * name is "sgd" (v = momentum v + g; w -= lr v, the first v being g) or "adadelta"
  * (Zeiler 2012, with rho 0.9 and epsilon 1e-6; momentum is not used). Both as PyTorch
@@ -50,7 +40,7 @@ void optimizer_destroy(struct optimizer *optimizer); /* NULL is accepted */
  * Moves the parameters one step. No sum runs across elements and nothing is fused, so the
  * same inputs give the same bits on every processor.
  */
-void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients);
+void optimizer_step(struct optimizer *optimizer, float lr, float *weights, float *gradients);
 
 /* ---- sums of gradients that do not depend on the order of the additions ---- */
 
@@ -163,7 +153,7 @@ struct device_kind {
     /* Moves the weights, once sums is the mean over the ranks. Sharded: they have been moved. */
     int (*update)(struct device *device, float lr);
     /* Moves some weights, if sharded. NULL: it cannot. */
-    void (*slice)(struct device *device, float lr, const struct optimizer_slice *slice);
+    void (*slice)(struct device *device, float lr, const struct dist_zero_slice *slice);
     /*
      * The losses of the last `count` updates, at most DEVICE_AHEAD; waits for them. With grid the
      * mean over the ranks, else this rank's own.

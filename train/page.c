@@ -658,8 +658,10 @@ static void page_slowest(const struct balance *balance, FILE *to)
 static void page_facts(const char *heading, const struct record_fact *facts, int count,
                        const char *note, FILE *to)
 {
-    fprintf(to, "<section class=\"card wide\"><div class=\"head\"><h2>%s</h2></div>\n", heading);
-    fputs("<div class=\"facts\">\n", to);
+    fprintf(to,
+            "<section class=\"card wide\"><div class=\"head\"><h2>%s</h2></div>\n<div "
+            "class=\"facts\">\n",
+            heading);
     for (int i = 0; i < count; i++) {
         fprintf(to, "<div%s><span>", facts[i].changed ? " class=\"set\"" : "");
         markup_escape(facts[i].name, to);
@@ -788,10 +790,9 @@ static void page_print(const struct page *page, FILE *to)
     fprintf(to,
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
             "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n%s"
-            "<title>%s: report</title>\n<style>\n%s</style></head>\n<body><main>\n",
+            "<title>%s: report</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>%s</h1>\n",
             page->ended ? "" : "<meta http-equiv=\"refresh\" content=\"30\">\n", setup->program,
-            page_style);
-    fprintf(to, "<h1>%s</h1>\n", setup->program);
+            page_style, setup->program);
     page_subtitle(page, to);
     if (page->failed) {
         fputs("<p class=\"warn\">The training failed: ", to);
@@ -808,9 +809,8 @@ static void page_print(const struct page *page, FILE *to)
     fputs("<div class=\"two\">\n", to);
     for (int i = 0; i < 4; i++)
         chart_draw(&charts[i], &page->loss, to);
-    fputs("</div>\n", to);
-    fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the time of a step goes</h2>"
-          "</div>\n",
+    fputs("</div>\n<section class=\"card wide\"><div class=\"head\">"
+          "<h2>Where the time of a step goes</h2></div>\n",
           to);
     x = bars_begin(bars_total(&sum), 44, "where the time of a step goes, mean of the ranks", to);
     bars_draw(&sum, setup->world == 1 ? "rank 0" : "mean", &x, 4, 36, to);
@@ -825,8 +825,8 @@ static void page_print(const struct page *page, FILE *to)
     fputs("</div></div>\n", to);
     bars_ranks(&page->balance, to);
     page_slowest(&page->balance, to);
-    fputs("</section>\n", to);
-    fputs("<section class=\"card wide\"><div class=\"head\"><h2>Where the ranks are</h2></div>\n",
+    fputs("</section>\n<section class=\"card wide\"><div class=\"head\">"
+          "<h2>Where the ranks are</h2></div>\n",
           to);
     if (page->topology) {
         fputs("<div class=\"topology\"><img alt=\"machines, cores and ranks\" "

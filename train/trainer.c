@@ -262,15 +262,11 @@ static int trainer_records_step(struct trainer *trainer)
 
 /* ---- --zero: each rank updates its share of the parameters, for all ---- */
 
-static int zero_step(void *arg, const struct dist_zero_slice *from)
+static int zero_step(void *arg, const struct dist_zero_slice *slice)
 {
     struct trainer *trainer = arg;
-    const struct optimizer_slice slice = {.count = from->count,
-                                          .weights = from->values,
-                                          .gradients = from->gradients,
-                                          .state = from->state};
 
-    trainer->device->kind->slice(trainer->device, (float)trainer->lr, &slice);
+    trainer->device->kind->slice(trainer->device, (float)trainer->lr, slice);
     return 0;
 }
 
@@ -998,32 +994,6 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     return 0;
 }
 
-/* Tests this rank's samples; sums: loss, correct, samples. */
-static int trainer_test_own(struct trainer *trainer, double sums[3])
-{
-    const size_t world = (size_t)trainer->comm->world;
-    struct device *device = trainer->device;
-    struct batch *batch = &trainer->batch;
-
-    batch->count = 0;
-    for (size_t i = (size_t)trainer->comm->rank; i < trainer->test.count; i += world) {
-        struct pass pass;
-        struct loss loss;
-
-        batch_add(batch, &trainer->test, i, 0, 0);
-        if (batch->count < batch->capacity && i + world < trainer->test.count)
-            continue;
-        pass = trainer_pass(trainer, batch, false);
-        if (device->kind->test(device, &pass, batch, &loss) < 0)
-            return -1;
-        sums[0] += loss.total;
-        sums[1] += (double)loss.correct;
-        sums[2] += pass.batch;
-        batch->count = 0;
-    }
-    return 0;
-}
-
 /*
  * A test of the whole test set, divided among the ranks, each sample once. A rank that fails says
  * why; the others learn of it by the sum.
@@ -1031,11 +1001,15 @@ static int trainer_test_own(struct trainer *trainer, double sums[3])
 static int trainer_test(struct trainer *trainer, struct report_result *result)
 {
     const struct model *model = trainer->model;
+    const size_t world = (size_t)trainer->comm->world, count = trainer->test.count;
     const double began = comm_now();
-    double sums[3] = {0.0, 0.0, 0.0};
+    double sums[3] = {0.0, 0.0, 0.0}; /* loss, correct, samples */
     struct report_result whole = {.share = 0};
+    struct batch *batch = &trainer->batch;
+    struct loss loss = {0.0, 0};
     struct record_test test;
-    int tested;
+    struct pass pass;
+    int tested = 0;
 
     /* Running means become rank 0's. A dist_zero has parameters alone. */
     if (model->buffer_count > 0 && !trainer->ddp &&
@@ -1043,7 +1017,18 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
         return -1;
     if (model->buffer_count > 0 && trainer->ddp && dist_ddp_sync_buffers(trainer->ddp) < 0)
         return failure_dist("the running means of rank 0");
-    tested = trainer_test_own(trainer, sums);
+    batch->count = 0;
+    for (size_t i = (size_t)trainer->comm->rank; i < count && tested == 0; i += world) {
+        batch_add(batch, &trainer->test, i, 0, 0);
+        if (batch->count < batch->capacity && i + world < count)
+            continue;
+        pass = trainer_pass(trainer, batch, false);
+        tested = trainer->device->kind->test(trainer->device, &pass, batch, &loss);
+        sums[0] += loss.total;
+        sums[1] += (double)loss.correct;
+        sums[2] += pass.batch;
+        batch->count = 0;
+    }
     sums[0] = tested < 0 ? (double)NAN : sums[0];
     if (comm_reduce(trainer->comm, sums, 3, DIST_SUM) < 0 || tested < 0)
         return -1;
