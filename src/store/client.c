@@ -58,7 +58,7 @@ struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
     store->tls = store->in.tls = tls;
     store->holder.rank = -1;
     store->in.limit = DISTI_WIRE_ANSWER_LIMIT;
-    store->news_end = &store->news;
+    STAILQ_INIT(&store->news);
     store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
     store->news_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (store->epoll_fd >= 0 && store->news_fd >= 0 && store_client_poll_too(store, fd) &&
@@ -70,22 +70,20 @@ struct disti_store *disti_store_client_new(int fd, struct disti_tls *tls)
 
 void disti_store_client_free(struct disti_store *store)
 {
-    while (store->news) {
-        struct client_news *news = store->news;
+    struct client_news *news;
+    struct client_abort *abort;
+    struct client_process *process;
 
-        store->news = news->next;
+    while ((news = STAILQ_FIRST(&store->news))) {
+        STAILQ_REMOVE_HEAD(&store->news, next);
         free(news);
     }
-    while (store->aborts) {
-        struct client_abort *abort = store->aborts;
-
-        store->aborts = abort->next;
+    while ((abort = LIST_FIRST(&store->aborts))) {
+        LIST_REMOVE(abort, next);
         free(abort);
     }
-    while (store->processes) {
-        struct client_process *process = store->processes;
-
-        store->processes = process->next;
+    while ((process = LIST_FIRST(&store->processes))) {
+        LIST_REMOVE(process, next);
         disti_descriptor_close(process->fd);
         free(process);
     }
@@ -136,10 +134,12 @@ void disti_store_end_on_abort(int32_t group)
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
 static const struct client_abort *client_aborted(const struct disti_store *store)
 {
-    const struct client_abort *abort = alarm_group == DISTI_NO_GROUP ? NULL : store->aborts;
+    const struct client_abort *abort = NULL;
 
+    if (alarm_group != DISTI_NO_GROUP)
+        abort = LIST_FIRST(&store->aborts);
     while (abort && abort->group != alarm_group)
-        abort = abort->next;
+        abort = LIST_NEXT(abort, next);
     return abort;
 }
 
@@ -277,8 +277,7 @@ static struct disti_notice *inbox_add_news(struct disti_store *store, int rank, 
     news->notice.graceful = manner & DISTI_WIRE_GRACEFUL;
     news->notice.leaving = manner & DISTI_WIRE_LEFT;
     memcpy(news->notice.text, text, length);
-    *store->news_end = news;
-    store->news_end = &news->next;
+    STAILQ_INSERT_TAIL(&store->news, news, next);
     (void)!write(store->news_fd, &one, sizeof(one));
     return &news->notice;
 }
@@ -342,8 +341,7 @@ bool disti_store_watch_process(struct disti_store *store, int pidfd, int rank, i
     process->pid = pid;
     strcpy(process->text, text);
     pthread_mutex_lock(&store->lock);
-    process->next = store->processes;
-    store->processes = process;
+    LIST_INSERT_HEAD(&store->processes, process, next);
     pthread_mutex_unlock(&store->lock);
     return true;
 }
@@ -362,7 +360,7 @@ static void inbox_look_at_processes(struct disti_store *store)
     store->look_at = disti_deadline_ms(INBOX_LOOK_MS);
     count = epoll_wait(store->epoll_fd, events, INBOX_PROCESSES, 0);
     for (int i = 0; i < count; i++) {
-        struct client_process *process = events[i].data.ptr, **at = &store->processes;
+        struct client_process *process = events[i].data.ptr;
         char text[DISTI_NEWS_MAX], host[DISTI_HOST_SIZE], why[96];
         const char *end;
 
@@ -380,9 +378,7 @@ static void inbox_look_at_processes(struct disti_store *store)
                        end == why ? why : "ended without leaving the job");
         }
         inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
-        while (*at != process)
-            at = &(*at)->next;
-        *at = process->next;
+        LIST_REMOVE(process, next);
         epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, process->fd, NULL); /* a child may have a copy */
         disti_descriptor_close(process->fd);
         free(process);
@@ -409,8 +405,7 @@ static void inbox_take_notice(struct disti_store *store)
             if (abort) {
                 abort->group = (int32_t)disti_wire_get32(value);
                 abort->rank = head->arg;
-                abort->next = store->aborts;
-                store->aborts = abort;
+                LIST_INSERT_HEAD(&store->aborts, abort, next);
                 pthread_cond_broadcast(&store->turn);
             }
         }
@@ -441,11 +436,11 @@ static void inbox_take_nonsense(struct disti_store *store)
 static void inbox_take(struct disti_store *store)
 {
     if (store->in.head.op == DISTI_WIRE_REPLY) {
-        struct client_call *call = store->calls;
+        struct client_call *call = LIST_FIRST(&store->calls);
 
         /* Gives the reply to the call that waits for it; none does if the request was given up. */
         while (call && (call->done || call->id != store->in.head.id))
-            call = call->next;
+            call = LIST_NEXT(call, next);
         if (call) {
             call->reply = store->in;
             call->done = true;
@@ -467,7 +462,7 @@ static void store_client_pump(struct disti_store *store)
 {
     char why[96];
 
-    if (store->processes)
+    if (!LIST_EMPTY(&store->processes))
         inbox_look_at_processes(store);
     if (store->tls)
         alarm_flush(store);
@@ -532,17 +527,14 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
         (void)!read(store->news_fd, &count, sizeof(count));
         alarm_flush(store);
     }
-    if (!store->news && !store->reading) /* who reads for all takes notices too */
+    if (STAILQ_EMPTY(&store->news) && !store->reading) /* who reads for all takes notices too */
         store_client_pump(store);
-    news = store->news;
-    if (news) {
-        store->news = news->next;
-        if (!store->news)
-            store->news_end = &store->news;
-    }
-    if (store->tls && store->news)
+    news = STAILQ_FIRST(&store->news);
+    if (news)
+        STAILQ_REMOVE_HEAD(&store->news, next);
+    if (store->tls && !STAILQ_EMPTY(&store->news))
         (void)!write(store->news_fd, &one, sizeof(one));
-    else if (!store->tls && !store->news && news)
+    else if (!store->tls && STAILQ_EMPTY(&store->news) && news)
         (void)!read(store->news_fd, &count, sizeof(count));
     pthread_mutex_unlock(&store->lock);
     if (!news)
@@ -731,7 +723,7 @@ static dist_status client_wait_long(struct disti_store *store, const struct clie
 dist_status disti_store_client_call(struct disti_store *store, const struct client_request *request,
                                     int64_t deadline, struct disti_wire_reader *reply_p)
 {
-    struct client_call call = {0}, **entry = &store->calls;
+    struct client_call call = {0};
     int held = disti_cancel_hold();
     dist_status status;
 
@@ -739,12 +731,9 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
     status = client_send(store, request, deadline);
     if (status == DIST_OK) {
         call.id = store->last_id;
-        call.next = store->calls;
-        store->calls = &call;
+        LIST_INSERT_HEAD(&store->calls, &call, next);
         status = client_wait_long(store, &call, request, deadline);
-        while (*entry != &call)
-            entry = &(*entry)->next;
-        *entry = call.next;
+        LIST_REMOVE(&call, next);
     }
     pthread_mutex_unlock(&store->lock);
     disti_cancel_let(held);

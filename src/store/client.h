@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 /* Where to go, and as whom. */
 struct disti_store_target {
@@ -54,13 +55,13 @@ int64_t disti_store_warn_at(int64_t deadline);
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline);
 
 struct client_news {
-    struct client_news *next;
+    STAILQ_ENTRY(client_news) next;
     struct disti_notice notice;
 };
 
 /* A request that waits for its reply: on the stack of the thread that made it. */
 struct client_call {
-    struct client_call *next;
+    LIST_ENTRY(client_call) next;
     uint32_t id;
     bool done;
     struct disti_wire_reader reply;
@@ -68,7 +69,7 @@ struct client_call {
 
 /* A process of this machine, see disti_store_watch_process. */
 struct client_process {
-    struct client_process *next;
+    LIST_ENTRY(client_process) next;
     int fd; /* its pidfd */
     int rank, pid;
     char text[];
@@ -76,7 +77,7 @@ struct client_process {
 
 /* A group that was aborted, and by which rank of the world. */
 struct client_abort {
-    struct client_abort *next;
+    LIST_ENTRY(client_abort) next;
     int32_t group;
     int rank;
 };
@@ -89,11 +90,11 @@ struct client_abort {
  */
 struct disti_store {
     int fd;
-    struct disti_tls *tls;            /* NULL: all goes in clear */
-    int epoll_fd, news_fd;            /* the fd and an eventfd that is set while there is news */
-    struct client_process *processes; /* whose end is a notice */
-    int64_t look_at;                  /* time of the next look at them */
-    int rank;                         /* that it asked for, or was given */
+    struct disti_tls *tls; /* NULL: all goes in clear */
+    int epoll_fd, news_fd; /* the fd and an eventfd that is set while there is news */
+    LIST_HEAD(, client_process) processes; /* whose end is a notice */
+    int64_t look_at;                       /* time of the next look at them */
+    int rank;                              /* that it asked for, or was given */
     int world_size;
     unsigned char key[DISTI_STORE_KEY];
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
@@ -103,12 +104,12 @@ struct disti_store {
     pthread_cond_t turn;
     unsigned char *packed; /* room for a party; NULL before the hello */
     uint32_t last_id;
-    bool halfway;              /* somebody sleeps until there is room for the rest of a frame */
-    bool reading;              /* somebody sleeps until there is something to read */
-    struct client_call *calls; /* under way */
+    bool halfway; /* somebody sleeps until there is room for the rest of a frame */
+    bool reading; /* somebody sleeps until there is something to read */
+    LIST_HEAD(, client_call) calls; /* under way */
     struct disti_wire_reader in;
-    struct client_news *news, **news_end;
-    struct client_abort *aborts;
+    STAILQ_HEAD(, client_news) news;
+    LIST_HEAD(, client_abort) aborts;
     bool lost;        /* the connection is of no use any more */
     bool strange;     /* because the other end speaks another protocol */
     bool asks_tls;    /* which is TLS */

@@ -17,125 +17,52 @@
 
 static struct store_leaving *leavings_find(const struct disti_store_server *server, int32_t group)
 {
-    struct store_leaving *leaving = server->leavings;
-
-    while (leaving && leaving->group != group)
-        leaving = leaving->next;
-    return leaving;
-}
-
-/* Its place in the list, with more calls than anybody makes. NULL: no memory. */
-static struct store_leaving *leavings_new(struct disti_store_server *server, int32_t group)
-{
-    struct store_leaving *leaving = calloc(1, sizeof(*leaving));
-
-    if (!leaving)
-        return NULL;
-    leaving->group = group;
-    leaving->calls = UINT64_MAX;
-    leaving->next = server->leavings;
-    server->leavings = leaving;
-    return leaving;
-}
-
-static void ranks_tell(const struct disti_store_server *server, struct disti_notice *notice,
-                       const char *why);
-
-static void leavings_tell(const struct disti_store_server *server,
-                          const struct store_leaving *leaving, struct disti_notice *notice)
-{
-    char why[128];
-
-    *notice = (struct disti_notice){
-        .rank = leaving->rank, .group = leaving->group, .leaving = true, .calls = leaving->calls};
-    snprintf(why, sizeof(why),
-             "has left the group: it called dist_destroy_process_group after %llu collective%s",
-             (unsigned long long)leaving->calls, leaving->calls == 1 ? "" : "s");
-    ranks_tell(server, notice, why);
-}
-
-static bool coll_leaves(const struct disti_store_server *server, int rank);
-
-static void coll_forsake(struct disti_store_server *server, int rank, int32_t group,
-                         const char *text);
-
-void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer)
-{
-    const size_t bytes = (size_t)peer->in.head.value_bytes;
-    const unsigned char *value = disti_wire_value(&peer->in);
-    struct disti_wire_party party;
     struct store_leaving *leaving;
-    struct disti_notice notice;
-    uint64_t calls;
 
-    if (!disti_wire_get_party(value, bytes, server->world_size, &party) || party.group < 0 ||
-        bytes != disti_wire_party_bytes(party.count) + sizeof(calls)) {
-        peer->dead = server->reap = true;
-        return;
+    LIST_FOREACH(leaving, &server->leavings, next)
+    {
+        if (leaving->group == group)
+            break;
     }
-    if (!coll_leaves(server, peer->rank))
-        return; /* it is over: the others have come while the word was under way */
-    calls = disti_wire_get64(value + bytes - sizeof(calls));
-    leaving = leavings_find(server, party.group);
-    leaving = leaving ? leaving : leavings_new(server, party.group);
-    if (leaving && calls < leaving->calls) { /* of many one is enough: the first of them to leave */
-        leaving->calls = calls;
-        leaving->rank = peer->rank;
-        leavings_tell(server, leaving, &notice);
-        disti_store_ranks_push(server, &notice, &party);
-        coll_forsake(server, peer->rank, party.group, notice.text);
-    }
+    return leaving;
 }
 
 /* Nobody waits for others to leave the group any more. */
 static void leavings_drop(struct disti_store_server *server, int32_t group)
 {
-    struct store_leaving *leaving, **entry = &server->leavings;
+    struct store_leaving *leaving = leavings_find(server, group);
 
-    while ((leaving = *entry) && leaving->group != group)
-        entry = &leaving->next;
-    if (!leaving)
-        return;
-    *entry = leaving->next;
+    if (leaving)
+        LIST_REMOVE(leaving, next);
     free(leaving);
 }
 
 void disti_store_leavings_clear(struct disti_store_server *server)
 {
-    while (server->leavings)
-        leavings_drop(server, server->leavings->group);
-}
-
-/* Is the rank in the party, and this a group's or the world's leaving that concerns it? */
-static bool leavings_concerns(const struct store_leaving *leaving,
-                              const struct disti_wire_party *party)
-{
-    if (!leaving || (leaving->group && leaving->group != party->group))
-        return false;
-    for (uint32_t i = 0; i < party->count; i++) {
-        if (disti_wire_party_rank(party, i) == leaving->rank)
-            return true;
-    }
-    return party->count == 0;
+    while (!LIST_EMPTY(&server->leavings))
+        leavings_drop(server, LIST_FIRST(&server->leavings)->group);
 }
 
 /* ---- groups that failed: later requests of such a group are refused at once ---- */
 
 static struct store_failure *failures_find(const struct disti_store_server *server, int32_t group)
 {
-    struct store_failure *failure = server->failures;
+    struct store_failure *failure;
 
-    while (failure && failure->group != group)
-        failure = failure->next;
+    TAILQ_FOREACH(failure, &server->failures, next)
+    {
+        if (failure->group == group)
+            break;
+    }
     return failure;
 }
 
 void disti_store_failures_clear(struct disti_store_server *server)
 {
-    while (server->failures) {
-        struct store_failure *failure = server->failures;
+    struct store_failure *failure;
 
-        server->failures = failure->next;
+    while ((failure = TAILQ_FIRST(&server->failures))) {
+        TAILQ_REMOVE(&server->failures, failure, next);
         free(failure);
     }
     server->failure_count = 0;
@@ -273,7 +200,7 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
     struct disti_notice notice = {.rank = rank, .group = party->group, .status = status};
     struct store_failure *first = failures_find(server, party->group);
     size_t bytes;
-    struct store_failure *failure, **oldest;
+    struct store_failure *failure;
 
     if (first) {
         ranks_echo(server, first, &notice, why);
@@ -288,13 +215,11 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
         failure->status = notice.status;
         failure->echoed = false;
         memcpy(failure->news, notice.text, bytes);
-        failure->next = server->failures;
-        server->failures = failure;
+        TAILQ_INSERT_HEAD(&server->failures, failure, next);
         if (++server->failure_count > STORE_FAILURES_MAX) {
-            for (oldest = &server->failures; (*oldest)->next; oldest = &(*oldest)->next)
-                ;
-            free(*oldest);
-            *oldest = NULL;
+            failure = TAILQ_LAST(&server->failures, store_failures);
+            TAILQ_REMOVE(&server->failures, failure, next);
+            free(failure);
             server->failure_count--;
         }
     }
@@ -315,13 +240,9 @@ static int coll_index(const struct store_coll *coll, int rank)
     return -1;
 }
 
-static void coll_free(struct disti_store_server *server, struct store_coll *coll)
+static void coll_free(struct store_coll *coll)
 {
-    struct store_coll **entry = &server->colls;
-
-    while (*entry != coll)
-        entry = &(*entry)->next;
-    *entry = coll->next;
+    LIST_REMOVE(coll, next);
     disti_blob_drop(coll->result);
     free(coll->ranks);
     free(coll->refusal);
@@ -357,18 +278,18 @@ static void coll_forget_leaving(struct disti_store_server *server, const struct 
 /* The rank waits no longer: it is taken out of those in which it did. */
 static void coll_withdraw(struct disti_store_server *server, int rank)
 {
-    struct store_coll *coll = server->colls, *next;
+    struct store_coll *coll = LIST_FIRST(&server->colls), *next;
 
     for (; coll; coll = next) {
         int index = coll_index(coll, rank);
 
-        next = coll->next;
+        next = LIST_NEXT(coll, next);
         if (index < 0 || !coll_stop_waiting(server, coll, index))
             continue;
         coll->arrivals[index].here = false;
         if (--coll->count == 0) {
             coll_forget_leaving(server, coll, DIST_OK);
-            coll_free(server, coll);
+            coll_free(coll);
         }
     }
 }
@@ -582,8 +503,8 @@ void disti_store_ranks_join(struct disti_store_server *server, struct store_peer
 
 void disti_store_coll_clear(struct disti_store_server *server)
 {
-    while (server->colls)
-        coll_free(server, server->colls);
+    while (!LIST_EMPTY(&server->colls))
+        coll_free(LIST_FIRST(&server->colls));
 }
 
 /* True if the ranks call it in dist_new_group. */
@@ -620,7 +541,7 @@ static void coll_end(struct disti_store_server *server, struct store_coll *coll,
 {
     coll_forget_leaving(server, coll, status);
     coll_answer(server, coll, status, text);
-    coll_free(server, coll);
+    coll_free(coll);
 }
 
 /* "3", "3 (host node1)", or of a group's party "1 (world rank 3, host node1)" */
@@ -716,11 +637,11 @@ static int64_t coll_check_deadlines(struct disti_store_server *server, struct st
 
 int64_t disti_store_coll_tick(struct disti_store_server *server)
 {
-    struct store_coll *coll = server->colls, *next;
+    struct store_coll *coll = LIST_FIRST(&server->colls), *next;
     int64_t soonest = INT64_MAX, due;
 
     for (; coll; coll = next) {
-        next = coll->next; /* the end of one ends no other */
+        next = LIST_NEXT(coll, next); /* the end of one ends no other */
         due = disti_expired(coll->due) ? coll_check_deadlines(server, coll) : coll->due;
         soonest = due < soonest ? due : soonest;
     }
@@ -730,10 +651,10 @@ int64_t disti_store_coll_tick(struct disti_store_server *server)
 void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
                            dist_status status, const char *text)
 {
-    struct store_coll *coll = server->colls, *next;
+    struct store_coll *coll = LIST_FIRST(&server->colls), *next;
 
     for (; coll; coll = next) {
-        next = coll->next;
+        next = LIST_NEXT(coll, next);
         if ((rank < 0 || coll_index(coll, rank) >= 0) &&
             (group == DISTI_NO_GROUP || coll->group == group))
             coll_end(server, coll, status, text);
@@ -744,12 +665,12 @@ void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t 
 static void coll_forsake(struct disti_store_server *server, int rank, int32_t group,
                          const char *text)
 {
-    struct store_coll *coll = server->colls, *next;
+    struct store_coll *coll = LIST_FIRST(&server->colls), *next;
 
     for (; coll; coll = next) {
         int index = coll_index(coll, rank);
 
-        next = coll->next;
+        next = LIST_NEXT(coll, next);
         if (index >= 0 && !coll->arrivals[index].here && coll->op != DISTI_WIRE_LEAVE &&
             (group == 0 || coll->group == group))
             coll_end(server, coll, DIST_ERR_PEER_LOST, text);
@@ -759,9 +680,10 @@ static void coll_forsake(struct disti_store_server *server, int rank, int32_t gr
 /* Does the rank wait for others to leave a group? */
 static bool coll_leaves(const struct disti_store_server *server, int rank)
 {
-    const struct store_coll *coll = server->colls;
+    const struct store_coll *coll;
 
-    for (; coll; coll = coll->next) {
+    LIST_FOREACH(coll, &server->colls, next)
+    {
         int index = coll_index(coll, rank);
 
         if (coll->op == DISTI_WIRE_LEAVE && index >= 0 && coll->arrivals[index].waits)
@@ -770,15 +692,80 @@ static bool coll_leaves(const struct disti_store_server *server, int rank)
     return false;
 }
 
+static void leavings_tell(const struct disti_store_server *server,
+                          const struct store_leaving *leaving, struct disti_notice *notice)
+{
+    char why[128];
+
+    *notice = (struct disti_notice){
+        .rank = leaving->rank, .group = leaving->group, .leaving = true, .calls = leaving->calls};
+    snprintf(why, sizeof(why),
+             "has left the group: it called dist_destroy_process_group after %llu collective%s",
+             (unsigned long long)leaving->calls, leaving->calls == 1 ? "" : "s");
+    ranks_tell(server, notice, why);
+}
+
+void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer)
+{
+    const size_t bytes = (size_t)peer->in.head.value_bytes;
+    const unsigned char *value = disti_wire_value(&peer->in);
+    struct disti_wire_party party;
+    struct store_leaving *leaving;
+    struct disti_notice notice;
+    uint64_t calls;
+
+    if (!disti_wire_get_party(value, bytes, server->world_size, &party) || party.group < 0 ||
+        bytes != disti_wire_party_bytes(party.count) + sizeof(calls)) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    if (!coll_leaves(server, peer->rank))
+        return; /* it is over: the others have come while the word was under way */
+    calls = disti_wire_get64(value + bytes - sizeof(calls));
+    leaving = leavings_find(server, party.group);
+    if (!leaving && (leaving = calloc(1, sizeof(*leaving)))) {
+        leaving->group = party.group;
+        leaving->calls = UINT64_MAX; /* more than anybody makes */
+        LIST_INSERT_HEAD(&server->leavings, leaving, next);
+    }
+    if (leaving && calls < leaving->calls) { /* of many one is enough: the first of them to leave */
+        leaving->calls = calls;
+        leaving->rank = peer->rank;
+        leavings_tell(server, leaving, &notice);
+        disti_store_ranks_push(server, &notice, &party);
+        coll_forsake(server, peer->rank, party.group, notice.text);
+    }
+}
+
+static bool coll_includes(const struct disti_wire_party *party, int rank)
+{
+    for (uint32_t i = 0; i < party->count; i++) {
+        if (disti_wire_party_rank(party, i) == rank)
+            return true;
+    }
+    return party->count == 0;
+}
+
+/* Is the rank in the party, and this a group's or the world's leaving that concerns it? */
+static bool leavings_concerns(const struct store_leaving *leaving,
+                              const struct disti_wire_party *party)
+{
+    return leaving && (!leaving->group || leaving->group == party->group) &&
+           coll_includes(party, leaving->rank);
+}
+
 /* ---- ranks come ---- */
 
 static struct store_coll *coll_find(struct disti_store_server *server, const struct store_key *key)
 {
-    struct store_coll *coll = server->colls;
+    struct store_coll *coll;
 
-    while (coll && (coll->key.length != key->length ||
-                    memcmp(coll->key.bytes, key->bytes, key->length) != 0))
-        coll = coll->next;
+    LIST_FOREACH(coll, &server->colls, next)
+    {
+        if (coll->key.length == key->length &&
+            memcmp(coll->key.bytes, key->bytes, key->length) == 0)
+            break;
+    }
     return coll;
 }
 
@@ -815,14 +802,13 @@ static struct store_coll *coll_new(struct disti_store_server *server,
     coll->begun_ns = disti_now_ns();
     coll->arrivals = calloc((size_t)size, sizeof(*coll->arrivals));
     coll->result = one ? NULL : disti_blob_new(total);
-    coll->next = server->colls;
-    server->colls = coll;
+    LIST_INSERT_HEAD(&server->colls, coll, next);
     coll->ranks = party->count ? calloc(party->count, sizeof(*coll->ranks)) : NULL;
     for (uint32_t i = 0; coll->ranks && i < party->count; i++)
         coll->ranks[i] = disti_wire_party_rank(party, i);
     if (coll->arrivals && (one || coll->result) && (coll->ranks || !party->count))
         return coll;
-    coll_free(server, coll);
+    coll_free(coll);
     return NULL;
 }
 
@@ -868,22 +854,6 @@ static bool coll_put(struct store_coll *coll, int index, const unsigned char *da
     return coll->result != NULL;
 }
 
-/* Frees a refused collective after the last rank has come or refused. */
-static void coll_drop_refused(struct disti_store_server *server, struct store_coll *coll)
-{
-    if (coll->count == coll->size)
-        coll_free(server, coll);
-}
-
-static bool coll_includes(const struct disti_wire_party *party, int rank)
-{
-    for (uint32_t i = 0; i < party->count; i++) {
-        if (disti_wire_party_rank(party, i) == rank)
-            return true;
-    }
-    return party->count == 0;
-}
-
 /* The request is fine: its rank enters what others have begun, or begins a new collective. */
 static void coll_begin(struct disti_store_server *server, struct store_peer *peer,
                        const struct store_request *request, const struct disti_wire_party *party,
@@ -910,7 +880,8 @@ static void coll_begin(struct disti_store_server *server, struct store_peer *pee
         if (coll->refusal) {
             arrival->here = true;
             disti_store_peer_refuse(server, peer, request->id, coll->refused, "%s", coll->refusal);
-            coll_drop_refused(server, coll);
+            if (coll->count == coll->size) /* the last rank has come or refused */
+                coll_free(coll);
             return;
         }
         if (coll_makes_group(coll)) {
@@ -1020,5 +991,6 @@ void disti_store_coll_take_refusal(struct disti_store_server *server, struct sto
     coll->count += !coll->arrivals[index].here;
     coll->arrivals[index] = (struct store_arrival){.here = true};
     coll_answer(server, coll, coll->refused, coll->refusal);
-    coll_drop_refused(server, coll);
+    if (coll->count == coll->size)
+        coll_free(coll);
 }

@@ -49,12 +49,6 @@ static void schedule_list_absent(const struct disti_store_server *server, char *
         snprintf(text + at, size - at, " and %d more", more);
 }
 
-static void schedule_stop(struct disti_store_server *server)
-{
-    atomic_store(&server->stop_by, 0);
-    atomic_store(&server->stop, true);
-}
-
 /* Sees to the job, and stops the server at its end. Returns when to look again. */
 static int64_t schedule_tick(struct disti_store_server *server)
 {
@@ -91,10 +85,12 @@ static int64_t schedule_tick(struct disti_store_server *server)
         schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
         snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
         disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
-        schedule_stop(server);
+        schedule->end_at = disti_now_ns();
     }
-    if (schedule->end_at && disti_expired(schedule->end_at))
-        schedule_stop(server);
+    if (schedule->end_at && disti_expired(schedule->end_at)) {
+        atomic_store(&server->stop_by, 0);
+        atomic_store(&server->stop, true);
+    }
     if (schedule->formed)
         return schedule->end_at ? schedule->end_at : INT64_MAX;
     return schedule->end_at && schedule->end_at < schedule->come_by ? schedule->end_at
@@ -277,7 +273,7 @@ static void peer_watch(struct disti_store_server *server, struct store_peer *pee
 
     if (peer->out_bytes < STORE_OUT_MAX)
         event.events |= EPOLLIN;
-    if (peer->out || (peer->tls && disti_tls_waits_to_send(peer->tls)))
+    if (!STAILQ_EMPTY(&peer->out) || (peer->tls && disti_tls_waits_to_send(peer->tls)))
         event.events |= EPOLLOUT;
     if (event.events == peer->events)
         return;
@@ -301,7 +297,7 @@ static struct store_peer *peer_new(struct disti_store_server *server, int fd,
     peer->rank = -1;
     peer->hello_by = disti_deadline_ms(STORE_HELLO_MS);
     peer->in.limit = DISTI_WIRE_HELLO_LIMIT;
-    peer->out_end = &peer->out;
+    STAILQ_INIT(&peer->out);
     peer->events = event.events;
     event.data.ptr = peer;
     if ((server->tls && !peer->tls) || epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
@@ -309,21 +305,16 @@ static struct store_peer *peer_new(struct disti_store_server *server, int fd,
         free(peer);
         return NULL;
     }
-    peer->next = server->peers;
-    if (peer->next)
-        peer->next->prev = peer;
-    server->peers = peer;
+    LIST_INSERT_HEAD(&server->peers, peer, next);
     server->strangers++;
     return peer;
 }
 
 static void peer_out_pop(struct store_peer *peer)
 {
-    struct store_out *out = peer->out;
+    struct store_out *out = STAILQ_FIRST(&peer->out);
 
-    peer->out = out->next;
-    if (!peer->out)
-        peer->out_end = &peer->out;
+    STAILQ_REMOVE_HEAD(&peer->out, next);
     peer->out_sent = 0;
     peer->out_bytes -= DISTI_WIRE_HEAD + (out->body ? out->body->bytes : 0);
     disti_blob_drop(out->body);
@@ -333,7 +324,7 @@ static void peer_out_pop(struct store_peer *peer)
 /* Sends what the socket takes of the first frame. False: it takes no more, or broke. */
 static bool peer_send_first(struct disti_store_server *server, struct store_peer *peer)
 {
-    struct store_out *out = peer->out;
+    struct store_out *out = STAILQ_FIRST(&peer->out);
     size_t body_bytes = out->body ? out->body->bytes : 0;
     size_t in_body = peer->out_sent > DISTI_WIRE_HEAD ? peer->out_sent - DISTI_WIRE_HEAD : 0;
     size_t in_head = peer->out_sent - in_body;
@@ -357,9 +348,9 @@ static bool peer_send_first(struct disti_store_server *server, struct store_peer
 
 static void peer_flush(struct disti_store_server *server, struct store_peer *peer)
 {
-    while (peer->out && peer_send_first(server, peer))
+    while (!STAILQ_EMPTY(&peer->out) && peer_send_first(server, peer))
         ;
-    if (!peer->out && peer->closing)
+    if (STAILQ_EMPTY(&peer->out) && peer->closing)
         peer_die(server, peer);
     if (!peer->dead)
         peer_watch(server, peer);
@@ -377,8 +368,7 @@ void disti_store_peer_send(struct disti_store_server *server, struct store_peer 
     }
     disti_wire_put_head(out->head, head);
     out->body = body;
-    *peer->out_end = out;
-    peer->out_end = &out->next;
+    STAILQ_INSERT_TAIL(&peer->out, out, next);
     peer->out_bytes += DISTI_WIRE_HEAD + (body ? body->bytes : 0);
     peer_flush(server, peer);
 }
@@ -451,9 +441,10 @@ static void peer_dismiss(struct disti_store_server *server, struct store_peer *p
 
 static struct store_peer *peer_oldest_stranger(const struct disti_store_server *server)
 {
-    struct store_peer *oldest = NULL;
+    struct store_peer *oldest = NULL, *peer;
 
-    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+    LIST_FOREACH(peer, &server->peers, next)
+    {
         if (peer->rank < 0 && !peer->dead)
             oldest = peer;
     }
@@ -542,15 +533,10 @@ static void peer_event(struct disti_store_server *server, struct store_peer *pee
 
 static void peer_free(struct disti_store_server *server, struct store_peer *peer)
 {
-    if (peer->prev)
-        peer->prev->next = peer->next;
-    else
-        server->peers = peer->next;
-    if (peer->next)
-        peer->next->prev = peer->prev;
+    LIST_REMOVE(peer, next);
     if (peer->rank < 0)
         server->strangers--;
-    while (peer->out)
+    while (!STAILQ_EMPTY(&peer->out))
         peer_out_pop(peer);
     disti_wire_next(&peer->in);
     disti_tls_free(peer->tls);
@@ -571,8 +557,8 @@ static void server_close(int *fd)
 
 static void server_free(struct disti_store_server *server)
 {
-    while (server->peers)
-        peer_free(server, server->peers);
+    while (!LIST_EMPTY(&server->peers))
+        peer_free(server, LIST_FIRST(&server->peers));
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);
     disti_store_leavings_clear(server);
@@ -625,6 +611,7 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
                           world_size);
     }
     server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
+    TAILQ_INIT(&server->failures);
     server->world_size = world_size;
     server->holder = -1;
     server->ranks = ranks;
@@ -691,11 +678,11 @@ void disti_store_server_forget(struct disti_store_server *server)
 static void server_reap(struct disti_store_server *server)
 {
     while (server->reap) {
-        struct store_peer *peer = server->peers, *next;
+        struct store_peer *peer = LIST_FIRST(&server->peers), *next;
 
         server->reap = false;
         for (; peer; peer = next) {
-            next = peer->next;
+            next = LIST_NEXT(peer, next);
             if (!peer->dead)
                 continue;
             if (peer->rank >= 0 && server->ranks[peer->rank].peer == peer)
@@ -728,6 +715,7 @@ static void server_sooner(int64_t *deadline, int64_t candidate)
 /* Handles what is due; returns how long epoll may wait. */
 static int server_tick(struct disti_store_server *server)
 {
+    struct store_peer *peer;
     int64_t next = INT64_MAX;
 
     if (server->accept_at && disti_expired(server->accept_at)) {
@@ -738,7 +726,8 @@ static int server_tick(struct disti_store_server *server)
     }
     if (server->accept_at)
         server_sooner(&next, server->accept_at);
-    for (struct store_peer *peer = server->peers; peer && server->strangers; peer = peer->next) {
+    for (peer = LIST_FIRST(&server->peers); peer && server->strangers;
+         peer = LIST_NEXT(peer, next)) {
         if (peer->rank >= 0)
             continue;
         if (disti_expired(peer->hello_by))

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #define STORE_HELLO_MS 10000     /* who has not proved by then that he belongs here is dropped */
 #define STORE_STRANGERS 256      /* connections without a proof, besides one for each rank */
@@ -22,7 +23,7 @@ struct disti_store_server;
 
 /* One frame on its way out. */
 struct store_out {
-    struct store_out *next;
+    STAILQ_ENTRY(store_out) next;
     unsigned char head[DISTI_WIRE_HEAD];
     struct disti_blob *body; /* may be NULL */
 };
@@ -50,7 +51,7 @@ struct store_arrival {
 
 /* A collective under way: an ALL_GATHER, BROADCAST, ARRIVE or LEAVE. */
 struct store_coll {
-    struct store_coll *next;
+    LIST_ENTRY(store_coll) next;
     struct store_key key;
     uint8_t op;
     int32_t group; /* whose it is; DISTI_NO_GROUP */
@@ -69,7 +70,7 @@ struct store_coll {
 
 /* A group that one of its ranks has reported as failed. */
 struct store_failure {
-    struct store_failure *next;
+    TAILQ_ENTRY(store_failure) next;
     int32_t group;
     int rank;
     dist_status status;
@@ -79,7 +80,7 @@ struct store_failure {
 
 /* A rank waits for the others to leave a group, in which it has called so many collectives. */
 struct store_leaving {
-    struct store_leaving *next;
+    LIST_ENTRY(store_leaving) next;
     int32_t group;
     int rank;
     uint64_t calls;
@@ -96,7 +97,7 @@ struct store_schedule {
 };
 
 struct store_peer {
-    struct store_peer *next, *prev;
+    LIST_ENTRY(store_peer) next;
     int fd;
     struct sockaddr_storage from; /* the socket knows no more once it has been reset */
     struct disti_tls *tls;        /* NULL: all goes in clear */
@@ -105,7 +106,7 @@ struct store_peer {
     bool challenged; /* its hello has come, and is answered; `said` is complete */
     struct disti_wire_handshake said;
     struct disti_wire_reader in;
-    struct store_out *out, **out_end;
+    STAILQ_HEAD(, store_out) out;
     size_t out_sent;  /* of the first frame */
     size_t out_bytes; /* bodies waiting */
     uint32_t events;  /* what epoll watches */
@@ -156,17 +157,18 @@ struct disti_store_server {
     bool formed;      /* all have come */
     bool over;        /* all have come to the end of the world's group: who goes is no news */
     char broken[512]; /* a client came that cannot belong here, before all had come; or "" */
-    struct store_peer *peers; /* newest first */
+    LIST_HEAD(, store_peer) peers; /* newest first */
     int strangers;
     bool reap;
     int64_t accept_at; /* no new connections before this time: out of descriptors; 0: any time */
     bool short_told;   /* that it is out of descriptors */
     const struct disti_log *log; /* of whoever started it; may be NULL */
     int64_t numbers;             /* taken so far */
-    struct store_coll *colls;
-    struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
+    LIST_HEAD(, store_coll) colls;
+    TAILQ_HEAD(store_failures, store_failure)
+    failures; /* newest first, STORE_FAILURES_MAX at most */
     int failure_count;
-    struct store_leaving *leavings; /* one for a group at most: who made the fewest calls */
+    LIST_HEAD(, store_leaving) leavings; /* one for a group at most: who made the fewest calls */
     /* Called once from the server's thread when all ranks have come, or when it stops before. */
     void (*formed_fn)(void *arg);
     void *formed_arg;

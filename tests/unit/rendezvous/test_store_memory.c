@@ -57,7 +57,7 @@ static void test_groups_leave_nothing(void **state)
         pthread_create(&users[r].thread, NULL, user_makes_groups, &users[r]);
     for (int r = 0; r < 3; r++)
         pthread_join(users[r].thread, NULL);
-    assert_null(server->colls);
+    assert_true(LIST_EMPTY(&server->colls));
     for (int r = 0; r < 3; r++)
         disti_store_close(users[r].store);
     disti_store_server_stop(server, 1000);
@@ -77,9 +77,9 @@ static void test_failures_are_short(void **state)
         DIST_OK);
     disti_store_report(store, &party, DIST_ERR_PEER_LOST, "has no more work");
     assert_int_equal(disti_store_take_numbers(store, 1, &number), DIST_OK); /* it has been read */
-    assert_non_null(server->failures);
-    assert_string_equal(strstr(server->failures->news, "has no"), "has no more work");
-    assert_in_range(malloc_usable_size(server->failures), 1, 256);
+    assert_false(TAILQ_EMPTY(&server->failures));
+    assert_string_equal(strstr(TAILQ_FIRST(&server->failures)->news, "has no"), "has no more work");
+    assert_in_range(malloc_usable_size(TAILQ_FIRST(&server->failures)), 1, 256);
     disti_store_close(store);
     disti_store_server_stop(server, 1000);
 }
