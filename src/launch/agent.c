@@ -25,12 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The files of a job, in torchrun's folders: DIR/JOB_RANDOM/attempt_0/0/stdout.log. */
-
-struct logs {
-    char folder[DISTI_RUN_PATH]; /* of the job; "": it has no files */
-};
-
 /* The agent: the process that starts a node's workers and watches over them. */
 
 /*
@@ -50,7 +44,7 @@ enum agent_state { AGENT_WORKING, AGENT_STOPPING, AGENT_SWEEPING, AGENT_DRAINING
 
 struct agent {
     const struct disti_run_options *options;
-    struct logs logs;
+    char logs[DISTI_RUN_PATH]; /* the folder of the job's files; "": it has none */
     struct disti_run_binding binding;
     sigset_t mask;       /* for the workers: as the agent found them */
     struct rlimit files; /* the same */
@@ -95,6 +89,8 @@ struct agent {
     bool hurry;           /* do not wait for output to be read */
 };
 
+/* The files of a job, in torchrun's folders: DIR/JOB_RANDOM/attempt_0/0/stdout.log. */
+
 static dist_status logs_fail(const char *path)
 {
     return disti_fail_errno(
@@ -123,13 +119,13 @@ static dist_status logs_make(const char *path)
  * below TMPDIR, and says where. ERR_SYSTEM names the folder that cannot be made.
  */
 static dist_status logs_open(const struct disti_run_options *options, const char *job,
-                             struct logs *logs_p)
+                             char folder[DISTI_RUN_PATH])
 {
     const char *temporary = disti_env("TMPDIR");
     char base[DISTI_RUN_PATH / 2] = "", name[160];
     dist_status status = DIST_OK;
 
-    logs_p->folder[0] = '\0';
+    folder[0] = '\0';
     if (!options->log_dir && !options->redirects && !options->tee)
         return DIST_OK;
     if (options->log_dir && strlen(options->log_dir) >= sizeof(base))
@@ -148,28 +144,28 @@ static dist_status logs_open(const struct disti_run_options *options, const char
     snprintf(name, sizeof(name), "%s_XXXXXX", job);
     for (char *slash = name; (slash = strchr(slash, '/'));) /* the job's name may be a path */
         *slash = '_';
-    snprintf(logs_p->folder, sizeof(logs_p->folder), "%s/%s", base, name);
-    if (!mkdtemp(logs_p->folder))
-        return logs_fail(logs_p->folder);
+    snprintf(folder, DISTI_RUN_PATH, "%s/%s", base, name);
+    if (!mkdtemp(folder))
+        return logs_fail(folder);
     /* mkdtemp's is for its user alone; log files are as open as others. */
-    return chmod(logs_p->folder, 0755) == 0 ? DIST_OK : logs_fail(logs_p->folder);
+    return chmod(folder, 0755) == 0 ? DIST_OK : logs_fail(folder);
 }
 
 /* Its path. */
-static void logs_path(const struct logs *logs, int restarts, int local_rank, const char *name,
+static void logs_path(const char *logs, int restarts, int local_rank, const char *name,
                       char path[DISTI_RUN_PATH + 64])
 {
     char worker[16];
 
     disti_run_rank_name(local_rank, worker);
-    snprintf(path, DISTI_RUN_PATH + 64, "%s/attempt_%d/%s%s%s", logs->folder, restarts, worker,
+    snprintf(path, DISTI_RUN_PATH + 64, "%s/attempt_%d/%s%s%s", logs, restarts, worker,
              *name ? "/" : "", name);
 }
 
 /* The job's folder, open; -1: errno. Who has the folder above may have put another in its place. */
-static int logs_folder(const struct logs *logs)
+static int logs_folder(const char *logs)
 {
-    const int fd = open(logs->folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = open(logs, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat status;
 
     if (fd < 0 || (fstat(fd, &status) == 0 && status.st_uid == geteuid()))
@@ -180,23 +176,21 @@ static int logs_folder(const struct logs *logs)
 }
 
 /* Opens "stdout.log" or another file of it to write. *fd_p is the caller's. */
-static dist_status logs_file(const struct logs *logs, int restarts, int local_rank,
-                             const char *name, int *fd_p)
+static dist_status logs_file(const char *logs, int restarts, int local_rank, const char *name,
+                             int *fd_p)
 {
     char path[DISTI_RUN_PATH + 64];
-    int folder, fd = -1;
+    int folder;
 
+    *fd_p = -1;
     logs_path(logs, restarts, local_rank, name, path);
     folder = logs_folder(logs);
     if (folder >= 0) {
-        fd = openat(folder, path + strlen(logs->folder) + 1,
-                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+        *fd_p = openat(folder, path + strlen(logs) + 1,
+                       O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
         close(folder);
     }
-    if (fd < 0)
-        return logs_fail(path);
-    *fd_p = fd;
-    return DIST_OK;
+    return *fd_p < 0 ? logs_fail(path) : DIST_OK;
 }
 
 const char *disti_run_store_host(const struct disti_run_round *round)
@@ -312,7 +306,7 @@ static dist_status start_stream(struct agent *agent, const struct disti_run_work
     *source = (struct disti_run_source){
         .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
     if (tee || redirect)
-        status = logs_file(&agent->logs, agent->round.attempt, worker->local_rank,
+        status = logs_file(agent->logs, agent->round.attempt, worker->local_rank,
                            start_files[stream], &log_fd);
     if (status != DIST_OK)
         return status;
@@ -349,19 +343,18 @@ static dist_status start_stream(struct agent *agent, const struct disti_run_work
 static dist_status start_error_file(struct agent *agent, struct disti_run_worker *worker)
 {
     worker->error_fd = -1;
-    if (agent->logs.folder[0]) {
+    if (agent->logs[0]) {
         char path[DISTI_RUN_PATH + 64], attempt[32];
         int folder;
         bool made;
 
-        logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "error.json",
+        logs_path(agent->logs, agent->round.attempt, worker->local_rank, "error.json",
                   worker->error_file);
-        logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "", path);
+        logs_path(agent->logs, agent->round.attempt, worker->local_rank, "", path);
         snprintf(attempt, sizeof(attempt), "attempt_%d", agent->round.attempt);
-        folder = logs_folder(&agent->logs);
-        made =
-            folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
-            (mkdirat(folder, path + strlen(agent->logs.folder) + 1, 0777) == 0 || errno == EEXIST);
+        folder = logs_folder(agent->logs);
+        made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
+               (mkdirat(folder, path + strlen(agent->logs) + 1, 0777) == 0 || errno == EEXIST);
         if (folder >= 0)
             close(folder);
         return made ? DIST_OK : logs_fail(path);
@@ -514,11 +507,6 @@ static void watch_tell(struct agent *agent, int signal_number, bool to_end)
     }
 }
 
-static void watch_kill_in(struct agent *agent, double seconds)
-{
-    agent->kill_at = disti_deadline_ms((int64_t)(seconds * 1000));
-}
-
 /* To the workers' children too, some of which may have process groups of their own. */
 static void watch_tell_all(struct agent *agent, int signal_number)
 {
@@ -558,7 +546,7 @@ static void watch_stop(struct agent *agent, int signal_number, double seconds)
     watch_tell(agent, SIGCONT, true);
     watch_resume(agent);
     agent->state = AGENT_STOPPING;
-    watch_kill_in(agent, seconds);
+    agent->kill_at = disti_deadline_ms((int64_t)(seconds * 1000));
 }
 
 static void watch_kill(struct agent *agent)
@@ -581,7 +569,7 @@ static void watch_kill(struct agent *agent)
                 agent->options->shutdown_timeout, name, (int)first->pid);
     }
     watch_tell(agent, SIGKILL, true);
-    watch_kill_in(agent, WATCH_KILL_MS / 1e3);
+    agent->kill_at = disti_deadline_ms(WATCH_KILL_MS);
     if (disti_run_family_signal(SIGKILL) || agent->state != AGENT_SWEEPING)
         return;
     /* Children of ended workers can be found in /proc only. */
@@ -848,7 +836,7 @@ static void watch_round(struct agent *agent)
                 disti_run_family_signal(SIGTERM);
                 disti_run_family_signal(SIGCONT);
                 watch_resume(agent);
-                watch_kill_in(agent, WATCH_CHILDREN_MS / 1e3);
+                agent->kill_at = disti_deadline_ms(WATCH_CHILDREN_MS);
             }
         }
         if (agent->state == AGENT_SWEEPING && agent->childless) {
@@ -1068,7 +1056,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
 static void agent_rounds(struct agent *agent)
 {
     for (int restarts = 0; agent_next_round(agent, restarts); restarts++) {
-        if (restarts == 0 && logs_open(agent->options, agent->round.job, &agent->logs) != DIST_OK) {
+        if (restarts == 0 && logs_open(agent->options, agent->round.job, agent->logs) != DIST_OK) {
             agent->order = DISTI_AGENTS_BROKEN;
             snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
             return;

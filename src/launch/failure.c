@@ -153,19 +153,6 @@ static void error_put_string(const char *at, FILE *to)
 
 /* ---- the file ---- */
 
-/* The string to be shown; NULL: there is none. */
-static const char *error_find(const char *text)
-{
-    const char *message = json_member(text, "message");
-    const char *shown = json_member(json_member(message, "extraInfo"), "py_callstack");
-
-    if (!shown)
-        shown = json_member(message, "message");
-    if (!shown)
-        shown = message;
-    return shown && shown[0] == '"' && shown[1] != '"' && json_behind_string(shown) ? shown : NULL;
-}
-
 char *disti_run_error_text(const char *path)
 {
     /* A pipe in the file's place keeps nobody waiting. */
@@ -173,8 +160,8 @@ char *disti_run_error_text(const char *path)
     char *text = calloc(1, ERROR_FILE_MOST + 1), *made = NULL;
     size_t bytes = 0;
     ssize_t got = fd >= 0 && text ? 1 : 0;
-    const char *string;
-    FILE *to;
+    const char *message, *shown;
+    FILE *to = NULL;
 
     while (got > 0 && bytes < ERROR_FILE_MOST) {
         got = read(fd, text + bytes, ERROR_FILE_MOST - bytes);
@@ -182,10 +169,16 @@ char *disti_run_error_text(const char *path)
     }
     if (fd >= 0)
         close(fd);
-    string = bytes > 0 ? error_find(text) : NULL;
-    to = string ? open_memstream(&made, &bytes) : NULL;
+    message = bytes > 0 ? json_member(text, "message") : NULL;
+    shown = json_member(json_member(message, "extraInfo"), "py_callstack");
+    if (!shown)
+        shown = json_member(message, "message");
+    if (!shown)
+        shown = message;
+    if (shown && shown[0] == '"' && shown[1] != '"' && json_behind_string(shown))
+        to = open_memstream(&made, &bytes);
     if (to) {
-        error_put_string(string, to);
+        error_put_string(shown, to);
         if (fclose(to) != 0) {
             free(made);
             made = NULL;

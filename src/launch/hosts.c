@@ -249,12 +249,8 @@ bool disti_hosts_is_local(const char *name)
 static void start_quote(FILE *script, const char *text)
 {
     fputc('\'', script);
-    for (const char *c = text; *c; c++) {
-        if (*c == '\'')
-            fputs("'\\''", script);
-        else
-            fputc(*c, script);
-    }
+    for (const char *c = text; *c; c++)
+        fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, script);
     fputc('\'', script);
 }
 

@@ -424,19 +424,6 @@ static bool starter_goes_on(const struct starter *starter)
     return starter->elastic && !starter->word && !starter->stop_signal;
 }
 
-static void starter_try_again(struct starter *starter, struct starter_host *host)
-{
-    fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n", host->name,
-            host->code);
-    host->again_at = INT64_MAX;
-    if (starter_start(starter, host) == DIST_OK) {
-        starter->alive++;
-    } else {
-        fprintf(stderr, "distrun: %s\n", dist_last_error());
-        starter_lost(host);
-    }
-}
-
 /* Waits for anything; `fds` has room for three and one for each host. */
 static void starter_wait(struct starter *starter, struct pollfd *fds)
 {
@@ -502,8 +489,19 @@ static void starter_watch(struct starter *starter)
         if (starter->alive == 0 && (starter->outputs_left == 0 || starter->hurry))
             break;
         for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
-            if (disti_expired(starter->hosts[h].again_at))
-                starter_try_again(starter, &starter->hosts[h]);
+            struct starter_host *host = &starter->hosts[h];
+
+            if (!disti_expired(host->again_at))
+                continue;
+            fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n",
+                    host->name, host->code);
+            host->again_at = INT64_MAX;
+            if (starter_start(starter, host) == DIST_OK) {
+                starter->alive++;
+            } else {
+                fprintf(stderr, "distrun: %s\n", dist_last_error());
+                starter_lost(host);
+            }
         }
         if (disti_expired(starter->tell_at)) {
             starter_say(starter, starter->word);

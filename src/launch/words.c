@@ -24,11 +24,15 @@ static bool words_number(const char **text, int most, int *value_p)
     return value <= most;
 }
 
-/* "0:1,1:2" */
-static int words_map(const char *text, int local_rank)
+int disti_run_streams(const char *text, int local_rank)
 {
+    const char *at = text;
     int key, value, found = 0;
 
+    if (!text)
+        return 0;
+    if (words_number(&at, 3, &value) && !*at)
+        return value;
     for (;; text++) {
         if (!words_number(&text, INT_MAX - 1, &key) || *text++ != ':' ||
             !words_number(&text, 3, &value) || (*text && *text != ','))
@@ -38,18 +42,6 @@ static int words_map(const char *text, int local_rank)
         if (!*text)
             return found;
     }
-}
-
-int disti_run_streams(const char *text, int local_rank)
-{
-    const char *at = text;
-    int all;
-
-    if (!text)
-        return 0;
-    if (words_number(&at, 3, &all) && !*at)
-        return all;
-    return words_map(text, local_rank);
 }
 
 int disti_run_is_listed(const char *text, int local_rank)
@@ -137,36 +129,26 @@ void disti_run_worker_name(int rank, char text[32])
         snprintf(text, 32, "rank %d", rank);
 }
 
-/* The value of the name at `pattern`, and what stands behind it there; NULL: there is no such. */
-static const char *words_expand(const char *pattern, const struct disti_run_names *names,
-                                char number[16], const char **behind_p)
-{
-    static const char *const known[] = {"${role_name}", "${hostname}", "${rank}", "${local_rank}"};
-    const char *const texts[] = {names->role, names->host, number, number};
-
-    for (int i = 0; i < 4; i++) {
-        if (strncmp(pattern, known[i], strlen(known[i])) != 0)
-            continue;
-        disti_run_rank_name(i == 2 ? names->rank : names->local_rank, number);
-        *behind_p = pattern + strlen(known[i]);
-        return texts[i];
-    }
-    return NULL;
-}
-
 void disti_run_prefix(const char *pattern, const struct disti_run_names *names, char *text,
                       size_t size)
 {
+    static const char *const known[] = {"${role_name}", "${hostname}", "${rank}", "${local_rank}"};
+    char rank[16], local_rank[16];
+    const char *const texts[] = {names->role, names->host, rank, local_rank};
     size_t used = 0;
-    char number[16];
+    int i;
 
+    disti_run_rank_name(names->rank, rank);
+    disti_run_rank_name(names->local_rank, local_rank);
     while (*pattern && used + 1 < size) {
-        const char *value = words_expand(pattern, names, number, &pattern);
-
-        if (value)
-            used += (size_t)snprintf(text + used, size - used, "%s", value);
-        else
+        for (i = 0; i < 4 && strncmp(pattern, known[i], strlen(known[i])) != 0; i++)
+            continue;
+        if (i < 4) {
+            used += (size_t)snprintf(text + used, size - used, "%s", texts[i]);
+            pattern += strlen(known[i]);
+        } else {
             text[used++] = *pattern++;
+        }
     }
     text[used < size ? used : size - 1] = '\0';
 }
