@@ -18,17 +18,26 @@ static long long number(struct disti_numbers numbers, int i)
 
 /* ---- types ---- */
 
-static bool layout_type_is_contiguous(MPI_Datatype type);
-
-/* Copies (MPI_Type_dup) and rows (MPI_Type_contiguous) are what they are made of. */
-static bool layout_inner_is_contiguous(MPI_Datatype type, int combiner)
+/*
+ * Do elements lie without gaps, in the order in which they are packed? If in doubt: no. Copies
+ * (MPI_Type_dup) and rows (MPI_Type_contiguous) are what they are made of.
+ */
+static bool layout_type_is_contiguous(MPI_Datatype type)
 {
-    int integers[1], ignored;
-    MPI_Aint addresses[1];
+    int ignored, combiner;
+    MPI_Aint lower, extent;
     MPI_Datatype inner;
+    MPI_Count size;
     bool contiguous;
 
-    if (PMPI_Type_get_contents(type, combiner == MPI_COMBINER_CONTIGUOUS, 0, 1, integers, addresses,
+    if (PMPI_Type_get_envelope(type, &ignored, &ignored, &ignored, &combiner) != MPI_SUCCESS ||
+        PMPI_Type_size_x(type, &size) != MPI_SUCCESS ||
+        PMPI_Type_get_extent(type, &lower, &extent) != MPI_SUCCESS || lower != 0 || size != extent)
+        return false;
+    if (combiner == MPI_COMBINER_NAMED)
+        return true;
+    if ((combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS) ||
+        PMPI_Type_get_contents(type, combiner == MPI_COMBINER_CONTIGUOUS, 0, 1, &ignored, &lower,
                                &inner) != MPI_SUCCESS)
         return false;
     contiguous = layout_type_is_contiguous(inner);
@@ -36,23 +45,6 @@ static bool layout_inner_is_contiguous(MPI_Datatype type, int combiner)
         combiner != MPI_COMBINER_NAMED)
         PMPI_Type_free(&inner);
     return contiguous;
-}
-
-/* Do elements lie without gaps, in the order in which they are packed? If in doubt: no. */
-static bool layout_type_is_contiguous(MPI_Datatype type)
-{
-    int integers, addresses, types, combiner;
-    MPI_Aint lower, extent;
-    MPI_Count size;
-
-    if (PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS ||
-        PMPI_Type_size_x(type, &size) != MPI_SUCCESS ||
-        PMPI_Type_get_extent(type, &lower, &extent) != MPI_SUCCESS || lower != 0 || size != extent)
-        return false;
-    if (combiner == MPI_COMBINER_NAMED)
-        return true;
-    return (combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_CONTIGUOUS) &&
-           layout_inner_is_contiguous(type, combiner);
 }
 
 /*
@@ -88,16 +80,6 @@ size_t disti_type_size(MPI_Datatype type)
     if (type_stays(type))
         return layout_last.size;
     return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
-}
-
-/* May the program communicate with it? MPI says so by packing nothing. */
-static bool type_is_committed(MPI_Datatype type)
-{
-    char nothing = 0;
-    int used = 0;
-
-    return type_stays(type) ||
-           PMPI_Pack(&nothing, 0, type, &nothing, 0, &used, disti_preload.self) == MPI_SUCCESS;
 }
 
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
@@ -251,7 +233,7 @@ static size_t layout_span(const struct disti_layout *layout)
     return span;
 }
 
-static int layout_spread(struct disti_layout *layout, const struct disti_buffer *buffer)
+static int layout_spread(struct disti_layout *layout, const struct disti_side *buffer)
 {
     size_t blocks = (size_t)layout->blocks, packed = 0;
     long long least = 0; /* displacement, so that offsets from there are not negative */
@@ -288,7 +270,7 @@ static int layout_spread(struct disti_layout *layout, const struct disti_buffer 
 }
 
 /* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
-static int layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
+static int layout_open(struct disti_layout *layout, const struct disti_side *buffer, int blocks,
                        bool copy)
 {
     size_t bytes;
@@ -366,25 +348,25 @@ static void eligible_strip(struct disti_args *args, int rank)
 {
     bool at_root = rank == args->root;
 
-    if (!call_sends(args->kind, at_root)) {
-        args->send = NULL;
-        args->sendcount = 0;
-        args->sendcounts = args->senddispls = (struct disti_numbers){NULL, 0};
-        args->sendtype = MPI_DATATYPE_NULL;
-    }
+    if (!call_sends(args->kind, at_root))
+        args->send = (struct disti_side){.type = MPI_DATATYPE_NULL};
     if (call_receives(args->kind, at_root))
         return;
-    args->recv = NULL;
     if (disti_algorithm_reduces(args->kind)) /* its count and type are those of what it sends too */
-        return;
-    args->recvcount = 0;
-    args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
-    args->recvtype = MPI_DATATYPE_NULL;
+        args->recv.memory = NULL;
+    else
+        args->recv = (struct disti_side){.type = MPI_DATATYPE_NULL};
 }
 
-static int eligible_layout(const struct disti_buffer *buffer, int ranks)
+static int eligible_layout(const struct disti_side *buffer, int ranks)
 {
-    if (buffer->type == MPI_DATATYPE_NULL || !type_is_committed(buffer->type))
+    char nothing = 0;
+    int used = 0;
+
+    /* The program may communicate with a type if MPI packs nothing of it. */
+    if (buffer->type == MPI_DATATYPE_NULL ||
+        (!type_stays(buffer->type) && PMPI_Pack(&nothing, 0, buffer->type, &nothing, 0, &used,
+                                                disti_preload.self) != MPI_SUCCESS))
         return MPI_ERR_TYPE;
     /* Numbers that the call has, but the program does not give. */
     if ((buffer->counts.bytes && !buffer->counts.array) ||
@@ -410,9 +392,9 @@ static int eligible_layout(const struct disti_buffer *buffer, int ranks)
 static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
-    const struct disti_buffer send = disti_args_send(args), recv = disti_args_recv(args);
+    const void *send = args->send.memory, *recv = args->recv.memory;
     bool at_root = comm->rank == args->root, scatters = !call_sends(args->kind, false);
-    const void *all = scatters ? args->send : args->recv, *own = scatters ? args->recv : args->send;
+    const void *all = scatters ? send : recv, *own = scatters ? recv : send;
     int code = MPI_SUCCESS;
 
     if (form != DISTI_BLOCKING && !args->request)
@@ -421,19 +403,19 @@ static int eligible_check(const struct disti_args *args, enum disti_form form,
         return MPI_ERR_ROOT;
     /* Only one side may be in place, and at a root only that of its own block. */
     if (args->kind == DIST_COLL_BROADCAST
-            ? args->recv == MPI_IN_PLACE
+            ? recv == MPI_IN_PLACE
             : all == MPI_IN_PLACE ||
                   (disti_collective_rooted(args->kind) && !at_root && own == MPI_IN_PLACE))
         return ELIGIBLE_ERR_IN_PLACE;
     if (args->kind == DIST_COLL_BARRIER)
         return MPI_SUCCESS;
     if (disti_algorithm_reduces(args->kind)) /* both sides have one type */
-        return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&recv, comm->ranks);
+        return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&args->recv, comm->ranks);
     /* A side that is not heeded, or in place, has nothing that could be wrong. */
-    if (call_sends(args->kind, at_root) && args->send != MPI_IN_PLACE)
-        code = eligible_layout(&send, comm->ranks);
-    if (call_receives(args->kind, at_root) && args->recv != MPI_IN_PLACE && code == MPI_SUCCESS)
-        code = eligible_layout(&recv, comm->ranks);
+    if (call_sends(args->kind, at_root) && send != MPI_IN_PLACE)
+        code = eligible_layout(&args->send, comm->ranks);
+    if (call_receives(args->kind, at_root) && recv != MPI_IN_PLACE && code == MPI_SUCCESS)
+        code = eligible_layout(&args->recv, comm->ranks);
     return code;
 }
 
@@ -501,7 +483,7 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     if (form != DISTI_BLOCKING && !disti_preload.background)
         return DISTI_WHY_NO_THREAD;
     if (disti_algorithm_reduces(args->kind)) {
-        reason = disti_reduction_is_eligible(args->recvtype, args->op);
+        reason = disti_reduction_is_eligible(args->recv.type, args->op);
         if (reason != DISTI_WHY_SERVED)
             return reason;
     }
@@ -549,16 +531,6 @@ static bool call_shares(const void *in, size_t in_bytes, const void *out, size_t
            (uintptr_t)out < (uintptr_t)in + in_bytes;
 }
 
-/* The result goes elsewhere first. */
-static int call_spare(struct disti_call *call, size_t bytes)
-{
-    call->spare_bytes = bytes;
-    call->spare_goes = call->out;
-    call->spare = malloc(bytes ? bytes : 1);
-    call->out = call->spare;
-    return call->spare ? MPI_SUCCESS : call_no_memory(call);
-}
-
 /* Elements that the ranks get together, and this one. */
 static int call_open_counts(struct disti_call *call, const struct disti_args *args, size_t *all_p,
                             size_t *own_p)
@@ -574,7 +546,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
         return call_no_memory(call);
     *all_p = 0;
     for (int r = 0; r < ranks; r++) {
-        call->counts[r] = (size_t)number(args->recvcounts, r) * call->reduction.parts;
+        call->counts[r] = (size_t)number(args->recv.counts, r) * call->reduction.parts;
         *all_p += call->counts[r];
     }
     *own_p = call->counts[call->comm->rank];
@@ -591,53 +563,53 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
     size_t element, in, out;
     int code = MPI_SUCCESS;
 
-    if (disti_reduction_find(args->recvtype, args->op, &call->reduction) != DIST_OK)
+    if (disti_reduction_find(args->recv.type, args->op, &call->reduction) != DIST_OK)
         return disti_comm_fail(args->comm);
     element = dist_dtype_size(call->reduction.dtype);
-    call->in = args->send == MPI_IN_PLACE ? args->recv : args->send;
-    call->out = args->recv;
-    call->count = in = (size_t)args->recvcount * call->reduction.parts;
+    call->in = args->send.memory == MPI_IN_PLACE ? args->recv.memory : args->send.memory;
+    call->out = (void *)(uintptr_t)args->recv.memory;
+    call->count = in = (size_t)args->recv.count * call->reduction.parts;
     out = call->out ? in : 0;
     if (scatters)
         code = call_open_counts(call, args, &in, &out);
     if (code == MPI_SUCCESS && (scatters || call->in != call->out) &&
-        call_shares(call->in, in * element, call->out, out * element))
-        code = call_spare(call, out * element);
+        call_shares(call->in, in * element, call->out, out * element)) {
+        /* The result goes elsewhere first. */
+        call->spare_bytes = out * element;
+        call->spare_goes = call->out;
+        call->spare = malloc(call->spare_bytes ? call->spare_bytes : 1);
+        call->out = call->spare;
+        code = call->spare ? MPI_SUCCESS : call_no_memory(call);
+    }
     return code;
 }
 
 /* ---- movers of data ---- */
 
-/* How many blocks a side has, if this rank has that side. */
-static int call_blocks(const struct disti_call *call, uint8_t blocks)
-{
-    return blocks == DISTI_BLOCKS_EACH ? call->comm->ranks : 1;
-}
-
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
     const struct disti_collective *traits = &disti_collectives[args->kind];
-    const struct disti_buffer recv = disti_args_recv(args), send = disti_args_send(args);
-    bool exchange = traits->in == DISTI_BLOCKS_EACH && traits->out == DISTI_BLOCKS_EACH;
-    bool send_in_place = args->send == MPI_IN_PLACE, recv_in_place = args->recv == MPI_IN_PLACE;
-    bool at_root = call->comm->rank == call->root;
-    int send_blocks = call_sends(args->kind, at_root) ? call_blocks(call, traits->in) : 0;
-    int recv_blocks = call_receives(args->kind, at_root) ? call_blocks(call, traits->out) : 0;
+    bool spreads = traits->in == DISTI_BLOCKS_EACH, collects = traits->out == DISTI_BLOCKS_EACH;
+    bool send_in_place = args->send.memory == MPI_IN_PLACE,
+         at_root = call->comm->rank == call->root;
+    int send_blocks = spreads ? call->comm->ranks : 1,
+        recv_blocks = collects ? call->comm->ranks : 1;
     int code = MPI_SUCCESS;
 
-    if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
-        code = layout_open(&call->send, &recv, send_blocks, true);
-    else if (send_blocks && !send_in_place)
-        code = layout_open(&call->send, &send, send_blocks, false);
-    if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
-        code = layout_open(&call->recv, &recv, recv_blocks, false);
+    if (call_sends(args->kind, at_root) && !send_in_place)
+        code = layout_open(&call->send, &args->send, send_blocks, false);
+    else if (call_sends(args->kind, at_root) && spreads && collects) /* it all goes: from a copy */
+        code = layout_open(&call->send, &args->recv, send_blocks, true);
+    if (call_receives(args->kind, at_root) && args->recv.memory != MPI_IN_PLACE &&
+        code == MPI_SUCCESS)
+        code = layout_open(&call->recv, &args->recv, recv_blocks, false);
     /* What arrives may be put where data to be sent stand, unless one side is a copy. */
     if (code == MPI_SUCCESS && call->send.blocks && call->recv.blocks && call->send.contiguous &&
         call->recv.contiguous &&
         call_shares(call->send.bytes, layout_span(&call->send), call->recv.bytes,
                     layout_span(&call->recv))) {
         layout_close(&call->send);
-        code = layout_open(&call->send, &send, send_blocks, true);
+        code = layout_open(&call->send, &args->send, send_blocks, true);
     }
     if (code != MPI_SUCCESS)
         PMPI_Comm_call_errhandler(args->comm, code);
@@ -654,18 +626,18 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
         return code;
     if (send->blocks)
         call->in = send->bytes;
-    else if (args->send == MPI_IN_PLACE)
+    else if (args->send.memory == MPI_IN_PLACE)
         call->in = recv->bytes + layout_offset(recv, rank);
     if (recv->blocks)
         call->out = recv->bytes;
-    else if (args->recv == MPI_IN_PLACE)
+    else if (args->recv.memory == MPI_IN_PLACE)
         call->out = send->bytes + layout_offset(send, rank);
     /* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
     if (send->blocks == 1 || recv->blocks == 1)
         call->count = layout_size(send->blocks == 1 ? send : recv, 0);
     else
         call->count = layout_size(send->blocks ? send : recv, rank);
-    call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
+    call->loads_own = !send->blocks && args->send.memory == MPI_IN_PLACE;
     call->loads_recv = args->kind == DIST_COLL_BROADCAST && rank == args->root;
     return MPI_SUCCESS;
 }
@@ -818,16 +790,14 @@ struct again_call {
     unsigned gone;
     MPI_Comm comm;
     MPI_Op op;
-    MPI_Datatype sendtype, recvtype;
-    long long sendcount, recvcount;
     int root;
     uintptr_t in_begins, out_begins; /* from the program's buffer; wraps around if it is before */
     size_t in_bytes, out_bytes;
     struct disti_comparison *comparison; /* NULL: none */
     struct disti_call call;
-    struct disti_numbers sendcounts, senddispls, recvcounts, recvdispls; /* in `given` */
-    long long given[4][AGAIN_RANKS];                                     /* of any width */
-    size_t told[4][AGAIN_RANKS]; /* what libdist is told instead */
+    struct disti_side send, recv;    /* their numbers are in `given` */
+    long long given[4][AGAIN_RANKS]; /* of any width */
+    size_t told[4][AGAIN_RANKS];     /* what libdist is told instead */
 };
 
 /* ---- a thread's calls ---- */
@@ -870,37 +840,35 @@ static bool again_same(struct disti_numbers last, struct disti_numbers now, int 
     return last.bytes == now.bytes && memcmp(last.array, now.array, (size_t)ranks * now.bytes) == 0;
 }
 
-static bool again_counts_are_known(const struct again_call *last, const struct disti_args *args)
+static bool again_side_is_known(const struct again_call *last, const struct disti_side *known,
+                                const struct disti_side *now)
 {
     int ranks = last->call.comm->ranks;
 
-    return (!last->sends || (again_same(last->sendcounts, args->sendcounts, ranks) &&
-                             again_same(last->senddispls, args->senddispls, ranks))) &&
-           (!last->receives || (again_same(last->recvcounts, args->recvcounts, ranks) &&
-                                again_same(last->recvdispls, args->recvdispls, ranks)));
+    return known->count == now->count && known->type == now->type &&
+           (!last->counted || (again_same(known->counts, now->counts, ranks) &&
+                               again_same(known->displs, now->displs, ranks)));
 }
 
 static bool again_is_known(const struct again_call *last, const struct disti_args *args)
 {
     return last->known && last->comm == args->comm && last->root == args->root &&
            last->op == args->op && last->gone == disti_comms_gone() &&
-           (!last->sends ||
-            (last->sendcount == args->sendcount && last->sendtype == args->sendtype)) &&
-           (!last->receives || (last->recvcount == args->recvcount &&
-                                last->recvtype == args->recvtype && args->recv != MPI_IN_PLACE)) &&
-           (!last->counted || again_counts_are_known(last, args));
+           (!last->sends || again_side_is_known(last, &last->send, &args->send)) &&
+           (!last->receives || (args->recv.memory != MPI_IN_PLACE &&
+                                again_side_is_known(last, &last->recv, &args->recv)));
 }
 
 /* False: it is to be looked at more closely where its memory is. */
 static bool again_place(struct again_call *last, const struct disti_args *args)
 {
-    uintptr_t out = (uintptr_t)args->recv + last->out_begins, in = out;
+    uintptr_t out = (uintptr_t)args->recv.memory + last->out_begins, in = out;
 
-    if (args->send == MPI_IN_PLACE) {
+    if (args->send.memory == MPI_IN_PLACE) {
         if (args->kind != DIST_COLL_ALL_REDUCE)
             return false;
     } else {
-        in = (uintptr_t)args->send + last->in_begins;
+        in = (uintptr_t)args->send.memory + last->in_begins;
         if (last->gives && last->takes && (out - in < last->in_bytes || in - out < last->out_bytes))
             return false; /* the two sides overlap */
     }
@@ -928,40 +896,26 @@ static bool call_again(struct disti_args *args, int *code_p)
 
 /* ---- the first time ---- */
 
-static void again_keep_given(struct disti_numbers *numbers, long long *given, int ranks)
+static void again_keep_counts(struct again_call *last, int ranks)
 {
-    if (!numbers->array)
-        return;
-    memcpy(given, numbers->array, (size_t)ranks * numbers->bytes);
-    numbers->array = given;
-}
+    struct disti_layout *send = &last->call.send, *recv = &last->call.recv;
+    struct disti_numbers *const given[] = {&last->send.counts, &last->send.displs,
+                                           &last->recv.counts, &last->recv.displs};
+    /* A reduction has counts alone, which take the place of the first. */
+    size_t **const told[] = {last->call.counts ? &last->call.counts : &send->sizes, &send->offsets,
+                             &recv->sizes, &recv->offsets};
 
-static void again_keep_told(size_t **list, size_t *told, int ranks)
-{
-    if (!*list)
-        return;
-    memcpy(told, *list, (size_t)ranks * sizeof(*told));
-    *list = told;
-}
-
-static void again_keep_counts(struct again_call *last, const struct disti_args *args, int ranks)
-{
-    struct disti_call *call = &last->call;
-
-    last->sendcounts = args->sendcounts;
-    last->senddispls = args->senddispls;
-    last->recvcounts = args->recvcounts;
-    last->recvdispls = args->recvdispls;
-    again_keep_given(&last->sendcounts, last->given[0], ranks);
-    again_keep_given(&last->senddispls, last->given[1], ranks);
-    again_keep_given(&last->recvcounts, last->given[2], ranks);
-    again_keep_given(&last->recvdispls, last->given[3], ranks);
-    again_keep_told(&call->send.sizes, last->told[0], ranks);
-    again_keep_told(&call->send.offsets, last->told[1], ranks);
-    again_keep_told(&call->recv.sizes, last->told[2], ranks);
-    again_keep_told(&call->recv.offsets, last->told[3], ranks);
-    again_keep_told(&call->counts, last->told[0], ranks); /* a reduction, which has no layout */
-    call->send.displacements = call->recv.displacements = NULL;
+    for (int i = 0; i < 4; i++) {
+        if (given[i]->array) {
+            memcpy(last->given[i], given[i]->array, (size_t)ranks * given[i]->bytes);
+            given[i]->array = last->given[i];
+        }
+        if (*told[i]) {
+            memcpy(last->told[i], *told[i], (size_t)ranks * sizeof(*last->told[i]));
+            *told[i] = last->told[i];
+        }
+    }
+    send->displacements = recv->displacements = NULL;
 }
 
 /* From the program's buffer to where libdist's begins. */
@@ -985,10 +939,8 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->comm = args->comm;
     last->op = args->op;
     last->root = args->root;
-    last->sendtype = args->sendtype;
-    last->recvtype = args->recvtype;
-    last->sendcount = args->sendcount;
-    last->recvcount = args->recvcount;
+    last->send = args->send;
+    last->recv = args->recv;
     last->call = *call;
     last->counted = counted;
     last->gone = disti_comms_gone();
@@ -1019,12 +971,12 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         last->out_begins = again_begins(recv);
         last->in_bytes = layout_span(send);
         last->out_bytes = layout_span(recv);
-        last->known = args->send != MPI_IN_PLACE && args->recv != MPI_IN_PLACE &&
-                      (!last->sends || type_stays(args->sendtype)) &&
-                      (!last->receives || type_stays(args->recvtype));
+        last->known = args->send.memory != MPI_IN_PLACE && args->recv.memory != MPI_IN_PLACE &&
+                      (!last->sends || type_stays(args->send.type)) &&
+                      (!last->receives || type_stays(args->recv.type));
     }
     if (counted)
-        again_keep_counts(last, args, call->comm->ranks);
+        again_keep_counts(last, call->comm->ranks);
 }
 
 /* Preload: MPI's collectives, blocking, nonblocking and persistent, from the table. */

@@ -3,41 +3,43 @@
 #ifndef DISTI_PRELOAD_CALLS_H
 #define DISTI_PRELOAD_CALLS_H
 
+/* Sets a side of a struct disti_args `args`; with a count and a displacement for each rank. */
+#define CALLS_SIDE(side, buffer, n, datatype)                                                      \
+    args.side.memory = buffer, args.side.count = n, args.side.type = datatype
+#define CALLS_SIDES(side, buffer, ns, offsets, datatype)                                           \
+    args.side.memory = buffer, args.side.counts = DISTI_NUMBERS(ns),                               \
+    args.side.displs = DISTI_NUMBERS(offsets), args.side.type = datatype
+
 /* A side of a call: its parameters, its arguments, and what they are in a struct disti_args. */
 #define CALLS_SEND_PARAMETERS(COUNT) const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype
 #define CALLS_SEND sendbuf, sendcount, sendtype
-#define CALLS_SEND_FIELDS args.send = sendbuf, args.sendcount = sendcount, args.sendtype = sendtype
+#define CALLS_SEND_FIELDS CALLS_SIDE(send, sendbuf, sendcount, sendtype)
 #define CALLS_RECV_PARAMETERS(COUNT) void *recvbuf, COUNT recvcount, MPI_Datatype recvtype
 #define CALLS_RECV recvbuf, recvcount, recvtype
-#define CALLS_RECV_FIELDS args.recv = recvbuf, args.recvcount = recvcount, args.recvtype = recvtype
+#define CALLS_RECV_FIELDS CALLS_SIDE(recv, recvbuf, recvcount, recvtype)
 
 /* The same with a count and a displacement for each rank. */
 #define CALLS_SENDS_PARAMETERS(COUNT, DISPL)                                                       \
     const void *sendbuf, const COUNT sendcounts[], const DISPL sdispls[], MPI_Datatype sendtype
 #define CALLS_SENDS sendbuf, sendcounts, sdispls, sendtype
-#define CALLS_SENDS_FIELDS                                                                         \
-    args.send = sendbuf, args.sendcounts = DISTI_NUMBERS(sendcounts),                              \
-    args.senddispls = DISTI_NUMBERS(sdispls), args.sendtype = sendtype
+#define CALLS_SENDS_FIELDS CALLS_SIDES(send, sendbuf, sendcounts, sdispls, sendtype)
 #define CALLS_RECVS_PARAMETERS(COUNT, DISPL)                                                       \
     void *recvbuf, const COUNT recvcounts[], const DISPL rdispls[], MPI_Datatype recvtype
 #define CALLS_RECVS recvbuf, recvcounts, rdispls, recvtype
-#define CALLS_RECVS_FIELDS                                                                         \
-    args.recv = recvbuf, args.recvcounts = DISTI_NUMBERS(recvcounts),                              \
-    args.recvdispls = DISTI_NUMBERS(rdispls), args.recvtype = recvtype
+#define CALLS_RECVS_FIELDS CALLS_SIDES(recv, recvbuf, recvcounts, rdispls, recvtype)
 
 /* Both sides of a reduction: one count and one type. */
 #define CALLS_REDUCE_PARAMETERS(COUNT)                                                             \
     const void *sendbuf, void *recvbuf, COUNT count, MPI_Datatype type, MPI_Op op
 #define CALLS_REDUCE sendbuf, recvbuf, count, type, op
 #define CALLS_REDUCE_FIELDS                                                                        \
-    args.send = sendbuf, args.recv = recvbuf, args.recvcount = count, args.recvtype = type,        \
-    args.op = op
+    args.send.memory = sendbuf, CALLS_SIDE(recv, recvbuf, count, type), args.op = op
 
 /*
  * X(collective of libdist, name, name of the nonblocking form, parameters, arguments, what they are
  * in a struct disti_args `args`). COUNT and DISPL are the integers of the counts and displacements:
  * int, or MPI_Count and MPI_Aint in MPI-4's large forms. What has one type and one count has them
- * as recvtype and recvcount.
+ * in the side that it receives.
  */
 #define DISTI_CALLS(X, COUNT, DISPL)                                                               \
     X(BARRIER, Barrier, Ibarrier, (MPI_Comm comm), (comm), (args.root = 0))                        \
@@ -49,7 +51,7 @@
     X(BROADCAST, Bcast, Ibcast,                                                                    \
       (void *buffer, COUNT count, MPI_Datatype type, int root, MPI_Comm comm),                     \
       (buffer, count, type, root, comm),                                                           \
-      (args.recv = buffer, args.recvcount = count, args.recvtype = type, args.root = root))        \
+      (CALLS_SIDE(recv, buffer, count, type), args.root = root))                                   \
     X(REDUCE, Reduce, Ireduce, (CALLS_REDUCE_PARAMETERS(COUNT), int root, MPI_Comm comm),          \
       (CALLS_REDUCE, root, comm), (CALLS_REDUCE_FIELDS, args.root = root))                         \
     X(ALL_GATHER, Allgather, Iallgather,                                                           \
@@ -62,8 +64,8 @@
       (const void *sendbuf, void *recvbuf, const COUNT recvcounts[], MPI_Datatype type, MPI_Op op, \
        MPI_Comm comm),                                                                             \
       (sendbuf, recvbuf, recvcounts, type, op, comm),                                              \
-      (args.send = sendbuf, args.recv = recvbuf, args.recvcounts = DISTI_NUMBERS(recvcounts),      \
-       args.recvtype = type, args.op = op))                                                        \
+      (args.send.memory = sendbuf, args.recv.memory = recvbuf,                                     \
+       args.recv.counts = DISTI_NUMBERS(recvcounts), args.recv.type = type, args.op = op))         \
     X(REDUCE_SCATTER, Reduce_scatter_block, Ireduce_scatter_block,                                 \
       (CALLS_REDUCE_PARAMETERS(COUNT), MPI_Comm comm), (CALLS_REDUCE, comm),                       \
       (CALLS_REDUCE_FIELDS))                                                                       \

@@ -230,19 +230,6 @@ void disti_comms_start(void)
         disti_comm_channel(world, DISTI_BLOCKING);
 }
 
-void disti_comms_close(void)
-{
-    atomic_fetch_add(&comms_gone, 1);
-    while (!LIST_EMPTY(&comms_made)) {
-        struct disti_comm *comm = LIST_FIRST(&comms_made);
-
-        LIST_REMOVE(comm, made);
-        free(comm);
-    }
-    if (comms_key != MPI_KEYVAL_INVALID)
-        PMPI_Comm_free_keyval(&comms_key);
-}
-
 int disti_comm_fail(MPI_Comm comm)
 {
     fprintf(stderr, "libdist: %s\n", dist_last_error());
@@ -427,19 +414,11 @@ static bool channels_have_room(const struct disti_comm *comm)
     return (rlim_t)fd + CHANNELS_FDS + (rlim_t)comm->ranks < limit.rlim_cur / 4 * 3;
 }
 
-static void channels_warn(const struct disti_comm *comm, const char *why)
-{
-    static atomic_flag warned = ATOMIC_FLAG_INIT;
-
-    if (!atomic_flag_test_and_set(&warned))
-        fprintf(stderr, "libdist: rank %d: MPI keeps a communicator of %d ranks: %s\n",
-                disti_preload.rank, comm->ranks, why);
-}
-
 /* Puts a group into `made`, on all ranks or on none. Whatever comes of it, the slot is used up. */
 static bool channels_make(const struct disti_comm *comm, struct channels_list *list, int slot,
                           struct disti_channel *made)
 {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     bool good;
 
@@ -447,8 +426,9 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     options.meanwhile = disti_poll_mpi; /* a peer may wait for a message before it comes */
     good = dist_new_group(disti_preload.world, list->members, list->size, &options, &made->group) ==
            DIST_OK;
-    if (!good)
-        channels_warn(comm, dist_last_error());
+    if (!good && !atomic_flag_test_and_set(&warned))
+        fprintf(stderr, "libdist: rank %d: MPI keeps a communicator of %d ranks: %s\n",
+                disti_preload.rank, comm->ranks, dist_last_error());
     pthread_mutex_lock(&channels_lock);
     list->free &= ~(UINT64_C(1) << slot);
     pthread_mutex_unlock(&channels_lock);
@@ -548,8 +528,17 @@ void disti_channel_give(struct disti_channel *channel)
     pthread_mutex_unlock(&channels_lock);
 }
 
-void disti_channels_close(void)
+void disti_comms_close(void)
 {
+    atomic_fetch_add(&comms_gone, 1);
+    while (!LIST_EMPTY(&comms_made)) {
+        struct disti_comm *comm = LIST_FIRST(&comms_made);
+
+        LIST_REMOVE(comm, made);
+        free(comm);
+    }
+    if (comms_key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&comms_key);
     while (!SLIST_EMPTY(&channels_lists)) {
         struct channels_list *list = SLIST_FIRST(&channels_lists);
 
@@ -592,26 +581,18 @@ enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
 
 /* ---- which calls ---- */
 
-static bool compare_is_possible(const struct disti_args *args)
-{
-    return !disti_collective_uneven(args->kind) &&
-           (!disti_algorithm_reduces(args->kind) ||
-            disti_reduction_is_exact(args->recvtype, args->op));
-}
-
 /* A block, in powers of 4: the arguments that mean something on this rank tell. */
 static int compare_class(const struct disti_args *args, int rank)
 {
     bool sends =
         rank == args->root ? args->kind == DIST_COLL_SCATTER : args->kind == DIST_COLL_GATHER;
-    long long count = sends ? args->sendcount : args->recvcount;
-    MPI_Datatype type = sends ? args->sendtype : args->recvtype;
+    const struct disti_side *side = sends ? &args->send : &args->recv;
     unsigned long long bytes;
     int class;
 
-    if (args->kind == DIST_COLL_BARRIER || count <= 0 || type == MPI_DATATYPE_NULL)
+    if (args->kind == DIST_COLL_BARRIER || side->count <= 0 || side->type == MPI_DATATYPE_NULL)
         return 0;
-    bytes = (unsigned long long)count * disti_type_size(type);
+    bytes = (unsigned long long)side->count * disti_type_size(side->type);
     class = bytes ? (65 - __builtin_clzll(bytes)) / 2 : 0;
     return class < DISTI_CLASSES ? class : DISTI_CLASSES - 1;
 }
@@ -627,7 +608,9 @@ static int compare_served(const struct disti_comparison *comparison)
 struct disti_comparison *disti_comparison_find(const struct disti_args *args,
                                                const struct disti_comm *comm)
 {
-    if (!disti_preload.compares || comm->ranks == 1 || !compare_is_possible(args))
+    if (!disti_preload.compares || comm->ranks == 1 || disti_collective_uneven(args->kind) ||
+        (disti_algorithm_reduces(args->kind) &&
+         !disti_reduction_is_exact(args->recv.type, args->op)))
         return NULL;
     return &args->channel->comparisons[args->kind][compare_class(args, comm->rank)];
 }

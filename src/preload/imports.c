@@ -105,23 +105,16 @@ static bool object_is_named(const struct object *object, uint32_t symbol, const 
     return strcmp(object->names + object->symbols[symbol].st_name, name) == 0;
 }
 
-static uint32_t object_gnu_hash_of(const char *name)
-{
-    uint32_t hash = 5381;
-
-    while (*name)
-        hash = hash * 33 + (unsigned char)*name++;
-    return hash;
-}
-
 /* Number of the symbol; 0: there is none. */
 static uint32_t object_find_gnu(const struct object *object, const char *name)
 {
     const uint32_t *table = object->gnu_hash, *buckets, *chain;
-    uint32_t hash = object_gnu_hash_of(name), i;
+    uint32_t hash = 5381, i;
 
     if (!table[0])
         return 0;
+    for (const char *c = name; *c; c++)
+        hash = hash * 33 + (unsigned char)*c;
     buckets = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof(*table));
     chain = buckets + table[0];
     i = buckets[hash % table[0]];
@@ -135,17 +128,6 @@ static uint32_t object_find_gnu(const struct object *object, const char *name)
     return 0;
 }
 
-static uint32_t object_hash_of(const char *name)
-{
-    uint32_t hash = 0;
-
-    while (*name) {
-        hash = (hash << 4) + (unsigned char)*name++;
-        hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
-    }
-    return hash;
-}
-
 /* The address of what the object itself defines by that name; NULL: it does not. */
 static void *object_find(const struct object *object, const char *name)
 {
@@ -155,8 +137,13 @@ static void *object_find(const struct object *object, const char *name)
         symbol = object_find_gnu(object, name);
     } else if (object->hash) {
         const uint32_t *table = object->hash, *chain = table + 2 + table[0];
-        uint32_t i = table[0] ? table[2 + object_hash_of(name) % table[0]] : 0;
+        uint32_t hash = 0, i;
 
+        for (const char *c = name; *c; c++) {
+            hash = (hash << 4) + (unsigned char)*c;
+            hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+        }
+        i = table[0] ? table[2 + hash % table[0]] : 0;
         /* The same in the table that every linker made once, which has what is imported too. */
         while (i && (object->symbols[i].st_shndx == SHN_UNDEF || !object_is_named(object, i, name)))
             i = chain[i];
@@ -194,47 +181,35 @@ static void object_bounds(const struct object *object, size_t *first_p, size_t *
 
 /* ---- what it has from others ---- */
 
-struct object_walk {
-    const struct object *object;
-    object_visit *visit;
-    void *arg;
-    bool own;
-};
-
-static void object_slot(const struct object_walk *walk, ElfW(Addr) offset, size_t number,
-                        bool called)
-{
-    const struct object *object = walk->object;
-    const ElfW(Sym) *symbol = &object->symbols[number];
-    const struct import import = {
-        .name = object->names + symbol->st_name,
-        .slot = (void **)(object->info->dlpi_addr + offset),
-        .called = called,
-    };
-    bool own = walk->own && (symbol->st_info & 0xf) == STT_FUNC;
-
-    if (number && (symbol->st_shndx == SHN_UNDEF || own))
-        walk->visit(object, &import, walk->arg);
-}
-
 /* own: also slots for functions that the object defines itself, which may be another object's. */
 static void object_slots(const struct object *object, bool own, object_visit *visit, void *arg)
 {
-    const struct object_walk walk = {object, visit, arg, own};
-    const char *calls = object_address(object, DT_JMPREL),
-               *end = calls + object_value(object, DT_PLTRELSZ);
-    const ElfW(Rela) *pointer = object_address(object, DT_RELA);
-    size_t entry =
-        object_value(object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+    const bool adds = object_value(object, DT_PLTREL) == DT_RELA;
+    /* First the slots for calls, then those for pointers. */
+    const struct {
+        const char *entries;
+        size_t bytes, entry;
+    } lists[] = {
+        {object_address(object, DT_JMPREL), object_value(object, DT_PLTRELSZ),
+         adds ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel))},
+        {object_address(object, DT_RELA), object_value(object, DT_RELASZ), sizeof(ElfW(Rela))},
+    };
 
-    for (; calls && calls < end; calls += entry) {
-        const ElfW(Rel) *call = (const void *)calls;
+    for (int l = 0; l < 2; l++) {
+        for (size_t at = 0; lists[l].entries && at < lists[l].bytes; at += lists[l].entry) {
+            const ElfW(Rela) *entry = (const void *)(lists[l].entries + at);
+            const size_t number = OBJECT_SYMBOL(entry->r_info);
+            const ElfW(Sym) *symbol = &object->symbols[number];
+            const struct import import = {
+                .name = object->names + symbol->st_name,
+                .slot = (void **)(object->info->dlpi_addr + entry->r_offset),
+                .called = l == 0,
+            };
 
-        object_slot(&walk, call->r_offset, OBJECT_SYMBOL(call->r_info), true);
-    }
-    for (size_t n = object_value(object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
-        if (!pointer->r_addend)
-            object_slot(&walk, pointer->r_offset, OBJECT_SYMBOL(pointer->r_info), false);
+            if (number && (l == 0 || !entry->r_addend) &&
+                (symbol->st_shndx == SHN_UNDEF || (own && (symbol->st_info & 0xf) == STT_FUNC)))
+                visit(object, &import, arg);
+        }
     }
 }
 

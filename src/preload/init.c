@@ -393,7 +393,6 @@ int MPI_Finalize(void)
             disti_persistent_close();
             dist_destroy_process_group(disti_preload.world);
             disti_comms_close();
-            disti_channels_close();
             PMPI_Comm_free(&disti_preload.self);
             PMPI_Comm_free(&disti_preload.silent);
         }

@@ -69,15 +69,19 @@ struct disti_numbers {
 };
 #define DISTI_NUMBERS(array) ((struct disti_numbers){(array), sizeof(*(array))})
 
+/* What a call sends, or what it receives, in the program's words. */
+struct disti_side {
+    const void *memory;
+    MPI_Datatype type;
+    long long count;
+    struct disti_numbers counts, displs;
+};
+
 /* A call as the program made it. */
 struct disti_args {
     dist_collective kind;
     MPI_Comm comm;
-    const void *send;
-    void *recv;
-    long long sendcount, recvcount;
-    struct disti_numbers sendcounts, recvcounts, senddispls, recvdispls;
-    MPI_Datatype sendtype, recvtype;
+    struct disti_side send, recv;
     MPI_Op op;
     int root;
     MPI_Request *request;          /* of calls that have one */
@@ -90,20 +94,9 @@ struct disti_args {
 /* Field by field: to clear it at once takes longer than a short call's share of it. */
 static inline void disti_args_clear(struct disti_args *args, dist_collective kind, MPI_Comm comm)
 {
-    const struct disti_numbers none = {NULL, 0};
-
     args->kind = kind;
     args->comm = comm;
-    args->send = NULL;
-    args->recv = NULL;
-    args->sendcount = 0;
-    args->recvcount = 0;
-    args->sendcounts = none;
-    args->recvcounts = none;
-    args->senddispls = none;
-    args->recvdispls = none;
-    args->sendtype = MPI_DATATYPE_NULL;
-    args->recvtype = MPI_DATATYPE_NULL;
+    args->send = args->recv = (struct disti_side){.type = MPI_DATATYPE_NULL};
     args->op = MPI_OP_NULL;
     args->root = 0;
     args->request = NULL;
@@ -217,7 +210,6 @@ void disti_comm_let_go(struct disti_comm *comm);
 
 bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
-void disti_comms_close(void); /* after the groups */
 
 /* The smallest value of all ranks of comm, each giving its own. Collective; blocks. */
 int disti_comm_least(MPI_Comm comm, int value);
@@ -252,7 +244,8 @@ struct disti_channel {
 /* Gives it back. Local. */
 void disti_channel_give(struct disti_channel *channel);
 
-void disti_channels_close(void); /* after the groups */
+/* Forgets all communicators and channels; after the groups. */
+void disti_comms_close(void);
 
 /* Preload: from a call of MPI to one of libdist. */
 
@@ -297,26 +290,6 @@ struct disti_layout {
     MPI_Aint *displacements; /* by block, from `memory`, of a copy */
     char *bytes;             /* what libdist is given */
 };
-
-/* The program's words for it. */
-struct disti_buffer {
-    const void *memory;
-    MPI_Datatype type;
-    long long count;
-    struct disti_numbers counts, displs;
-};
-
-static inline struct disti_buffer disti_args_send(const struct disti_args *args)
-{
-    return (struct disti_buffer){args->send, args->sendtype, args->sendcount, args->sendcounts,
-                                 args->senddispls};
-}
-
-static inline struct disti_buffer disti_args_recv(const struct disti_args *args)
-{
-    return (struct disti_buffer){args->recv, args->recvtype, args->recvcount, args->recvcounts,
-                                 args->recvdispls};
-}
 
 /* One that is not there. Field by field: short calls have two. */
 static inline void disti_layout_clear(struct disti_layout *layout)

@@ -128,7 +128,8 @@ static size_t reduce_bytes(MPI_Datatype type)
 
 /* ---- what libdist reduces by itself ---- */
 
-static bool reduce_dtype(enum reduce_class class, size_t bytes, dist_dtype *dtype_p)
+static bool reduce_native(const struct reduce_type *type, const struct reduce_op *op, size_t bytes,
+                          struct disti_reduction *reduction)
 {
     static const struct {
         enum reduce_class class;
@@ -139,26 +140,19 @@ static bool reduce_dtype(enum reduce_class class, size_t bytes, dist_dtype *dtyp
         {SIGNED, 8, DIST_INT64},     {UNSIGNED, 4, DIST_UINT32},  {UNSIGNED, 8, DIST_UINT64},
         {SIGNED, 1, DIST_INT8},      {UNSIGNED, 1, DIST_UINT8},   {BYTES, 1, DIST_UINT8},
     };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].class == class && rows[i].bytes == bytes) {
-            *dtype_p = rows[i].dtype;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool reduce_native(const struct reduce_type *type, const struct reduce_op *op, size_t bytes,
-                          struct disti_reduction *reduction)
-{
     enum reduce_class class = type->class;
 
     reduction->parts = class == COMPLEX ? 2 : 1; /* their sum is that of their parts */
     reduction->op = op->dist;
     class = class == COMPLEX ? FLOATING : class == FOREIGN ? SIGNED : class;
-    return op->native & REDUCE_BIT(type->class) &&
-           reduce_dtype(class, bytes / reduction->parts, &reduction->dtype);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (op->native & REDUCE_BIT(type->class) && rows[i].class == class &&
+            rows[i].bytes == bytes / reduction->parts) {
+            reduction->dtype = rows[i].dtype;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- what MPI reduces, in operations of our own ---- */
@@ -222,15 +216,17 @@ static bool reduce_is_last(MPI_Datatype type, MPI_Op op)
     return reduce_last.known && reduce_last.type == type && reduce_last.op == op;
 }
 
-static enum disti_why reduce_look_up(MPI_Datatype type, MPI_Op op)
+enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
 {
-    const struct reduce_type *our_type = reduce_type_find(type);
-    const struct reduce_op *our_op = reduce_op_find(op);
+    const struct reduce_type *our_type;
+    const struct reduce_op *our_op;
     struct disti_reduction reduction;
     size_t bytes;
 
-    if (type == MPI_DATATYPE_NULL || op == MPI_OP_NULL)
-        return DISTI_WHY_SERVED; /* that is: refused, see call.c */
+    if (reduce_is_last(type, op) || type == MPI_DATATYPE_NULL || op == MPI_OP_NULL)
+        return DISTI_WHY_SERVED; /* NULL, that is: refused, see call.c */
+    our_type = reduce_type_find(type);
+    our_op = reduce_op_find(op);
     if (!our_op)
         return DISTI_WHY_OPERATION;
     if (!our_type || !(our_op->takes & REDUCE_BIT(our_type->class)))
@@ -240,11 +236,6 @@ static enum disti_why reduce_look_up(MPI_Datatype type, MPI_Op op)
                    reduce_carrier(bytes, &reduction.dtype)
                ? DISTI_WHY_SERVED
                : DISTI_WHY_TYPE;
-}
-
-enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
-{
-    return reduce_is_last(type, op) ? DISTI_WHY_SERVED : reduce_look_up(type, op);
 }
 
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)

@@ -148,11 +148,9 @@ bool disti_pending_any(const struct disti_channel *channel)
     return any;
 }
 
-/*
- * The program has freed a persistent request. True: the operation is not under way, and the
- * caller's to drop; else it is dropped when it has ended.
- */
-static bool pending_release(struct disti_pending *pending)
+/* The program has freed a persistent request. An operation that is under way is dropped when it
+ * has ended. */
+static void pending_release(struct disti_pending *pending)
 {
     bool running;
 
@@ -160,7 +158,8 @@ static bool pending_release(struct disti_pending *pending)
     running = pending->running;
     pending->abandoned = running;
     pthread_mutex_unlock(&requests_lock);
-    return !running;
+    if (!running)
+        persistent_drop(pending);
 }
 
 /* ---- nonblocking ---- */
@@ -455,8 +454,7 @@ void disti_persistent_close(void)
 
         persistent_made = pending->next_made;
         atomic_fetch_sub(&persistent_count, 1);
-        if (pending_release(pending))
-            persistent_drop(pending);
+        pending_release(pending);
     }
 }
 
@@ -515,8 +513,8 @@ int MPI_Request_free(MPI_Request *request)
         pthread_mutex_lock(&persistent_lock);
         pending->request = freed;
         pthread_mutex_unlock(&persistent_lock);
-    } else if (pending && pending_release(pending)) {
-        persistent_drop(pending);
+    } else if (pending) {
+        pending_release(pending);
     }
     return code;
 }
