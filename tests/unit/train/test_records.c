@@ -389,6 +389,42 @@ static void test_trace_text(void **state)
     free(text);
 }
 
+/* Part of a job of two ranks, which keep no span: the file has the bound of their clocks. */
+static int trace_clocks(int rank, void *arg)
+{
+    const struct options options = {.trace = "clocks.json"};
+    const struct records_setup setup = {
+        .options = &options, .program = "test", .rank = rank, .world = 2};
+    struct dist_options join = DIST_OPTIONS_INIT;
+    struct records *records;
+    dist_group *group;
+
+    (void)arg;
+    return dist_init_process_group(&join, &group) < 0 || records_open(&setup, &records) < 0 ||
+           records_start(records, group) < 0 || records_close(records, NULL, 0) < 0 ||
+           dist_destroy_process_group(group) < 0;
+}
+
+/* The error is at most the length of a round: some microseconds, which are 0.000 in seconds. */
+static void test_trace_clock_error(void **state)
+{
+    const double began = comm_now();
+    const char *at;
+    size_t size;
+    int code = -1;
+    char *text;
+
+    (void)state;
+    assert_int_equal(dist_spawn(2, trace_clocks, NULL, &code), 0);
+    assert_int_equal(code, 0);
+    text = slurp("clocks.json", &size);
+    at = strstr(text, "\"clock_error_us\": ");
+    assert_non_null(at);
+    assert_true(atof(at + strlen("\"clock_error_us\": ")) > 0);
+    assert_true(atof(at + strlen("\"clock_error_us\": ")) < 1e6 * (comm_now() - began));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_trace),
         cmocka_unit_test(test_trace_text),
+        cmocka_unit_test(test_trace_clock_error),
     };
 
     return cmocka_run_group_tests_name("train/records", tests, unit_enter_folder,
