@@ -816,14 +816,13 @@ static void cuda_close(struct device *device)
 /* Waits for it. `there` is memory of the GPU, `here` of the host. */
 static int cuda_copy(struct cuda *cuda, float *there, float *here, size_t count, bool save)
 {
-    const char *what = save ? "copying from it" : "copying to it";
     cudaError_t error =
         cudaMemcpyAsync(save ? here : there, save ? there : here, count * sizeof(float),
                         save ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, cuda->stream);
 
-    if (cuda_check(cuda, error, what) < 0)
-        return -1;
-    return cuda_check(cuda, cudaStreamSynchronize(cuda->stream), what);
+    if (error == cudaSuccess)
+        error = cudaStreamSynchronize(cuda->stream);
+    return cuda_check(cuda, error, save ? "copying from it" : "copying to it");
 }
 
 static int cuda_put(struct device *device)
@@ -873,6 +872,7 @@ static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda
     const size_t bytes = count * (cuda_pixels(cuda) * sizeof(float) + sizeof(uint32_t) + 1);
     const int slot = cuda->slot++ % CUDA_SLOTS;
     const struct cuda_batch here = cuda_batch_at(cuda, cuda->pinned[slot], count);
+    cudaError_t error;
 
     if (cuda->copying[slot] &&
         cuda_check(cuda, cudaEventSynchronize(cuda->copied[slot]), "copying a batch to it") < 0)
@@ -882,13 +882,11 @@ static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda
     memcpy(here.labels, batch->labels, count);
     cuda->copying[slot] = true;
     *there = cuda_batch_at(cuda, cuda->batch, count);
-    if (cuda_check(cuda,
-                   cudaMemcpyAsync(cuda->batch, cuda->pinned[slot], bytes, cudaMemcpyHostToDevice,
-                                   cuda->stream),
-                   "copying a batch to it") < 0)
-        return -1;
-    return cuda_check(cuda, cudaEventRecord(cuda->copied[slot], cuda->stream),
-                      "copying a batch to it");
+    error = cudaMemcpyAsync(cuda->batch, cuda->pinned[slot], bytes, cudaMemcpyHostToDevice,
+                            cuda->stream);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(cuda->copied[slot], cuda->stream);
+    return cuda_check(cuda, error, "copying a batch to it");
 }
 
 /* Forward and backward of the pass's samples. */

@@ -820,13 +820,6 @@ int trainer_close(struct trainer *trainer)
 
 /* ---- the loops ---- */
 
-/* What an epoch, or the whole run, came to. */
-struct report_result {
-    double loss, seconds;
-    double share; /* of seconds, spent in communication, 0 to 1, mean of the ranks */
-    int64_t correct, count;
-};
-
 /* Whether --max-steps or --dry-run end the training here. */
 static bool trainer_is_done(const struct trainer *trainer)
 {
@@ -850,18 +843,18 @@ static double trainer_communicated(const struct trainer *trainer)
 }
 
 /*
- * Seconds since the two marks, and the share of them that is communication: the part in which a
- * rank does nothing but communicate, or wait for other ranks. The mean of the ranks.
+ * Seconds since the two marks, and the share of them, 0 to 1, that is communication: the part in
+ * which a rank does nothing but communicate, or wait for other ranks. The mean of the ranks.
  */
 static int trainer_measure(struct trainer *trainer, double began, double communicated,
-                           struct report_result *result)
+                           double *seconds_p, double *share_p)
 {
     double sums[2] = {comm_now() - began, trainer_communicated(trainer) - communicated};
 
-    result->seconds = sums[0];
+    *seconds_p = sums[0];
     if (comm_reduce(trainer->comm, sums, 2, DIST_SUM) < 0)
         return -1;
-    result->share = sums[0] > 0 ? sums[1] / sums[0] : 0.0;
+    *share_p = sums[0] > 0 ? sums[1] / sums[0] : 0.0;
     return 0;
 }
 
@@ -942,7 +935,7 @@ static int trainer_step(struct trainer *trainer, int64_t step)
 
 /* An epoch: all its steps, or until --max-steps. Begins where the one before or a checkpoint ended.
  */
-static int trainer_epoch(struct trainer *trainer, struct report_result *result)
+static int trainer_epoch(struct trainer *trainer)
 {
     const int64_t global = trainer_step_samples(trainer) * trainer->comm->world;
     const int64_t all = (int64_t)trainer->train.count;
@@ -951,9 +944,9 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
                                              .epoch = (uint64_t)trainer->progress.epoch,
                                              .seen = (uint64_t)trainer->progress.samples};
     struct report *report = &trainer->report;
-    int64_t step = 0, steps;
+    int64_t step = 0, count = 0, steps;
+    double seconds, share;
 
-    *result = (struct report_result){0};
     if (dist_sampler_restore(trainer->sampler, &state) < 0)
         return failure_dist("the epoch");
     steps = trainer_steps(trainer);
@@ -972,21 +965,18 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
     for (; step < steps && !trainer_is_done(trainer); step++) {
         if (trainer_step(trainer, step) < 0)
             return -1;
-        result->count += trainer->taken * trainer->comm->world;
+        count += trainer->taken * trainer->comm->world;
     }
-    if (trainer_take_losses(trainer) < 0)
-        return -1;
-    result->loss = step > 0 ? trainer->losses / (double)step : 0.0;
-    if (trainer_measure(trainer, began, communicated, result) < 0)
+    if (trainer_take_losses(trainer) < 0 ||
+        trainer_measure(trainer, began, communicated, &seconds, &share) < 0)
         return -1;
     if (report->bar && step > 0)
         fputc('\n', stderr);
     if (trainer->comm->rank == 0 && step > 0)
         output_print("epoch %" PRId64 " | loss %.6f | lr %.2e | %.2f ms/step | %.0f samples/s | "
                      "communication %.1f%%\n",
-                     trainer->progress.epoch + 1, result->loss, trainer->lr,
-                     1e3 * result->seconds / (double)step, (double)result->count / result->seconds,
-                     100.0 * result->share);
+                     trainer->progress.epoch + 1, trainer->losses / (double)step, trainer->lr,
+                     1e3 * seconds / (double)step, (double)count / seconds, 100.0 * share);
     if (trainer->progress.samples >= all) {
         trainer->progress.epoch++;
         trainer->progress.samples = 0;
@@ -998,17 +988,16 @@ static int trainer_epoch(struct trainer *trainer, struct report_result *result)
  * A test of the whole test set, divided among the ranks, each sample once. A rank that fails says
  * why; the others learn of it by the sum.
  */
-static int trainer_test(struct trainer *trainer, struct report_result *result)
+static int trainer_test(struct trainer *trainer, struct record_test *test)
 {
     const struct model *model = trainer->model;
     const size_t world = (size_t)trainer->comm->world, count = trainer->test.count;
     const double began = comm_now();
     double sums[3] = {0.0, 0.0, 0.0}; /* loss, correct, samples */
-    struct report_result whole = {.share = 0};
     struct batch *batch = &trainer->batch;
     struct loss loss = {0.0, 0};
-    struct record_test test;
     struct pass pass;
+    double seconds;
     int tested = 0;
 
     /* Running means become rank 0's. A dist_zero has parameters alone. */
@@ -1032,28 +1021,23 @@ static int trainer_test(struct trainer *trainer, struct report_result *result)
     sums[0] = tested < 0 ? (double)NAN : sums[0];
     if (comm_reduce(trainer->comm, sums, 3, DIST_SUM) < 0 || tested < 0)
         return -1;
-    result->loss = sums[0] / sums[2];
-    if (!isfinite(result->loss))
-        return failure("the test after step %" PRId64 ": the loss is %f", trainer->progress.step,
-                       result->loss);
-    result->correct = (int64_t)sums[1];
-    result->count = (int64_t)sums[2];
+    *test = (struct record_test){.step = trainer->progress.step,
+                                 .epoch = trainer->progress.epoch,
+                                 .loss = sums[0] / sums[2]};
+    if (!isfinite(test->loss))
+        return failure("the test after step %" PRId64 ": the loss is %f", test->step, test->loss);
+    test->correct = (int64_t)sums[1];
+    test->count = (int64_t)sums[2];
     trainer_spent(trainer, RECORD_TEST, began);
     if (trainer->comm->rank == 0)
         output_print("\nTest set: Average loss: %.4f, Accuracy: %" PRId64 "/%" PRId64
                      " (%.0f%%)\n\n",
-                     result->loss, result->correct, result->count,
-                     100.0 * (double)result->correct / (double)result->count);
+                     test->loss, test->correct, test->count,
+                     100.0 * (double)test->correct / (double)test->count);
     if (trainer->options->report &&
-        trainer_measure(trainer, trainer->began, trainer->communicated, &whole) < 0)
+        trainer_measure(trainer, trainer->began, trainer->communicated, &seconds, &test->share) < 0)
         return -1;
-    test = (struct record_test){.step = trainer->progress.step,
-                                .epoch = trainer->progress.epoch,
-                                .loss = result->loss,
-                                .correct = result->correct,
-                                .count = result->count,
-                                .share = whole.share};
-    return records_test(trainer->records.to, &test);
+    return records_test(trainer->records.to, test);
 }
 
 /* Brings the weights to the host, for the file that follows as well. */
@@ -1095,7 +1079,8 @@ static bool trainer_is_enough(const struct trainer *trainer)
 
 int trainer_run(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
-    struct report_result result = {.loss = 0};
+    struct record_test test;
+    double seconds, share;
     bool tested = false;
     int ended;
 
@@ -1110,14 +1095,14 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
         struct checkpoint_rest *progress = &trainer->progress;
         bool better = false;
 
-        if (trainer_epoch(trainer, &result) < 0 || trainer_test(trainer, &result) < 0 ||
+        if (trainer_epoch(trainer) < 0 || trainer_test(trainer, &test) < 0 ||
             trainer_check_hash(trainer) < 0)
             return -1;
         /* The file that is kept knows of the test, unless --max-steps ended the epoch: whoever goes
          * on from there has not made it. */
         if (progress->samples == 0) {
-            better = progress->tests++ == 0 || result.loss < progress->best;
-            progress->best = better ? result.loss : progress->best;
+            better = progress->tests++ == 0 || test.loss < progress->best;
+            progress->best = better ? test.loss : progress->best;
             progress->idle = better ? 0 : progress->idle + 1;
         }
         if (trainer_keep(trainer) < 0 ||
@@ -1128,22 +1113,21 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
     if (trainer_is_enough(trainer) && comm->rank == 0)
         output_print("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
                      trainer->progress.idle, trainer->progress.best);
-    if (!tested && (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0))
+    if (!tested && (trainer_test(trainer, &test) < 0 || trainer_check_hash(trainer) < 0))
         return -1;
     if (options->checkpoint && comm_agree(comm, trainer->writer ? writer_wait(trainer->writer) : 0,
                                           "keep the training") < 0)
         return -1;
     if ((options->save_model && trainer_save(trainer, "") < 0) ||
-        trainer_measure(trainer, trainer->began, trainer->communicated, &result) < 0)
+        trainer_measure(trainer, trainer->began, trainer->communicated, &seconds, &share) < 0)
         return -1;
     if (comm->rank == 0)
-        output_print("Final: accuracy %.2f%% (%" PRId64 "/%" PRId64
-                     ") | time %.1f s | communication "
-                     "%.1f%% | backend %s | %d rank%s\n",
-                     100.0 * (double)result.correct / (double)result.count, result.correct,
-                     result.count, result.seconds, 100.0 * result.share,
-                     dist_get_backend(comm->group), comm->world, comm->world == 1 ? "" : "s");
-    ended = records_close(trainer->records.to, NULL, result.share);
+        output_print(
+            "Final: accuracy %.2f%% (%" PRId64 "/%" PRId64 ") | time %.1f s | communication "
+            "%.1f%% | backend %s | %d rank%s\n",
+            100.0 * (double)test.correct / (double)test.count, test.correct, test.count, seconds,
+            100.0 * share, dist_get_backend(comm->group), comm->world, comm->world == 1 ? "" : "s");
+    ended = records_close(trainer->records.to, NULL, share);
     trainer->records.to = NULL;
     return ended;
 }
