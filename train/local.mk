@@ -15,7 +15,6 @@ libtrain_la_SOURCES = \
 	train/kernel.h \
 	train/layer.h \
 	train/layers.c \
-	train/loader.c \
 	train/model.c train/model.h \
 	train/options.c train/options.h \
 	train/page.c train/page.h \

@@ -15,21 +15,23 @@
 /* ---- the tasks: as PyTorch's MNIST example, and as He et al. trained on CIFAR-10, but for less
  * long ---- */
 
+/* What holds for both. */
+#define TASK_USUAL                                                                                 \
+    .start_epoch = -1, .test_batch_size = 1000, .lr = -1.0, .momentum = 0.9, .seed = 1,            \
+    .max_steps = -1, .accumulate = 1, .wire = "same", .record_interval = 1, .world_size = -1,      \
+    .rank = -1, .local_rank = -1, .port = -1, .timeout = -1, .device = "cpu"
+
+static const double task_lr_adadelta = 1.0;
+
 const struct task task_mnist = {
     .program = "train_mnist",
     .about = "Trains a digit classifier on MNIST with as many processes as were started.",
     .model = "mnist",
     .data = &dataset_mnist,
-    .arch = "cnn",
-    .optimizer = "adadelta",
-    .schedule = "step",
-    .epochs = 2,
-    .batch_size = 64,
-    .train_samples = 60000,
-    .test_samples = 10000,
-    .lr_adadelta = 1.0,
     .lr_sgd = 0.01,
-    .gamma = 0.7,
+    .usual = {TASK_USUAL, .task = &task_mnist, .arch = "cnn", .optimizer = "adadelta",
+              .schedule = "step", .epochs = 2, .batch_size = 64, .train_samples = 60000,
+              .test_samples = 10000, .gamma = 0.7},
 };
 
 const struct task task_cifar10 = {
@@ -38,18 +40,10 @@ const struct task task_cifar10 = {
              "started.",
     .model = "cifar10",
     .data = &dataset_cifar10,
-    .arch = "resnet20",
-    .optimizer = "sgd",
-    .schedule = "cosine",
-    .epochs = 30,
-    .batch_size = 128,
-    .train_samples = 50000,
-    .test_samples = 10000,
-    .lr_adadelta = 1.0,
     .lr_sgd = 0.1,
-    .gamma = 0.9,
-    .weight_decay = 1e-4,
-    .augment = true,
+    .usual = {TASK_USUAL, .task = &task_cifar10, .arch = "resnet20", .optimizer = "sgd",
+              .schedule = "cosine", .epochs = 30, .batch_size = 128, .train_samples = 50000,
+              .test_samples = 10000, .gamma = 0.9, .weight_decay = 1e-4, .augment = true},
 };
 
 /* ---- the one table of options ---- */
@@ -183,39 +177,6 @@ const struct args options_args = {.rows = options_rows,
 
 /* ---- the options and their values, for people to read ---- */
 
-/* What holds in the task's program where nothing is given. */
-static struct options options_usual(const struct task *task)
-{
-    return (struct options){
-        .task = task,
-        .train_samples = task->train_samples,
-        .test_samples = task->test_samples,
-        .augment = task->augment,
-        .arch = task->arch,
-        .epochs = task->epochs,
-        .start_epoch = -1,
-        .batch_size = task->batch_size,
-        .test_batch_size = 1000,
-        .optimizer = task->optimizer,
-        .lr = -1.0,
-        .schedule = task->schedule,
-        .gamma = task->gamma,
-        .momentum = 0.9,
-        .weight_decay = task->weight_decay,
-        .seed = 1,
-        .max_steps = -1,
-        .accumulate = 1,
-        .wire = "same",
-        .record_interval = 1,
-        .world_size = -1,
-        .rank = -1,
-        .local_rank = -1,
-        .port = -1,
-        .timeout = -1,
-        .device = "cpu",
-    };
-}
-
 /* The value as the command line has it; "": there is none, so numbers are below the least. */
 static void facts_value(const struct args_row *row, const void *options, char *text, size_t size)
 {
@@ -247,7 +208,6 @@ static void facts_value(const struct args_row *row, const void *options, char *t
 
 int options_facts(const struct options *options, struct record_fact *facts, int room)
 {
-    const struct options usual = options_usual(options->task);
     char value[sizeof(facts->value)];
     int count = 0;
 
@@ -260,7 +220,7 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
             continue;
         snprintf(fact.name, sizeof(fact.name), "%.*s", (int)strcspn(row->names, ","), row->names);
         /* Whether it is another than without options; one that depends on others is not. */
-        facts_value(row, &usual, value, sizeof(value));
+        facts_value(row, &options->task->usual, value, sizeof(value));
         fact.changed =
             strcmp(value, fact.value) != 0 && !(row->kind == ARGS_REAL && value[0] == '\0');
         if (count < room)
@@ -309,7 +269,7 @@ static int options_check(const struct options *options)
 
 int options_parse(const struct task *task, int argc, char *const argv[], struct options *options)
 {
-    struct options read = options_usual(task);
+    struct options read = task->usual;
     char text[ARGS_FAILURE];
     int rest;
 
@@ -321,14 +281,15 @@ int options_parse(const struct task *task, int argc, char *const argv[], struct 
     if (read.action == OPTIONS_RUN && options_check(&read) < 0)
         return -1;
     if (read.lr < 0.0)
-        read.lr = strcmp(read.optimizer, "sgd") == 0 ? task->lr_sgd : task->lr_adadelta;
+        read.lr = strcmp(read.optimizer, "sgd") == 0 ? task->lr_sgd : task_lr_adadelta;
     *options = read;
     return 0;
 }
 
 void options_help(const struct task *task, FILE *to)
 {
-    const bool sgd = strcmp(task->optimizer, "sgd") == 0;
+    const struct options *usual = &task->usual;
+    const bool sgd = strcmp(usual->optimizer, "sgd") == 0;
     struct args args = options_args;
     char text[2048];
 
@@ -348,10 +309,10 @@ void options_help(const struct task *task, FILE *to)
              "  done; wait\n"
              "\n"
              "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
-             task->arch, task->epochs, task->batch_size, task->optimizer,
-             sgd ? task->lr_sgd : task->lr_adadelta, sgd ? task->lr_adadelta : task->lr_sgd,
-             sgd ? "adadelta" : "sgd", task->schedule, task->gamma, task->weight_decay,
-             task->augment, task->train_samples, task->test_samples, task->program, task->program,
-             task->program);
+             usual->arch, usual->epochs, usual->batch_size, usual->optimizer,
+             sgd ? task->lr_sgd : task_lr_adadelta, sgd ? task_lr_adadelta : task->lr_sgd,
+             sgd ? "adadelta" : "sgd", usual->schedule, usual->gamma, usual->weight_decay,
+             usual->augment, usual->train_samples, usual->test_samples, task->program,
+             task->program, task->program);
     args_text(text, to);
 }

@@ -10,22 +10,6 @@
 #include "dataset.h"
 #include "tools/common/args.h"
 
-/* ---- what a program trains ---- */
-
-struct task {
-    const char *program; /* its name */
-    const char *about;   /* one sentence for --help */
-    const char *model;   /* --save-model writes MODEL_ARCH.safetensors */
-    const struct dataset_kind *data;
-    /* What holds where no option says otherwise. */
-    const char *arch, *optimizer, *schedule;
-    int64_t epochs, batch_size, train_samples, test_samples;
-    double lr_adadelta, lr_sgd, gamma, weight_decay;
-    bool augment;
-};
-
-extern const struct task task_mnist, task_cifar10;
-
 /* ---- the command line ---- */
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
@@ -77,6 +61,18 @@ struct options {
     int64_t workers; /* threads that load */
     int action;      /* of enum options_action */
 };
+
+/* What a program trains. */
+struct task {
+    const char *program; /* its name */
+    const char *about;   /* one sentence for --help */
+    const char *model;   /* --save-model writes MODEL_ARCH.safetensors */
+    const struct dataset_kind *data;
+    double lr_sgd;        /* the learning rate with --optimizer sgd */
+    struct options usual; /* holds where no option says otherwise */
+};
+
+extern const struct task task_mnist, task_cifar10;
 
 /*
  * Reads the command line of the task's program; texts point into argv. -1: the text (failure_text)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -448,16 +449,18 @@ static void bars_ranks(const struct balance *balance, FILE *to)
 
 enum { HOST_FACTS = 8 };
 
-static void host_add(struct record_fact *facts, int *count, const char *name, const char *value)
+__attribute__((format(printf, 4, 5))) static void
+host_add(struct record_fact *facts, int *count, const char *name, const char *format, ...)
 {
     struct record_fact *fact = &facts[*count];
+    va_list args;
 
-    if (!*value)
-        return;
     *fact = (struct record_fact){.changed = false};
     snprintf(fact->name, sizeof(fact->name), "%s", name);
-    snprintf(fact->value, sizeof(fact->value), "%.*s", (int)sizeof(fact->value) - 1, value);
-    (*count)++;
+    va_start(args, format);
+    vsnprintf(fact->value, sizeof(fact->value), format, args);
+    va_end(args);
+    *count += fact->value[0] != '\0';
 }
 
 /* Fills in what is known of this machine and the group, NULL: of none. Returns how many facts. */
@@ -471,7 +474,7 @@ static int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
     int count = 0;
 
     if (uname(&name) == 0)
-        host_add(facts, &count, "host of rank 0", name.nodename);
+        host_add(facts, &count, "host of rank 0", "%s", name.nodename);
     /* "AMD EPYC 9B14": the first that the kernel tells of. */
     while (file && fgets(line, sizeof(line), file) && !*text) {
         const char *at = strchr(line, ':');
@@ -481,22 +484,17 @@ static int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
     }
     if (file)
         fclose(file);
-    host_add(facts, &count, "processor", text);
-    snprintf(text, sizeof(text), "%d",
+    host_add(facts, &count, "processor", "%s", text);
+    host_add(facts, &count, "CPUs that rank 0 may use", "%d",
              sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0);
-    host_add(facts, &count, "CPUs that rank 0 may use", text);
-    if (sysinfo(&info) == 0) {
-        snprintf(text, sizeof(text), "%.1f GiB",
+    if (sysinfo(&info) == 0)
+        host_add(facts, &count, "memory", "%.1f GiB",
                  (double)info.totalram * info.mem_unit / (1024.0 * 1024 * 1024));
-        host_add(facts, &count, "memory", text);
-    }
-    snprintf(text, sizeof(text), "%s %s, %s", name.sysname, name.release, name.machine);
-    host_add(facts, &count, "system", text);
-    host_add(facts, &count, "libdist", dist_version());
+    host_add(facts, &count, "system", "%s %s, %s", name.sysname, name.release, name.machine);
+    host_add(facts, &count, "libdist", "%s", dist_version());
     if (group) {
-        host_add(facts, &count, "backend", dist_get_backend(group));
-        snprintf(text, sizeof(text), "%d", dist_get_world_size(group));
-        host_add(facts, &count, "ranks", text);
+        host_add(facts, &count, "backend", "%s", dist_get_backend(group));
+        host_add(facts, &count, "ranks", "%d", dist_get_world_size(group));
     }
     return count;
 }

@@ -10,7 +10,7 @@ static void test_sgd(void **state)
 {
     struct optimizer *optimizer;
     float w[2] = {1.0F, -2.0F};
-    const float g[2] = {0.5F, 1.0F};
+    float g[2] = {0.5F, 1.0F};
 
     (void)state;
     assert_int_equal(optimizer_create("sgd", 2, 0.9F, 0.0F, &optimizer), 0);
@@ -27,7 +27,7 @@ static void test_weight_decay(void **state)
 {
     struct optimizer *optimizer;
     float w = 4.0F;
-    const float g = 0.0F;
+    float g = 0.0F;
 
     (void)state;
     assert_int_equal(optimizer_create("sgd", 1, 0.0F, 0.25F, &optimizer), 0);
@@ -44,7 +44,7 @@ static void test_adadelta(void **state)
 {
     struct optimizer *optimizer;
     float w = 1.0F;
-    const float g = 2.0F;
+    float g = 2.0F;
 
     (void)state;
     assert_int_equal(optimizer_create("adadelta", 1, 0.9F, 0.0F, &optimizer), 0);
