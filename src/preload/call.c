@@ -47,20 +47,6 @@ static bool layout_type_is_contiguous(MPI_Datatype type)
     return contiguous;
 }
 
-/*
- * MPICH's MPI_Pack takes MPI_BOTTOM for a mistake: memory begins a little above it then, and the
- * type as much below.
- */
-static int layout_type_above(struct disti_layout *layout, MPI_Datatype type)
-{
-    static const int one = 1;
-    static const MPI_Aint below = -64;
-    int code = PMPI_Type_create_hindexed(1, &one, &below, type, &layout->type);
-
-    layout->memory = (char *)(uintptr_t)-below;
-    return code == MPI_SUCCESS ? PMPI_Type_commit(&layout->type) : code;
-}
-
 /* The last type of this thread that MPI has itself, so that nobody frees it, without gaps. */
 static DISTI_THREAD_LOCAL struct {
     MPI_Datatype type;
@@ -85,8 +71,9 @@ size_t disti_type_size(MPI_Datatype type)
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
     if (copy || !type_stays(type)) {
+        static const int one = 1;
+        static const MPI_Aint below = -64;
         int ignored, combiner;
-
         MPI_Aint lower;
         MPI_Count size;
         int code = PMPI_Type_size_x(type, &size);
@@ -106,10 +93,13 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
         }
         if (layout->contiguous)
             return MPI_SUCCESS;
-        if (!layout->memory)
-            return layout_type_above(layout, type);
-        return PMPI_Type_dup(type,
-                             &layout->type); /* the program may free its own before we are done */
+        if (layout->memory) /* the program may free its own type before we are done */
+            return PMPI_Type_dup(type, &layout->type);
+        /* MPICH's MPI_Pack takes MPI_BOTTOM for a mistake: memory begins a little above it then,
+         * and the type as much below. */
+        layout->memory = (char *)(uintptr_t)-below;
+        code = PMPI_Type_create_hindexed(1, &one, &below, type, &layout->type);
+        return code == MPI_SUCCESS ? PMPI_Type_commit(&layout->type) : code;
     }
     layout->size = layout_last.size;
     layout->extent = (MPI_Aint)layout_last.size;
@@ -425,31 +415,26 @@ int disti_call_refuse(const struct disti_args *args)
     return args->refused;
 }
 
-static bool eligible_is_of_arguments(int code)
-{
-    static const int classes[] = {MPI_ERR_ARG,     MPI_ERR_BUFFER, MPI_ERR_COMM,
-                                  MPI_ERR_COUNT,   MPI_ERR_OP,     MPI_ERR_RANK,
-                                  MPI_ERR_REQUEST, MPI_ERR_ROOT,   MPI_ERR_TYPE};
-    int class = MPI_SUCCESS;
-
-    PMPI_Error_class(code, &class);
-    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-        if (classes[i] == class)
-            return true;
-    }
-    return false;
-}
-
 /*
  * MPI's code of a call that was handed on. What it has refused counts no more, as it has not
  * happened on other ranks: MPI knows more mistakes than we look for. Returns the code.
  */
 static int call_handed_on(struct disti_args *args, int code)
 {
-    if (code == MPI_SUCCESS || !args->counted || !eligible_is_of_arguments(code))
+    static const int classes[] = {MPI_ERR_ARG,     MPI_ERR_BUFFER, MPI_ERR_COMM,
+                                  MPI_ERR_COUNT,   MPI_ERR_OP,     MPI_ERR_RANK,
+                                  MPI_ERR_REQUEST, MPI_ERR_ROOT,   MPI_ERR_TYPE};
+    int class = MPI_SUCCESS;
+
+    if (code == MPI_SUCCESS || !args->counted)
         return code;
-    args->counted->calls--;
-    args->comparison = NULL;
+    PMPI_Error_class(code, &class);
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (classes[i] == class) {
+            args->counted->calls--;
+            args->comparison = NULL;
+        }
+    }
     return code;
 }
 

@@ -769,30 +769,20 @@ static bool straight_is_here(void *function)
            there.dli_fbase == here.dli_fbase;
 }
 
-/* NULL: the import is none of them. */
-static const struct straight_call *straight_find(const struct object *object,
-                                                 const struct import *import)
-{
-    if (!import->called || object_seals(object, import->slot))
-        return NULL;
-    for (size_t i = 0; i < STRAIGHT_CALLS; i++) {
-        if (straight_calls[i].mpis && strcmp(straight_calls[i].name + 1, import->name) == 0)
-            return &straight_calls[i];
-    }
-    return NULL;
-}
-
 /* ---- the slots ---- */
 
 /* arg: true to point it past us. Of the program itself a slot is ours too that the dynamic linker
  * has not filled yet. */
 static void straight_point(const struct object *object, const struct import *import, void *arg)
 {
-    const struct straight_call *call = straight_find(object, import);
+    const struct straight_call *call = straight_calls, *end = call + STRAIGHT_CALLS;
     bool past = *(const bool *)arg;
 
-    if (call && (*import->slot == (past ? call->libdist : call->mpis) ||
-                 (past && !*object->info->dlpi_name)))
+    while (call < end && (!call->mpis || strcmp(call->name + 1, import->name) != 0))
+        call++;
+    if (call < end && import->called && !object_seals(object, import->slot) &&
+        (*import->slot == (past ? call->libdist : call->mpis) ||
+         (past && !*object->info->dlpi_name)))
         __atomic_store_n(import->slot, past ? call->mpis : call->libdist, __ATOMIC_RELEASE);
 }
 
