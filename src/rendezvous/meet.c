@@ -140,24 +140,6 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
 
 /* ---- the secret of a job whose launcher passes none: a file, the user's cookie, or none ---- */
 
-enum secret_wish { SECRET_AUTO, SECRET_COOKIE, SECRET_NONE };
-
-static dist_status secret_wish(enum secret_wish *wish_p)
-{
-    const char *text = disti_env("DIST_AUTH");
-
-    *wish_p = SECRET_AUTO;
-    if (!text || strcmp(text, "auto") == 0)
-        return DIST_OK;
-    *wish_p = strcmp(text, "cookie") == 0 ? SECRET_COOKIE : SECRET_NONE;
-    if (*wish_p == SECRET_COOKIE || strcmp(text, "none") == 0)
-        return DIST_OK;
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_AUTH is \"%.40s\": set it to auto, cookie or none, the same for all "
-                      "ranks",
-                      text);
-}
-
 static dist_status secret_refuse(const struct disti_meeting *meeting, const char *why)
 {
     return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: %s", meeting->rank, why);
@@ -171,22 +153,27 @@ static dist_status secret_refuse(const struct disti_meeting *meeting, const char
 static dist_status meet_secret(const struct disti_meeting *meeting, const char *host,
                                struct disti_secret *secret_p)
 {
-    enum secret_wish wish;
-    dist_status status = secret_wish(&wish);
-    const char *path;
+    const char *wish = disti_env("DIST_AUTH"), *path;
+    const bool cookie = wish && strcmp(wish, "cookie") == 0;
     char why[DISTI_SECRET_WHY];
 
     disti_secret_wipe(secret_p);
-    if (status != DIST_OK || wish == SECRET_NONE)
-        return status;
+    if (wish && strcmp(wish, "none") == 0)
+        return DIST_OK;
+    if (wish && !cookie && strcmp(wish, "auto") != 0)
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "DIST_AUTH is \"%.40s\": set it to auto, cookie or none, the same for all "
+            "ranks",
+            wish);
     path = disti_env("DIST_SECRET_FILE");
-    if ((path || wish == SECRET_COOKIE) && !disti_hmac_exists())
+    if ((path || cookie) && !disti_hmac_exists())
         return secret_refuse(meeting, "this libdist was built without OpenSSL, and cannot prove "
                                       "that it has a secret: build it with libssl-dev");
     if (path)
         return disti_secret_read(path, secret_p, why) ? DIST_OK : secret_refuse(meeting, why);
     if (!disti_hmac_exists() ||
-        (wish == SECRET_AUTO && !meeting->one_machine && !disti_host_is_loopback(host))) {
+        (!cookie && !meeting->one_machine && !disti_host_is_loopback(host))) {
         disti_info("rank %d has no secret to prove to the store at %s: whoever reaches it may take "
                    "part. See DIST_SECRET_FILE and DIST_AUTH",
                    meeting->rank, host);
@@ -195,7 +182,7 @@ static dist_status meet_secret(const struct disti_meeting *meeting, const char *
     if (disti_secret_cookie(secret_p, why))
         return DIST_OK;
     /* To go on without would be what somebody wants who has laid a file there. */
-    if (wish == SECRET_COOKIE || secret_p->path[0])
+    if (cookie || secret_p->path[0])
         return secret_refuse(meeting, why);
     disti_warn("rank %d goes on without a secret, and whoever reaches the store may take part: %s. "
                "DIST_SECRET_FILE names another file; DIST_AUTH=none means that no secret is wanted",
@@ -205,13 +192,18 @@ static dist_status meet_secret(const struct disti_meeting *meeting, const char *
 
 /* ---- meeting by host and port, and functions that all ways to meet share ---- */
 
-dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
-                              struct disti_store_server **server_p)
+dist_status disti_meet_listen(const struct disti_meeting *meeting, bool one_machine,
+                              char host[DISTI_HOST_SIZE], struct disti_store_server **server_p)
 {
     struct disti_store_server *server;
     char word[33];
-    dist_status status = disti_random_id(word);
+    dist_status status = DIST_OK;
 
+    snprintf(host, DISTI_HOST_SIZE, "%s", disti_loopback());
+    if (!one_machine)
+        status = disti_primary_address(host);
+    if (status == DIST_OK)
+        status = disti_random_id(word);
     if (status == DIST_OK)
         status =
             disti_store_server_listen(host, 0, meeting->world_size, meeting->deadline, &server);
@@ -420,11 +412,7 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
 
     if (status == DIST_OK && meeting->rank == 0) {
         /* Whether rank 0 could listen, and where, is in its answer for all to know. */
-        snprintf(answer.store.host, sizeof(answer.store.host), "%s", disti_loopback());
-        if (!one_machine)
-            answer.status = disti_primary_address(answer.store.host);
-        if (answer.status == DIST_OK)
-            answer.status = disti_meet_listen(meeting, answer.store.host, &server);
+        answer.status = disti_meet_listen(meeting, one_machine, answer.store.host, &server);
         if (answer.status == DIST_OK) {
             answer.store.port = disti_store_server_port(server);
             snprintf(answer.store.word, sizeof(answer.store.word), "%.127s",
@@ -466,11 +454,11 @@ out:
 static dist_status local_serve(const struct disti_meeting *meeting, const char *job,
                                struct disti_bootstrap *bootstrap)
 {
-    const char *host = disti_loopback();
+    char host[DISTI_HOST_SIZE];
     struct disti_store_server *server;
     int64_t taken_by = disti_deadline_ms(LOCAL_TAKEN_MS);
     int discovery, delay_ms = 2;
-    dist_status status = disti_meet_listen(meeting, host, &server);
+    dist_status status = disti_meet_listen(meeting, true, host, &server);
 
     if (status != DIST_OK)
         return status;
@@ -571,15 +559,14 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
     struct file_published *file = malloc(sizeof(*file) + path_bytes);
     struct disti_store_server *server = NULL;
     char draft[1200], text[FILE_TEXT_MAX], host[DISTI_HOST_SIZE], unique[33];
-    dist_status status = disti_primary_address(host);
+    dist_status status;
 
     if (!file)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path: free some");
     memcpy(file->path, path, path_bytes);
+    status = disti_random_id(unique);
     if (status == DIST_OK)
-        status = disti_random_id(unique);
-    if (status == DIST_OK)
-        status = disti_meet_listen(meeting, host, &server);
+        status = disti_meet_listen(meeting, false, host, &server);
     if (status != DIST_OK)
         goto out;
     snprintf(draft, sizeof(draft), "%s.%s", path, unique);

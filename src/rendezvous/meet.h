@@ -139,11 +139,12 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
                            void *arg, struct disti_bootstrap *bootstrap);
 
 /*
- * For rank 0: a server that listens, and asks for a random word, which is to be handed to the other
- * ranks. It does not run yet.
+ * For rank 0: a server that listens at `host`, the loopback address or else that by which other
+ * machines reach this one, and asks for a random word, which is to be handed to the other ranks. It
+ * does not run yet.
  */
-dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
-                              struct disti_store_server **server_p);
+dist_status disti_meet_listen(const struct disti_meeting *meeting, bool one_machine,
+                              char host[DISTI_HOST_SIZE], struct disti_store_server **server_p);
 
 /* The same, as one that knows that word ("": none). */
 dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const char *host, int port,

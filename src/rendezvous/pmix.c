@@ -459,11 +459,7 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
     disti_info("rank %d meets the others through the launcher's PMIx", meeting->rank);
     if (meeting->rank == 0) {
         /* Rank 0 listens. The text for the other ranks: where, or why not. */
-        snprintf(host, sizeof(host), "%s", disti_loopback());
-        if (!one_machine)
-            listens = disti_primary_address(host);
-        if (listens == DIST_OK)
-            listens = disti_meet_listen(meeting, host, &server);
+        listens = disti_meet_listen(meeting, one_machine, host, &server);
         if (listens == DIST_OK)
             snprintf(text, sizeof(text), "0 %s %d %s", host, disti_store_server_port(server),
                      (const char *)server->secret.bytes);

@@ -209,20 +209,13 @@ static dist_status url_query(const char *text, const char *query, struct disti_u
     return status;
 }
 
-static const struct url_scheme {
-    const char *prefix;
-    enum disti_url_kind kind;
-} url_schemes[] = {
-    {"env://", DISTI_URL_ENV},
-    {"tcp://", DISTI_URL_TCP},
-    {"file://", DISTI_URL_FILE},
-    {"mpi://", DISTI_URL_MPI},
-};
-
 dist_status disti_url_parse(const char *text, struct disti_url *url_p)
 {
+    static const char *const schemes[] = {[DISTI_URL_ENV] = "env://",
+                                          [DISTI_URL_TCP] = "tcp://",
+                                          [DISTI_URL_FILE] = "file://",
+                                          [DISTI_URL_MPI] = "mpi://"};
     struct disti_url url = {.kind = DISTI_URL_NONE, .port = -1, .rank = -1, .world_size = -1};
-    const struct url_scheme *scheme = NULL;
     const char *body, *query;
     size_t length;
     dist_status status = DIST_OK;
@@ -231,14 +224,13 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
         *url_p = url;
         return DIST_OK;
     }
-    for (size_t i = 0; !scheme && i < sizeof(url_schemes) / sizeof(url_schemes[0]); i++) {
-        if (strncmp(text, url_schemes[i].prefix, strlen(url_schemes[i].prefix)) == 0)
-            scheme = &url_schemes[i];
+    for (int kind = DISTI_URL_ENV; kind <= DISTI_URL_MPI; kind++) {
+        if (strncmp(text, schemes[kind], strlen(schemes[kind])) == 0)
+            url.kind = (enum disti_url_kind)kind;
     }
-    if (!scheme)
+    if (url.kind == DISTI_URL_NONE)
         return url_bad(text, "has an unknown scheme");
-    url.kind = scheme->kind;
-    body = text + strlen(scheme->prefix);
+    body = text + strlen(schemes[url.kind]);
     query = strchr(body, '?');
     length = query ? (size_t)(query - body) : strlen(body);
     if (url.kind == DISTI_URL_TCP)
