@@ -83,7 +83,7 @@ struct agent {
     /* Of the job. */
     int stop_signal;      /* that ended it; 0: none */
     int64_t stopped_at;   /* when it came */
-    int64_t clocks;       /* of this round's processes: see disti_last_call_suspend */
+    int64_t clocks;       /* of this round's processes: see disti_last_call_tell_clocks */
     int64_t suspended_at; /* when SIGTSTP stopped the processes; 0: they run */
     bool unsaid;          /* something that workers printed could not be written */
     bool hurry;           /* do not wait for output to be read */
@@ -518,7 +518,8 @@ static void watch_suspend(struct agent *agent)
 {
     if (!agent->suspended_at)
         agent->suspended_at = disti_now_ns();
-    disti_last_call_suspend(agent->last_calls_fd, agent->round.processes, &agent->clocks);
+    agent->clocks = disti_clock_suspend(agent->clocks);
+    disti_last_call_tell_clocks(agent->last_calls_fd, agent->round.processes, agent->clocks);
     watch_tell_all(agent, SIGSTOP);
 }
 
@@ -535,7 +536,8 @@ static void watch_resume(struct agent *agent)
         if (*times[i] < INT64_MAX - passed)
             *times[i] += passed;
     }
-    disti_last_call_resume(agent->last_calls_fd, agent->round.processes, &agent->clocks);
+    agent->clocks = disti_clock_resume(agent->clocks);
+    disti_last_call_tell_clocks(agent->last_calls_fd, agent->round.processes, agent->clocks);
     watch_tell_all(agent, SIGCONT);
 }
 

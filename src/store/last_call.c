@@ -107,25 +107,12 @@ bool disti_last_call_has_lost(int fd, int page)
            has_lost;
 }
 
-/* Writes the number for each process, the scheduler included. */
-static void last_call_tell_clocks(int fd, int processes, int64_t number)
+void disti_last_call_tell_clocks(int fd, int processes, int64_t number)
 {
     for (int p = 0; fd >= 0 && p < processes; p++)
         (void)!pwrite(fd, &number, sizeof(number),
                       (off_t)p * DISTI_LAST_CALL_BYTES +
                           (off_t)offsetof(struct last_call_page, suspended));
-}
-
-void disti_last_call_suspend(int fd, int processes, int64_t *number_p)
-{
-    *number_p = disti_clock_suspend(*number_p);
-    last_call_tell_clocks(fd, processes, *number_p);
-}
-
-void disti_last_call_resume(int fd, int processes, int64_t *number_p)
-{
-    *number_p = disti_clock_resume(*number_p);
-    last_call_tell_clocks(fd, processes, *number_p);
 }
 
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size)

@@ -37,12 +37,6 @@ static void leavings_drop(struct disti_store_server *server, int32_t group)
     free(leaving);
 }
 
-void disti_store_leavings_clear(struct disti_store_server *server)
-{
-    while (!LIST_EMPTY(&server->leavings))
-        leavings_drop(server, LIST_FIRST(&server->leavings)->group);
-}
-
 /* ---- groups that failed: later requests of such a group are refused at once ---- */
 
 static struct store_failure *failures_find(const struct disti_store_server *server, int32_t group)
@@ -55,17 +49,6 @@ static struct store_failure *failures_find(const struct disti_store_server *serv
             break;
     }
     return failure;
-}
-
-void disti_store_failures_clear(struct disti_store_server *server)
-{
-    struct store_failure *failure;
-
-    while ((failure = TAILQ_FIRST(&server->failures))) {
-        TAILQ_REMOVE(&server->failures, failure, next);
-        free(failure);
-    }
-    server->failure_count = 0;
 }
 
 /* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
@@ -357,9 +340,7 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
         server->left = server->gone = 0;
         server->formed = server->over = false;
         server->broken[0] = 0;
-        disti_store_coll_clear(server);
-        disti_store_failures_clear(server);
-        disti_store_leavings_clear(server);
+        disti_store_ranks_clear(server);
         server->numbers = 0;
         disti_store_server_renew(server);
     }
@@ -501,10 +482,19 @@ void disti_store_ranks_join(struct disti_store_server *server, struct store_peer
 /* How many of the missing are named. */
 #define COLL_NAMES 16
 
-void disti_store_coll_clear(struct disti_store_server *server)
+void disti_store_ranks_clear(struct disti_store_server *server)
 {
+    struct store_failure *failure;
+
     while (!LIST_EMPTY(&server->colls))
         coll_free(LIST_FIRST(&server->colls));
+    while (!LIST_EMPTY(&server->leavings))
+        leavings_drop(server, LIST_FIRST(&server->leavings)->group);
+    while ((failure = TAILQ_FIRST(&server->failures))) {
+        TAILQ_REMOVE(&server->failures, failure, next);
+        free(failure);
+    }
+    server->failure_count = 0;
 }
 
 /* True if the ranks call it in dist_new_group. */

@@ -451,20 +451,6 @@ static struct store_peer *peer_oldest_stranger(const struct disti_store_server *
     return oldest;
 }
 
-/*
- * No descriptor is left for a caller: a stranger goes, if one has been here for long enough to
- * prove what it is. False: none has.
- */
-static bool peer_find_descriptor(struct disti_store_server *server)
-{
-    struct store_peer *oldest = peer_oldest_stranger(server);
-
-    if (!oldest || disti_left_ms(oldest->hello_by) > STORE_HELLO_MS - STORE_STAY_MS)
-        return false;
-    peer_dismiss(server, oldest);
-    return server->reap;
-}
-
 bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE])
 {
     static const char mapped[] = "::ffff:"; /* IPv4, at a socket for both */
@@ -510,8 +496,14 @@ static void peer_accept(struct disti_store_server *server)
     }
     if (fd >= 0)
         return; /* and is called again once others have been heard */
-    if ((errno == EMFILE || errno == ENFILE) && peer_find_descriptor(server))
-        return; /* and is called again once that is reaped */
+    /* No descriptor is left for a caller: a stranger goes, if one has been here for long enough to
+     * prove what it is. */
+    oldest = errno == EMFILE || errno == ENFILE ? peer_oldest_stranger(server) : NULL;
+    if (oldest && disti_left_ms(oldest->hello_by) <= STORE_HELLO_MS - STORE_STAY_MS) {
+        peer_dismiss(server, oldest);
+        if (server->reap)
+            return; /* and is called again once that is reaped */
+    }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
         disti_store_server_back_off(server);
 }
@@ -555,13 +547,11 @@ static void server_close(int *fd)
     *fd = -1;
 }
 
-static void server_free(struct disti_store_server *server)
+void disti_store_server_forget(struct disti_store_server *server)
 {
     while (!LIST_EMPTY(&server->peers))
         peer_free(server, LIST_FIRST(&server->peers));
-    disti_store_coll_clear(server);
-    disti_store_failures_clear(server);
-    disti_store_leavings_clear(server);
+    disti_store_ranks_clear(server);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);
@@ -635,7 +625,7 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     *server_p = server;
     return DIST_OK;
 out:
-    server_free(server);
+    disti_store_server_forget(server);
     return status;
 }
 
@@ -666,12 +656,6 @@ void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
 {
     server->discovery_fd = fd;
     server_watch(server, &server->discovery_fd);
-}
-
-void disti_store_server_forget(struct disti_store_server *server)
-{
-    if (server)
-        server_free(server);
 }
 
 /* The dead are taken away; that may send notices, which may show more dead. */
@@ -836,7 +820,7 @@ void disti_store_server_stop(struct disti_store_server *server, int linger_ms)
         pthread_join(server->thread, NULL);
     }
     server_formed(server);
-    server_free(server);
+    disti_store_server_forget(server);
 }
 
 dist_status disti_store_server_schedule(struct disti_store_server *server, int timeout_ms)

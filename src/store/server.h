@@ -218,6 +218,8 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
                             const struct disti_wire_party *party);
 /* Is the rank FAILED or LOST (and with `left`: or LEFT)? */
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
+/* Forgets collectives, groups that failed, and ranks that wait for others to leave a group. */
+void disti_store_ranks_clear(struct disti_store_server *server);
 
 /* How a peer came: the address at this end of its socket, numeric; false: by the loopback. */
 bool disti_store_peer_came_by(int fd, char text[DISTI_HOST_SIZE]);
@@ -232,13 +234,8 @@ int64_t disti_store_coll_tick(struct disti_store_server *server);
 /* Ends those in which the rank takes part (-1: any), of the group (DISTI_NO_GROUP: of any). */
 void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
                            dist_status status, const char *text);
-void disti_store_coll_clear(struct disti_store_server *server);
-
-void disti_store_failures_clear(struct disti_store_server *server);
-
 /* Who waits for others to leave a group. */
 void disti_store_leavings_take(struct disti_store_server *server, struct store_peer *peer);
-void disti_store_leavings_clear(struct disti_store_server *server);
 
 /* rendezvous/meet.c */
 void disti_store_discovery_answer(struct disti_store_server *server);

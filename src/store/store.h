@@ -268,11 +268,10 @@ int disti_last_call_file(int processes);
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size);
 
 /*
- * Suspends the clocks of the job's processes, or resumes them (disti_clock_suspend). *number_p is
- * the launcher's copy of the number that they follow, 0 at first.
+ * Writes the number that the clocks of the job's processes follow, the scheduler's included: what
+ * disti_clock_suspend or disti_clock_resume has made of the last one, 0 at first.
  */
-void disti_last_call_suspend(int fd, int processes, int64_t *number_p);
-void disti_last_call_resume(int fd, int processes, int64_t *number_p);
+void disti_last_call_tell_clocks(int fd, int processes, int64_t number);
 
 /* Has the scheduler of so many local ranks served them well? */
 bool disti_last_call_served(int fd, int local_ranks);
