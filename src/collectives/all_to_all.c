@@ -44,18 +44,12 @@ static uint32_t bruck_next(uint32_t j, uint32_t bit)
     return j;
 }
 
-/* The highest j. */
-static uint32_t bruck_first(const struct bruck *k, uint32_t bit)
-{
-    return bruck_next(k->ranks, bit);
-}
-
 /* Copies what is to be sent to scratch from `slot` on, in as few pieces as it lies in. */
 static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uint32_t slot)
 {
     uint32_t begin = 0, count = 0;
     struct disti_chunk_ref source = {0, DISTI_IN};
-    for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit), count++) {
+    for (uint32_t j = bruck_next(k->ranks, bit); j > 0; j = bruck_next(j, bit), count++) {
         struct disti_chunk_ref value =
             k->slot[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->slot[j]);
         if (count > begin && value.space == source.space &&
@@ -104,7 +98,7 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
     for (uint32_t bit = 1; bit < ranks; bit *= 2) {
         uint32_t to = (k.own + bit) % k.ranks, from = (k.own + k.ranks - bit) % k.ranks;
         uint32_t count = 0, high = 2 * bit - 1 < k.ranks ? 2 * bit - 1 : k.ranks - 1;
-        for (uint32_t j = bruck_first(&k, bit); j > 0; j = bruck_next(j, bit))
+        for (uint32_t j = bruck_next(ranks, bit); j > 0; j = bruck_next(j, bit))
             k.list[count++] = bruck_data(&k, k.own, j, bit);
         disti_build_scratch(k.b, k.slots + 2 * count);
         struct disti_step_ref packed = bruck_pack(&k, bit, k.slots);
@@ -112,7 +106,7 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
                          .src = disti_scratch(k.slots), .list = k.list, .chunks = count);
         k.slots += count;
         uint32_t i = 0;
-        for (uint32_t j = bruck_first(&k, bit); j > 0; j = bruck_next(j, bit)) {
+        for (uint32_t j = bruck_next(ranks, bit); j > 0; j = bruck_next(j, bit)) {
             k.slot[j] = k.slots + i;
             k.list[i++] = bruck_data(&k, from, j, bit);
         }

@@ -71,13 +71,6 @@ static int cube_rank(const struct cube *c, int virtual_rank)
                                            : disti_fold_position(&c->fold, virtual_rank);
 }
 
-/* The round in which this virtual rank sends its sum; rounds: never, it is the root's. */
-static int cube_rounds(const struct cube *c)
-{
-    int differ = c->virtual_rank ^ c->virtual_root;
-    return differ ? __builtin_ctz((unsigned)differ) : c->fold.rounds;
-}
-
 void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct cube c = {.shape = shape,
@@ -85,7 +78,9 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
                      .fold = disti_fold(shape->ranks, shape->rank),
                      .virtual_rank = cube_virtual_rank(shape->ranks, shape->rank),
                      .virtual_root = cube_virtual_rank(shape->ranks, shape->root)};
-    int goes_on = cube_rank(&c, c.virtual_rank);
+    int goes_on = cube_rank(&c, c.virtual_rank), differ = c.virtual_rank ^ c.virtual_root;
+    /* The round in which this virtual rank sends its sum; the root's never does. */
+    int rounds = differ ? __builtin_ctz((unsigned)differ) : c.fold.rounds;
     disti_build_chunks(b, shape->segments);
     uint16_t recv = disti_build_lane(b, 0), send = disti_build_lane(b, 0);
     struct disti_window window = disti_window(b, 0);
@@ -94,8 +89,7 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
             /* The sum of chunk at this rank, and where it goes; the window says when its slot is
              * free. */
             bool root = c.shape->rank == c.shape->root;
-            int rounds = cube_rounds(&c),
-                to = root ? -1 : cube_rank(&c, c.virtual_rank ^ (1 << rounds));
+            int to = root ? -1 : cube_rank(&c, c.virtual_rank ^ (1 << rounds));
             struct disti_chunk_ref value = disti_in(chunk);
             struct disti_chunk_ref sum =
                 root ? disti_out(chunk) : disti_window_slot(&window, chunk);

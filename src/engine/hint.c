@@ -42,15 +42,6 @@ static bool hint_find(const struct dist_engine *engine, struct hint_look *look)
     return look->found;
 }
 
-static size_t hint_message(const struct hint_look *look, char *text, size_t size)
-{
-    return (size_t)snprintf(text, size,
-                            "; a message with tag %u from rank %d (%llu bytes) has arrived, and no "
-                            "receive takes it",
-                            (unsigned)(look->envelope.tag & DIST_TAG_MAX), look->peer,
-                            disti_message_bytes(&look->envelope));
-}
-
 void disti_engine_hint(const struct dist_engine *engine, const struct engine_task *task,
                        const struct engine_p2p *p2p, char *text, size_t size)
 {
@@ -97,7 +88,11 @@ void disti_engine_hint(const struct dist_engine *engine, const struct engine_tas
                          peer, p2p->call.tag);
             return;
         }
-        used = hint_message(&look, text, size);
+        used = (size_t)snprintf(text, size,
+                                "; a message with tag %u from rank %d (%llu bytes) has arrived, "
+                                "and no receive takes it",
+                                (unsigned)(look.envelope.tag & DIST_TAG_MAX), look.peer,
+                                disti_message_bytes(&look.envelope));
         if (used >= size)
             return;
         if (sends)

@@ -144,19 +144,6 @@ unsigned long long disti_message_bytes(const struct dist_envelope *envelope)
     return envelope_elements(envelope) * dist_dtype_size(envelope_dtype(envelope->fingerprint));
 }
 
-static dist_status envelope_mismatch_p2p(const struct dist_request *request, int rank)
-{
-    const struct dist_envelope *mine = &request->envelope, *theirs = &request->arrived;
-
-    return disti_fail(
-        DIST_ERR_MISMATCH,
-        "rank %d receives %llu x %s with tag %u from rank %d, which sent %llu x %s: "
-        "send and receive the same count and dtype, or use another tag",
-        rank, envelope_elements(mine), dist_dtype_string(envelope_dtype(mine->fingerprint)),
-        (unsigned)(mine->tag & DIST_TAG_MAX), request->peer, envelope_elements(theirs),
-        dist_dtype_string(envelope_dtype(theirs->fingerprint)));
-}
-
 dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_t sequence)
 {
     const struct dist_envelope *mine = &request->envelope, *theirs = &request->arrived;
@@ -164,7 +151,13 @@ dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_
     char called[128], other[128];
 
     if (envelope_is_p2p(mine->fingerprint))
-        return envelope_mismatch_p2p(request, rank);
+        return disti_fail(
+            DIST_ERR_MISMATCH,
+            "rank %d receives %llu x %s with tag %u from rank %d, which sent %llu x %s: "
+            "send and receive the same count and dtype, or use another tag",
+            rank, envelope_elements(mine), dist_dtype_string(envelope_dtype(mine->fingerprint)),
+            (unsigned)(mine->tag & DIST_TAG_MAX), request->peer, envelope_elements(theirs),
+            dist_dtype_string(envelope_dtype(theirs->fingerprint)));
     disti_fingerprint_text(mine->fingerprint, called, sizeof(called));
     disti_fingerprint_text(theirs->fingerprint, other, sizeof(other));
     if (mine->fingerprint == theirs->fingerprint)

@@ -288,22 +288,16 @@ static void p2p_sweep(struct dist_engine *engine)
     engine->p2p_ended = 0;
 }
 
-static struct engine_p2p *p2p_take(struct dist_engine *engine)
-{
-    struct engine_p2p *p = engine->p2p_idle;
-
-    if (!p)
-        return malloc(sizeof(*p));
-    engine->p2p_idle = p->next;
-    return p;
-}
-
 dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *call,
                            struct dist_ticket *ticket)
 {
-    struct engine_p2p *p = p2p_take(engine);
+    struct engine_p2p *p = engine->p2p_idle;
     int moved = 0;
 
+    if (p)
+        engine->p2p_idle = p->next;
+    else
+        p = malloc(sizeof(*p));
     if (!p)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
                           dist_collective_string(call->collective));

@@ -987,15 +987,10 @@ static bool race_chunk(struct race *race, uint32_t chunk)
     return true;
 }
 
-/* Does the step read, or write, the slot? */
-static bool race_uses_slot(const struct verify_step *step, uint32_t slot, bool write)
+/* True if the slot is among those that the step's chunks have from `ref` on. */
+static bool race_has_slot(const struct verify_step *step, struct disti_chunk_ref ref, uint32_t slot)
 {
-    bool uses = write ? step->kind != DISTI_SEND : step->kind != DISTI_RECV;
-    struct disti_chunk_ref ref = write ? step->dst : step->src;
-    if (!write && step->kind == DISTI_REDUCE && race_uses_slot(step, slot, true))
-        return true;
-    return uses && ref.space == DISTI_SCRATCH && slot >= ref.chunk &&
-           slot - ref.chunk < step->items;
+    return ref.space == DISTI_SCRATCH && slot >= ref.chunk && slot - ref.chunk < step->items;
 }
 
 /* The two steps must be ordered, whatever of their chunks is empty. */
@@ -1013,7 +1008,9 @@ static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, 
     struct race_memory memory = {VERIFY_NONE, VERIFY_NONE};
     for (uint32_t i = 0; i < count; i++) {
         const struct verify_step *s = verify_step(race->v, steps[i]);
-        bool reads = race_uses_slot(s, slot, false), writes = race_uses_slot(s, slot, true);
+        bool writes = s->kind != DISTI_SEND && race_has_slot(s, s->dst, slot);
+        bool reads = (s->kind != DISTI_RECV && race_has_slot(s, s->src, slot)) ||
+                     (s->kind == DISTI_REDUCE && writes);
         if ((reads || writes) && memory.write != VERIFY_NONE &&
             !race_slot_pair(race, memory.write, steps[i], "it uses scratch that was written"))
             return false;

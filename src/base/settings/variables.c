@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define VARIABLES_PREFIX "DIST_"
+#define DIGITS "0123456789"
 
 const struct disti_variable disti_variables[] = {
 #define VALUES_TEXT 0, 0, 0, NULL
@@ -95,11 +96,6 @@ const size_t disti_foreign_count = sizeof(disti_foreigns) / sizeof(disti_foreign
 
 /* ---- values: numbers are parsed strictly ---- */
 
-static bool config_is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 dist_status disti_parse_int(const char *what, const char *text, int min, int max, int *value_p)
 {
     const char *digits = text && text[0] == '-' ? text + 1 : text;
@@ -111,7 +107,7 @@ dist_status disti_parse_int(const char *what, const char *text, int min, int max
                           what, min, max);
     errno = 0;
     value = strtoll(text, &end, 10);
-    if (!config_is_digit(digits[0]) || *end)
+    if (!strspn(digits, DIGITS) || *end)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s is \"%.64s\", which is not a whole number: give one from %d to %d",
                           what, text, min, max);
@@ -146,7 +142,7 @@ dist_status disti_parse_bytes(const char *what, const char *text, size_t *value_
     errno = 0;
     number = strtoull(text, &end, 10);
     unit = config_unit(end);
-    if (!config_is_digit(text[0]) || !unit)
+    if (!strspn(text, DIGITS) || !unit)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s is \"%.64s\", which is not a number of bytes: give one such as 4096, "
                           "64K, 1M or 2G",
