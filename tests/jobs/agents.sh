@@ -29,6 +29,7 @@ on_hosts '
         wait $!
         echo "exit $?"
         cat "$log"
+        sleep 1 # hosts 0 and 1 notice the silence before the link is up and the kernel resets the connections
         ip link set eth0 up
         run ;;
     esac'
