@@ -95,9 +95,11 @@ class Attack:
 
     @staticmethod
     def has_memory(fd):
-        """Anybody may open these files of a process that has ended but for its exit code: they are empty."""
+        """False for a process that has ended: anybody may open these files then, but they are empty or an error."""
         try:
             return os.read(fd, 1) != b""
+        except ProcessLookupError:
+            return False
         except OSError:
             return True
 
