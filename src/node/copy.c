@@ -20,7 +20,7 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
             DISTI_KIND_##kind == DISTI_KIND_REDUCES && DISTI_BLOCKS_##out == DISTI_BLOCKS_VECTOR,  \
         .rooted = DISTI_KIND_##kind == DISTI_KIND_MOVES &&                                         \
                   (DISTI_AT_##in_at == DISTI_AT_ROOT || DISTI_AT_##out_at == DISTI_AT_ROOT),       \
-        .paired = DISTI_COUNTS_##count == DISTI_COUNTS_OWN_LISTED,                                 \
+        .irregular = DISTI_COUNTS_##count == DISTI_COUNTS_OWN_LISTED,                              \
         .givers = DISTI_AT_##in_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                        \
         .takers = DISTI_AT_##out_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                       \
     },
@@ -124,9 +124,9 @@ MOVE_LINES(move_past, , move_line_past)
 MOVE_LINES(move_past_wide, MOVE_WIDE, move_line_past_wide)
 MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
 
-static move_lines move_choose(uint8_t gait)
+static move_lines move_choose(uint8_t copy_mode)
 {
-    bool past = gait & NODE_PAST;
+    bool past = copy_mode & NODE_PAST;
 
     if (__builtin_cpu_supports("avx512f"))
         return past ? move_past_wide : move_near_wide;
@@ -138,9 +138,9 @@ void disti_node_store_fence(void)
     _mm_sfence();
 }
 #else
-static move_lines move_choose(uint8_t gait)
+static move_lines move_choose(uint8_t copy_mode)
 {
-    (void)gait;
+    (void)copy_mode;
     return move_near;
 }
 
@@ -149,21 +149,21 @@ void disti_node_store_fence(void)
 }
 #endif
 
-void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait)
+void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode)
 {
     const size_t turn = MOVE_PAGES * MOVE_PAGE;
-    move_lines move = move_choose(gait);
+    move_lines move = move_choose(copy_mode);
     size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
 
     if (bytes == 0)
         return;
-    gait &= NODE_ASKS | NODE_PAST;
-    if (gait == 0 || (bytes <= MOVE_PAGE && !(gait & NODE_PAST))) {
+    copy_mode &= NODE_ASKS | NODE_PAST;
+    if (copy_mode == 0 || (bytes <= MOVE_PAGE && !(copy_mode & NODE_PAST))) {
         memcpy(to, from, bytes);
         return;
     }
     memcpy(to, from, at);
-    for (; gait & NODE_ASKS && at + turn <= bytes; at += turn)
+    for (; copy_mode & NODE_ASKS && at + turn <= bytes; at += turn)
         move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
     lines = (bytes - at) / NODE_LINE * NODE_LINE;
     move(to + at, from + at, lines, 1);
@@ -199,10 +199,10 @@ void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *
     }
 }
 
-static void move(char *to, const char *from, size_t bytes, uint8_t gait)
+static void move(char *to, const char *from, size_t bytes, uint8_t copy_mode)
 {
     if (to != from)
-        disti_node_move(to, from, bytes, gait);
+        disti_node_move(to, from, bytes, copy_mode);
 }
 
 /* Elements of a giver's block, from `at` of the round on, into this rank's memory. */
@@ -217,12 +217,12 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int give
                            peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
                            bytes);
     else
-        move(to, disti_node_in(node, op, giver, block, at), bytes, op->gait);
+        move(to, disti_node_in(node, op, giver, block, at), bytes, op->copy_mode);
 }
 
 /*
- * Nobody reads the window of a root that gathers: so it copies its own block while the others fill
- * theirs.
+ * Nobody reads the bounce buffer of a root that gathers: so it copies its own block while the
+ * others fill theirs.
  */
 static bool copy_fills_out(const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -273,7 +273,8 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
 static bool copy_root_has_own(const struct disti_node *node, const struct disti_node_op *op,
                               bool gathers)
 {
-    const struct node_locations *root = &node_slot(node->peers[op->call.root].board, op)->locations;
+    const struct node_locations *root =
+        &node_slot(node->peers[op->call.root].mailbox, op)->locations;
     uint64_t from = root->in_address, to = root->out_address;
     uint64_t block = (uint64_t)op->call.root * op->call.count * op->element_bytes;
 
@@ -297,7 +298,8 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
     if (taker == node->rank)
         copy_get(node, op, giver, (char *)op->call.out + offset, block, at, elements);
     else if (peer->out)
-        move(peer->out + offset, disti_node_in(node, op, node->rank, block, at), bytes, op->gait);
+        move(peer->out + offset, disti_node_in(node, op, node->rank, block, at), bytes,
+             op->copy_mode);
     else
         disti_node_cma_put(node, op, taker, peer->out_address + offset,
                            disti_node_in(node, op, node->rank, block, at), bytes);
@@ -347,11 +349,11 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
     return op->others == others;
 }
 
-/* Puts the round's pieces of IN into this rank's window, for others to read. */
+/* Puts the round's pieces of IN into this rank's bounce buffer, for others to read. */
 static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    char *window = disti_node_window(node, node->rank, round);
+    char *bounce = disti_node_bounce(node, node->rank, round);
     const char *in = op->call.in;
     size_t first, elements = disti_node_round(op, op->call.count, round, &first);
 
@@ -359,7 +361,7 @@ static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_
         return;
     if (copy_fills_out(node, op)) {
         move((char *)op->call.out + (node_out_first(op, node->rank) + first) * op->element_bytes,
-             in + first * op->element_bytes, elements * op->element_bytes, op->gait);
+             in + first * op->element_bytes, elements * op->element_bytes, op->copy_mode);
         return;
     }
     if (pattern->slices) {
@@ -368,17 +370,17 @@ static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_
 
         in += first * op->element_bytes;
         disti_node_slice(node, op, elements, node->rank, &from, &to);
-        disti_node_move(window, in, from * op->element_bytes, node_window_gait(op));
-        disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
-                        (elements - to) * op->element_bytes, node_window_gait(op));
+        disti_node_move(bounce, in, from * op->element_bytes, node_bounce_copy_mode(op));
+        disti_node_move(bounce + to * op->element_bytes, in + to * op->element_bytes,
+                        (elements - to) * op->element_bytes, node_bounce_copy_mode(op));
         return;
     }
     for (int b = 0; b < (pattern->in_blocks ? node->ranks : 1); b++) {
         elements = disti_node_round(op, node_in_count(op, b), round, &first);
         if (!pattern->in_blocks || b != node->rank)
-            disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
+            disti_node_move(bounce + (size_t)b * op->piece * op->element_bytes,
                             in + (node_in_first(op, b) + first) * op->element_bytes,
-                            elements * op->element_bytes, node_window_gait(op));
+                            elements * op->element_bytes, node_bounce_copy_mode(op));
     }
 }
 
@@ -439,19 +441,19 @@ static inline void reduce_two(const struct disti_node_op *op, void *dst, const v
         op->pair(dst, a, b, count);
 }
 
-/* node->sources of all ranks, summed into node->targets, of which there are `targets`; a window
- * among them is the last. */
+/* node->sources of all ranks, summed into node->targets, of which there are `targets`; a bounce
+ * buffer among them is the last. */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
-                       int targets, bool window)
+                       int targets, bool bounce)
 {
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
     bool direct = op->way == NODE_WAY_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
-    bool asks = is_long && op->gait & NODE_ASKS;
-    /* Lines of windows are in the caches, and stay. */
-    bool past = is_long && op->gait & NODE_PAST && direct;
-    bool streams = is_long && window && op->gait & NODE_STREAMS;
+    bool asks = is_long && op->copy_mode & NODE_ASKS;
+    /* Lines of bounce buffers are in the caches, and stay. */
+    bool past = is_long && op->copy_mode & NODE_PAST && direct;
+    bool streams = is_long && bounce && op->copy_mode & NODE_STREAMS;
     int near = past ? 0 : targets - streams; /* the first of them, which stay in the caches */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
@@ -520,12 +522,12 @@ void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op 
     const struct node_peer *peers = node->peers;
     const unsigned char *a, *b;
 
-    if (__builtin_expect(op->in_area, 0)) {
+    if (__builtin_expect(op->in_overflow, 0)) {
         a = node_given(&peers[0], op);
         b = node_given(&peers[1], op);
     } else {
-        a = node_slot(peers[0].board, op)->data;
-        b = node_slot(peers[1].board, op)->data;
+        a = node_slot(peers[0].mailbox, op)->data;
+        b = node_slot(peers[1].mailbox, op)->data;
     }
     reduce_two(op, op->call.out, a + op->offset, b + op->offset, op->call.count);
 }
@@ -540,14 +542,14 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
 
 /* Where the elements of this rank's slice go, from `at` on. Returns to how many places. */
 static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
-                          size_t at, bool *window_p)
+                          size_t at, bool *bounce_p)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t in_out = (first + at) * op->element_bytes, in_round = at * op->element_bytes;
     int targets = 0;
     bool hidden = false, swapped = op->way == NODE_WAY_SWAPPED;
 
-    *window_p = false;
+    *bounce_p = false;
     if (!pattern->slices) {
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
@@ -564,8 +566,8 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     }
     if (hidden)
         node->targets[targets++] =
-            disti_node_window(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
-    *window_p = hidden && !swapped; /* a swapped one is written where it has just been read */
+            disti_node_bounce(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
+    *bounce_p = hidden && !swapped; /* a swapped one is written where it has just been read */
     return targets;
 }
 
@@ -575,7 +577,7 @@ static bool node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     size_t first, from, to, at, take;
     size_t elements = disti_node_round(op, op->call.count, op->round, &first);
     size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
-    bool window;
+    bool bounce;
     int targets;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
@@ -587,48 +589,48 @@ static bool node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     take = to - at < bite ? to - at : bite;
     for (int r = 0; r < node->ranks; r++)
         node->sources[r] = disti_node_in(node, op, r, pattern->in_blocks ? node->rank : 0, at);
-    targets = reduce_targets(node, op, first, at, &window);
-    reduce_all(node, op, take * op->element_bytes, targets, window);
+    targets = reduce_targets(node, op, first, at, &bounce);
+    reduce_all(node, op, take * op->element_bytes, targets, bounce);
     op->done += take;
     return at + take == to;
 }
 
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
 {
-    int64_t begun = node_gait_clock(op);
+    int64_t begun = node_copy_mode_clock(op);
     bool ended;
 
-    if (op->paired)
-        ended = disti_node_pairs_work(node, op);
+    if (op->irregular)
+        ended = disti_node_irregular_work(node, op);
     else if (disti_node_pattern(op->call.collective)->reduces)
         ended = node_reduce_some(node, op);
     else {
         /* Long: some of this rank's part of the op's round, from op->done on. True: that was the
          * rest. */
-        bool windows = op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
-        ended = !windows && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
+        bool bounces = op->way == NODE_WAY_BOUNCES || op->way == NODE_WAY_SWAPPED;
+        ended = !bounces && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
                                                                             : copy_own(node, op);
     }
-    op->worked_ns += node_gait_clock(op) - begun;
+    op->worked_ns += node_copy_mode_clock(op) - begun;
     return ended;
 }
 
 void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
 {
-    int64_t begun = node_gait_clock(op);
+    int64_t begun = node_copy_mode_clock(op);
 
-    if (op->paired)
-        disti_node_pairs_fill(node, op, round);
+    if (op->irregular)
+        disti_node_irregular_fill(node, op, round);
     else
         node_fill(node, op, round);
-    if (op->gait & NODE_STREAMS)
+    if (op->copy_mode & NODE_STREAMS)
         disti_node_store_fence();
-    op->worked_ns += node_gait_clock(op) - begun;
+    op->worked_ns += node_copy_mode_clock(op) - begun;
 }
 
 void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
 {
-    int64_t begun = node_gait_clock(op);
+    int64_t begun = node_copy_mode_clock(op);
 
     /* Fetches the round's slices that others have reduced. */
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -642,10 +644,10 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
 
             disti_node_slice(node, op, elements, s, &from, &to);
             disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
-                            disti_node_window(node, swapped ? node->rank : s, round) +
+                            disti_node_bounce(node, swapped ? node->rank : s, round) +
                                 from * op->element_bytes,
-                            (to - from) * op->element_bytes, op->gait);
+                            (to - from) * op->element_bytes, op->copy_mode);
         }
     }
-    op->worked_ns += node_gait_clock(op) - begun;
+    op->worked_ns += node_copy_mode_clock(op) - begun;
 }

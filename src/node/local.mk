@@ -3,11 +3,11 @@
 libdist_core_sources += \
 	src/node/migrate.c \
 	src/node/waking.c \
-	src/node/board.c \
+	src/node/mailbox.c \
 	src/node/pages.c \
 	src/node/node.h \
 	src/node/op.c \
-	src/node/pairs.c \
+	src/node/irregular.c \
 	src/node/copy.c \
 	src/node/segment.c \
 	src/node/segment.h \

@@ -113,12 +113,12 @@ void disti_node_publish_cpu(struct disti_node *node)
     if (!node || cpu == node->cpu)
         return;
     node->cpu = cpu;
-    atomic_store_explicit(&node->board->cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&node->mailbox->cpu, cpu, memory_order_relaxed);
 }
 
 static int migrate_cpu_of(const struct disti_node *node, int rank)
 {
-    return atomic_load_explicit(&node->peers[rank].board->cpu, memory_order_relaxed);
+    return atomic_load_explicit(&node->peers[rank].mailbox->cpu, memory_order_relaxed);
 }
 
 static bool migrate_is_shared(const struct disti_node *node)

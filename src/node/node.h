@@ -133,18 +133,18 @@ void disti_segment_trim(size_t keep);
 /* Collectives among the ranks of one machine, straight in memory that all of them see. */
 
 /*
- * Every rank has a board, in memory that all have mapped and only it writes. A collective
- * is a few stages: each rank does its part, says so on its board, and goes on when the others have
- * said so too. No message, no queue, no system call.
+ * Every rank has a mailbox, in memory that all have mapped and only it writes. A collective
+ * is a few stages: each rank does its part, says so on its mailbox, and goes on when the others
+ * have said so too. No message, no queue, no system call.
  *
- *   short: what a rank gives stands on its board       long: the board says where the data are
+ *   short: what a rank gives stands on its mailbox       long: the mailbox says where the data are
  *
- *   rank 0   [stage | data]                            rank 0   [stage | in, out, window]
- *   rank 1   [stage | data]   each takes what it       rank 1   [stage | in, out, window]
- *   rank 2   [stage | data]   needs from the others    rank 2   [stage | in, out, window]
+ *   rank 0   [stage | data]                            rank 0   [stage | in, out, bounce buffer]
+ *   rank 1   [stage | data]   each takes what it       rank 1   [stage | in, out, bounce buffer]
+ *   rank 2   [stage | data]   needs from the others    rank 2   [stage | in, out, bounce buffer]
  *
  * Long data that lie in segments (dist_alloc) are read and written where they are. Other memory
- * goes in pieces through the rank's window, a segment too.
+ * goes in pieces through the rank's bounce buffer, a segment too.
  *
  * Reductions add in the order of reproducible results (plan/plan.h), always.
  */
@@ -167,27 +167,27 @@ struct disti_node;
 enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_WAITING, NODE_OP_WORKING, NODE_OP_ENDED };
 
 /*
- * Where its data are. BOARD and WINDOWS are told apart by start; what begins as WINDOWS turns out
- * to be SWAPPED, DIRECT or CMA when all ranks have shown theirs: at stage 0, before any work. CMA
- * becomes WINDOWS again if the kernel refuses.
+ * Where its data are. MAILBOX and BOUNCE BUFFERS are told apart by start; what begins as BOUNCE
+ * BUFFERS turns out to be SWAPPED, DIRECT or CMA when all ranks have shown theirs: at stage 0,
+ * before any work. CMA becomes BOUNCE BUFFERS again if the kernel refuses.
  */
 enum disti_node_way {
-    NODE_WAY_BOARD,   /* short: on the boards */
-    NODE_WAY_WINDOWS, /* they go through windows; */
+    NODE_WAY_MAILBOX, /* short: on the mailboxes */
+    NODE_WAY_BOUNCES, /* they go through bounce buffers; */
     NODE_WAY_SWAPPED, /* of two ranks, each of which writes into the other's */
     NODE_WAY_DIRECT,  /* all see them where they lie */
-    NODE_WAY_CMA      /* the kernel copies what a rank does not see (board.c) */
+    NODE_WAY_CMA      /* the kernel copies what a rank does not see (mailbox.c) */
 };
 
 struct disti_node_op;
-struct node_board;
+struct node_mailbox;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
-/* Where what a rank gives stands, in a call of pairs (pairs.c). */
+/* Where what a rank gives stands, in an irregular call (irregular.c). */
 enum disti_node_place {
     NODE_NOWHERE, /* it gives nothing, and shows nothing */
     NODE_IN_SLOT,
-    NODE_IN_AREA,
+    NODE_IN_OVERFLOW,
     NODE_IN_MEMORY /* the slot says where; or that is where it takes */
 };
 
@@ -199,31 +199,31 @@ struct disti_node_op {
     struct dist_call call;
     void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
-    size_t slot;      /* of all boards: its own */
+    size_t slot;      /* of all mailboxes: its own */
     uint64_t history; /* a hash of this call and all before it */
     size_t element_bytes;
     size_t largest;              /* elements of the largest block */
     size_t piece;                /* elements of a block that go in one round */
-    size_t given;                /* BOARD: bytes of this rank's that stand on its board */
-    uint8_t gait;                /* how this rank copies: see NODE_ASKS */
-    bool tries_gait;             /* its work is timed, */
+    size_t given;                /* MAILBOX: bytes of this rank's that stand on its mailbox */
+    uint8_t copy_mode;           /* how this rank copies: see NODE_ASKS */
+    bool tries_copy_mode;        /* its work is timed, */
     int64_t worked_ns;           /* so far */
-    bool cma;                    /* it does not begin in windows: the kernel will do */
+    bool cma;                    /* it does not begin in bounce buffers: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
-    int64_t filled_ns;           /* the same: what it took to fill its window before */
-    bool chosen;                 /* BOARD: op.c has chosen it for this call alone */
-    bool paired;                 /* a call of pairs (pairs.c), */
+    int64_t filled_ns;           /* the same: what it took to fill its bounce buffer before */
+    bool chosen;                 /* MAILBOX: op.c has chosen it for this call alone */
+    bool irregular;              /* an irregular call (irregular.c), */
     bool together;               /* in which this rank and others copy */
     enum disti_node_place place; /* of what it gives */
-    bool in_area;                /* BOARD: what is given is too much for a slot */
+    bool in_overflow;            /* MAILBOX: what is given is too much for a slot */
     bool gives, takes;           /* this rank */
     int first, end;              /* the ranks that are awaited: [first, end), but for this one */
-    struct node_board **awaited, **awaited_end; /* BOARD: the same */
-    bool met;              /* BOARD: those are all; so all have begun it when it ends */
-    size_t offset;         /* BOARD: where in what is given this rank's block begins */
-    node_finish_fn finish; /* BOARD: takes what has come; NULL: there is nothing */
+    struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same */
+    bool met;              /* MAILBOX: those are all; so all have begun it when it ends */
+    size_t offset;         /* MAILBOX: where in what is given this rank's block begins */
+    node_finish_fn finish; /* MAILBOX: takes what has come; NULL: there is nothing */
     disti_reduce_fn pair;  /* sums what two ranks give; NULL: there are more, or DIST_USER */
-    uint64_t depth;        /* so many calls like this one may stand on the board at once */
+    uint64_t depth;        /* so many calls like this one may stand on the mailbox at once */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
@@ -239,10 +239,10 @@ struct disti_node_op {
     uint64_t expected, sent; /* and what I expected of the peer, and what that gave: bytes */
 };
 
-/* What a rank sends to each of the others, as bytes. All zero: it has no board. */
+/* What a rank sends to each of the others, as bytes. All zero: it has no mailbox. */
 struct disti_node_hello {
-    struct disti_segment_location boards; /* of all ranks; from rank 0 only */
-    struct disti_segment_location window; /* this rank's; all zero: not made yet */
+    struct disti_segment_location mailboxes; /* of all ranks; from rank 0 only */
+    struct disti_segment_location bounce;    /* this rank's; all zero: not made yet */
     uint64_t doorbell_inode;
     int32_t pid;
     int32_t doorbell_fd; /* the end to write to */
@@ -253,9 +253,10 @@ struct disti_node_hello {
 };
 
 /*
- * Fills *hello, if all ranks of config are on one machine; rank 0 makes the boards. If they are
- * not, *node_p stays NULL. If boards cannot be made, or DIST_NODE_MEMORY is 0, the hello says so.
- * Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT.
+ * Fills *hello, if all ranks of config are on one machine; rank 0 makes the mailboxes. If they are
+ * not, *node_p stays NULL. If mailboxes cannot be made, or DIST_NODE_MEMORY is 0, the hello says
+ * so. Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY,
+ * ERR_INVALID_ARGUMENT.
  */
 dist_status disti_node_open(const struct dist_backend_config *config,
                             struct disti_node_hello *hello, struct disti_node **node_p);
@@ -264,16 +265,16 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
 
 /*
- * Maps the boards, once every hello has been stored, and checks that the memory of every rank can
- * be mapped. False: some cannot, and the log says why. The node may be used only if this is true on
- * all ranks.
+ * Maps the mailboxes, once every hello has been stored, and checks that the memory of every rank
+ * can be mapped. False: some cannot, and the log says why. The node may be used only if this is
+ * true on all ranks.
  */
 bool disti_node_map(struct disti_node *node);
 
 /* Local and bounded. Memory that a peer may still read is freed later. NULL: nothing. */
 void disti_node_close(struct disti_node *node);
 
-/* Writes the CPU that this rank runs on to its board. node may be NULL. */
+/* Writes the CPU that this rank runs on to its mailbox. node may be NULL. */
 void disti_node_publish_cpu(struct disti_node *node);
 /* To be called after each poll that found nothing. Now and then moves this thread to a free CPU, if
  * another rank was last seen on this one. node may be NULL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A call on the boards, from stage to stage, and the way its data go. */
+/* A call on the mailboxes, from stage to stage, and the way its data go. */
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/log.h"
@@ -22,15 +22,15 @@ bool disti_node_knows(dist_collective collective)
 }
 
 /*
- * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
+ * Long, in rounds of what a bounce buffer holds (r of them; or one, if all data are in segments):
  *
  *   stage 0         stage 1         stage 2                stage r
  *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
  *   shown   | there fill 1  | there work 1   | there
  *                                   fill 2
  *
- * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
- * three rounds of a window. What is direct has neither fill nor drain.
+ * While one rank fills the bounce buffer for round k + 1, a slower one may still drain round k - 1:
+ * hence three rounds of a bounce buffer. What is direct has neither fill nor drain.
  *
  * A round holds whole lines of each block.
  */
@@ -79,24 +79,25 @@ static bool start_is_short(dist_collective collective, int ranks, size_t block)
 }
 
 /* Who shares a sum should not do all of it. */
-static bool fits_area(dist_collective collective, int ranks, size_t block)
+static bool fits_overflow(dist_collective collective, int ranks, size_t block)
 {
     const struct node_pattern *pattern = disti_node_pattern(collective);
 
-    return start_bytes(collective, ranks, block) <= NODE_AREA_BYTES &&
+    return start_bytes(collective, ranks, block) <= NODE_OVERFLOW_BYTES &&
            (!pattern->reduces || (ranks == 2 && pattern->takers == NODE_ROOT));
 }
 
 const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
 {
     if (start_is_short(collective, ranks, block))
-        return "on boards that all ranks have mapped, without messages";
-    if (fits_area(collective, ranks, block))
-        return "data of dist_alloc where they are, others by boards that all ranks have mapped";
+        return "on mailboxes that all ranks have mapped, without messages";
+    if (fits_overflow(collective, ranks, block))
+        return "data of dist_alloc where they are, others by mailboxes that all ranks have mapped";
     if (disti_node_pattern(collective)->reduces)
-        return "data of dist_alloc where they are, others through windows that all ranks have "
+        return "data of dist_alloc where they are, others through bounce buffers that all ranks "
+               "have "
                "mapped";
-    return "data of dist_alloc where they are, others by the kernel or through windows: "
+    return "data of dist_alloc where they are, others by the kernel or through bounce buffers: "
            "the first calls find out which is faster";
 }
 
@@ -110,7 +111,7 @@ size_t disti_node_slot_bytes(const struct node_pattern *pattern)
 static void node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool all = op->way != NODE_WAY_BOARD;
+    bool all = op->way != NODE_WAY_MAILBOX;
 
     op->gives = node_is(pattern->givers, op, node->rank);
     op->takes = node_is(pattern->takers, op, node->rank);
@@ -134,9 +135,9 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
                  : !pattern->reduces                   ? disti_node_copy_short
                  : op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair
                                                        : disti_node_reduce_short;
-    op->depth = !op->in_area || !op->gives ? node->last_slot + 1
-                : op->chosen               ? node->area_depth
-                                           : NODE_AREAS_FIXED;
+    op->depth = !op->in_overflow || !op->gives ? node->last_slot + 1
+                : op->chosen                   ? node->overflow_depth
+                                               : NODE_OVERFLOWS_FIXED;
     op->seen = op->first;
 }
 
@@ -152,11 +153,11 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->number = ++node->calls;
     op->slot = node_slot_number(node, op->number);
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
-    op->paired = pattern->paired;
+    op->irregular = pattern->irregular;
     /* The largest block that this rank knows of; and its own, if lists of which all know all say
      * it. */
     const size_t *in = op->call.in_counts, *out = op->call.out_counts;
-    if (!op->paired && (in || out))
+    if (!op->irregular && (in || out))
         op->call.count = (in ? in : out)[node->rank];
     op->largest = op->call.count;
     for (int r = 0; in && r < node->ranks; r++)
@@ -165,14 +166,15 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
         op->largest = out[r] > op->largest ? out[r] : op->largest;
     bytes = op->largest * op->element_bytes;
     op->way =
-        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
+        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_MAILBOX : NODE_WAY_BOUNCES;
     op->state = NODE_OP_POSTED;
     op->cma = op->chosen = false;
     op->stage = op->base = 0;
-    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
+    op->in_overflow =
+        op->way == NODE_WAY_MAILBOX && bytes * blocks > disti_node_slot_bytes(pattern);
     op->finish = NULL;
-    if (op->paired)
-        op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
+    if (op->irregular)
+        op->way = NODE_WAY_BOUNCES; /* if nothing else is found */
     else
         node_roles(node, op);
     op->admitted = 0;
@@ -181,10 +183,10 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->others = 0;
     op->program_out = NULL;
     op->begun_ns = op->filled_ns = 0;
-    op->gait = 0;
-    op->tries_gait = false;
+    op->copy_mode = 0;
+    op->tries_copy_mode = false;
     op->worked_ns = 0;
-    if (!op->paired && op->way != NODE_WAY_BOARD)
+    if (!op->irregular && op->way != NODE_WAY_MAILBOX)
         disti_node_cut(node, op);
 }
 
@@ -192,7 +194,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
  * same. */
 
 /*
- * A rank that only gives ends its call when its data stand on its board, and goes on until its
+ * A rank that only gives ends its call when its data stand on its mailbox, and goes on until its
  * slots are full. Then it looks how far the others have come, and waits until they have half of
  * them behind them, so that it need not look again for as many calls:
  *
@@ -211,19 +213,19 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
 
 static uint64_t ahead_begun(const struct disti_node *node, int rank)
 {
-    return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
+    return atomic_load_explicit(&node->peers[rank].mailbox->begun, memory_order_acquire);
 }
 
 static uint64_t ahead_fingerprint(const struct disti_node *node, int rank, uint64_t number)
 {
-    struct node_board *board = node->peers[rank].board;
+    struct node_mailbox *mailbox = node->peers[rank].mailbox;
 
-    return atomic_load_explicit(&board->slots[node_slot_number(node, number)].fingerprint,
+    return atomic_load_explicit(&mailbox->slots[node_slot_number(node, number)].fingerprint,
                                 memory_order_acquire);
 }
 
 /* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
- * is none that stands on the boards, but one of those between them, which went by messages. */
+ * is none that stands on the mailboxes, but one of those between them, which went by messages. */
 static dist_status node_differs(const struct disti_node *node, struct disti_node_op *op,
                                 uint64_t number, int rank)
 {
@@ -250,13 +252,13 @@ static dist_status ahead_compare(const struct disti_node *node, struct disti_nod
     uint64_t mine = ahead_begun(node, node->rank), theirs = ahead_begun(node, rank);
     uint64_t number = theirs < mine ? theirs : mine;
     size_t at = node_slot_number(node, number);
-    struct node_slot *slot = &node->peers[rank].board->slots[at];
+    struct node_slot *slot = &node->peers[rank].mailbox->slots[at];
     uint64_t history;
 
     if (number <= node->confirmed)
         return DIST_OK;
     history = atomic_load_explicit(&slot->history, memory_order_acquire);
-    if (history == node->board->slots[at].history ||
+    if (history == node->mailbox->slots[at].history ||
         atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
             node_writing(number + node->last_slot + 1))
         return DIST_OK;
@@ -285,13 +287,13 @@ static uint64_t ahead_awaited(const struct disti_node_op *op)
 /* POSTED: is the rank so far behind that the op cannot begin? */
 static bool node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
-    return rank != node->rank && atomic_load_explicit(&node->peers[rank].board->begun,
+    return rank != node->rank && atomic_load_explicit(&node->peers[rank].mailbox->begun,
                                                       memory_order_seq_cst) < ahead_awaited(op);
 }
 
 /*
- * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
- * ERR_MISMATCH: a rank has called something else.
+ * May the call be begun? OK: its slot and overflow slot are free. IN_PROGRESS: a rank is too far
+ * behind. ERR_MISMATCH: a rank has called something else.
  */
 static dist_status node_admit(struct disti_node *node, struct disti_node_op *op)
 {
@@ -312,11 +314,11 @@ static dist_status node_admit(struct disti_node *node, struct disti_node_op *op)
 
 bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
-    struct node_slot *slot = node_slot(node->peers[rank].board, op);
+    struct node_slot *slot = node_slot(node->peers[rank].mailbox, op);
 
     if (op->state == NODE_OP_POSTED)
         return node_is_behind(node, op, rank);
-    if (op->paired && op->stage > node->peers[rank].last)
+    if (op->irregular && op->stage > node->peers[rank].last)
         return false;
     return rank != node->rank && rank >= op->first && rank < op->end &&
            atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
@@ -336,27 +338,28 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 }
 
 /*
- * The gait of a copy: as the C library does it, or with lines asked for ahead, or past the caches.
- * All give the same result. Which is soonest depends on the CPU (on some it takes twice as long to
- * ask for a line that another CPU has, on others half), on sizes, caches, and on who else uses
- * them. So every rank tries them in its own calls, of each collective and size class, and need not
- * agree with others:
+ * The copy mode of a copy: as the C library does it, or with lines asked for ahead, or past the
+ * caches. All give the same result. Which is soonest depends on the CPU (on some it takes twice as
+ * long to ask for a line that another CPU has, on others half), on sizes, caches, and on who else
+ * uses them. So every rank tries them in its own calls, of each collective and size class, and need
+ * not agree with others:
  *
- *   call     0 1 2 0 1 2 0 1 2 0 1 2                               without windows
- *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through windows
+ *   call     0 1 2 0 1 2 0 1 2 0 1 2                               without bounce buffers
+ *            0 4 1 5 2 6 3 7 0 4 1 5 2 6 3 7                       copies through bounce buffers
  *            0 0 0 0   4 4 4 4   1 1 1 1   5 5 5 5   2 2 2 2 ...   reductions; then the best
  *
- *   8 ...    0 4 0 4 0 4 0 4                                       by areas: too short for more
+ *   8 ...    0 4 0 4 0 4 0 4                                       by overflow slots: too short for
+ * more
  *
  * What counts is the rank's own work, without its waits. All ranks try the same in the same call,
- * so that a window's reader pays for how it was written.
+ * so that a bounce buffer's reader pays for how it was written.
  */
 
-#define GAIT_TURNS 3 /* of those that do not stream */
-/* Calls by areas in which both ways are tried. */
-#define GAIT_AREA_TRIALS 8
+#define COPY_MODE_TURNS 3 /* of those that do not stream */
+/* Calls by overflow slots in which both ways are tried. */
+#define COPY_MODE_OVERFLOW_TRIALS 8
 /* They begin behind so many. */
-#define GAIT_AREA_BEFORE 8
+#define COPY_MODE_OVERFLOW_BEFORE 8
 
 /* Number of calls of a class after which its trial begins anew: the first time, and later. */
 #define TRIAL_CALLS_FIRST 64
@@ -383,24 +386,26 @@ static void trial_count(struct node_trial *trial)
         *trial = (struct node_trial){.best = trial->best, .tried = true};
 }
 
-/* ---- the gait ---- */
+/* ---- the copy mode ---- */
 
-static struct node_gaits *gaits_of(struct disti_node *node, const struct disti_node_op *op)
+static struct node_copy_modes *copy_modes_of(struct disti_node *node,
+                                             const struct disti_node_op *op)
 {
-    return &node->gaits[op->call.collective][disti_node_size_class(op)];
+    return &node->copy_modes[op->call.collective][disti_node_size_class(op)];
 }
 
 /* A sum in segments reads and writes the memory of all ranks at once: it does best to ask for it.
  */
-static bool gait_is_given(const struct node_gaits *gaits, const struct disti_node_op *op)
+static bool copy_mode_is_given(const struct node_copy_modes *copy_modes,
+                               const struct disti_node_op *op)
 {
-    return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
+    return copy_modes->was_direct && disti_node_pattern(op->call.collective)->reduces;
 }
 
-/* Is there no window to stream into? Of two ranks that sum for both each writes over what it has
- * just read, in the other's window. */
-static bool gait_never_streams(const struct disti_node *node, const struct disti_node_op *op,
-                               bool direct)
+/* Is there no bounce buffer to stream into? Of two ranks that sum for both each writes over what it
+ * has just read, in the other's bounce buffer. */
+static bool copy_mode_never_streams(const struct disti_node *node, const struct disti_node_op *op,
+                                    bool direct)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -410,12 +415,12 @@ static bool gait_never_streams(const struct disti_node *node, const struct disti
 static size_t node_class_bytes(int size_class);
 
 /*
- * Calls in a row in which one is tried. A reduction tries each until the windows' rounds have all
- * been written so: until then they lie where another gait has left them. A long call uses each of
- * them more than once. Where the kernel may copy, the mover compares it with few calls, which are
- * to show several.
+ * Calls in a row in which one is tried. A reduction tries each until the bounce buffers' rounds
+ * have all been written so: until then they lie where another copy mode has left them. A long call
+ * uses each of them more than once. Where the kernel may copy, the selector compares it with few
+ * calls, which are to show several.
  */
-static int gait_run(const struct disti_node_op *op)
+static int copy_mode_run(const struct disti_node_op *op)
 {
     if (!disti_node_pattern(op->call.collective)->reduces)
         return 1;
@@ -425,159 +430,164 @@ static int gait_run(const struct disti_node_op *op)
 }
 
 /* Calls in which all are tried, each twice at least. */
-static int gait_trials(const struct disti_node *node, const struct disti_node_op *op, bool direct)
+static int copy_mode_trials(const struct disti_node *node, const struct disti_node_op *op,
+                            bool direct)
 {
-    const int run = gait_run(op);
+    const int run = copy_mode_run(op);
 
-    if (gait_never_streams(node, op, direct))
-        return GAIT_TURNS * NODE_STREAMS;
-    return (run > 1 ? run : 2) * NODE_GAITS;
+    if (copy_mode_never_streams(node, op, direct))
+        return COPY_MODE_TURNS * NODE_STREAMS;
+    return (run > 1 ? run : 2) * NODE_COPY_MODES;
 }
 
-static uint8_t gait_tried(const struct disti_node *node, const struct disti_node_op *op,
-                          bool direct, int calls)
+static uint8_t copy_mode_tried(const struct disti_node *node, const struct disti_node_op *op,
+                               bool direct, int calls)
 {
-    const int turn = calls / gait_run(op) % NODE_GAITS;
+    const int turn = calls / copy_mode_run(op) % NODE_COPY_MODES;
 
-    if (gait_never_streams(node, op, direct))
+    if (copy_mode_never_streams(node, op, direct))
         return (uint8_t)(calls % NODE_STREAMS);
     return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
 }
 
-void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
+void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *op, bool past)
 {
-    struct node_gaits *gaits = gaits_of(node, op);
-    bool direct = gaits->was_direct;
-    const struct node_trial *gait = direct ? &gaits->direct : &gaits->elsewhere;
+    struct node_copy_modes *copy_modes = copy_modes_of(node, op);
+    bool direct = copy_modes->was_direct;
+    const struct node_trial *copy_mode = direct ? &copy_modes->direct : &copy_modes->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_gait =
-        trial_runs(gait, 0, gait_trials(node, op, direct)) && !gait_is_given(gaits, op);
-    op->gait = op->tries_gait ? gait_tried(node, op, direct, gait->calls) : gait->best;
-    if (gait_is_given(gaits, op))
-        op->gait = NODE_ASKS | NODE_PAST;
+    op->tries_copy_mode = trial_runs(copy_mode, 0, copy_mode_trials(node, op, direct)) &&
+                          !copy_mode_is_given(copy_modes, op);
+    op->copy_mode =
+        op->tries_copy_mode ? copy_mode_tried(node, op, direct, copy_mode->calls) : copy_mode->best;
+    if (copy_mode_is_given(copy_modes, op))
+        op->copy_mode = NODE_ASKS | NODE_PAST;
     if (!past)
-        op->gait &= (uint8_t)~NODE_PAST;
+        op->copy_mode &= (uint8_t)~NODE_PAST;
 }
 
 /*
  * Streams must save a quarter: the ranks may not agree, and who does not stream pays for others.
  * Who only gives does not see what its readers pay: it must save half.
  */
-static uint64_t gait_cost(const struct node_trial *gait, uint8_t which, bool only_gives)
+static uint64_t copy_mode_cost(const struct node_trial *copy_mode, uint8_t which, bool only_gives)
 {
-    return gait->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
+    return copy_mode->ns[which] * (!(which & NODE_STREAMS) ? 3 : only_gives ? 6 : 4);
 }
 
 /* The trial ends after so many calls. */
-static void gait_count(struct node_trial *gait, const struct disti_node_op *op, int trials,
-                       bool only_gives)
+static void copy_mode_count(struct node_trial *copy_mode, const struct disti_node_op *op,
+                            int trials, bool only_gives)
 {
-    if (op->tries_gait)
-        trial_record(gait, op->gait, op, op->worked_ns);
-    if (gait->calls + 1 == trials) {
-        for (uint8_t i = 0; i < NODE_GAITS; i++) {
-            bool better = !gait->ns[gait->best] ||
-                          gait_cost(gait, i, only_gives) < gait_cost(gait, gait->best, only_gives);
-            if (gait->ns[i] && better)
-                gait->best = i;
+    if (op->tries_copy_mode)
+        trial_record(copy_mode, op->copy_mode, op, op->worked_ns);
+    if (copy_mode->calls + 1 == trials) {
+        for (uint8_t i = 0; i < NODE_COPY_MODES; i++) {
+            bool better = !copy_mode->ns[copy_mode->best] ||
+                          copy_mode_cost(copy_mode, i, only_gives) <
+                              copy_mode_cost(copy_mode, copy_mode->best, only_gives);
+            if (copy_mode->ns[i] && better)
+                copy_mode->best = i;
         }
     }
-    trial_count(gait);
+    trial_count(copy_mode);
 }
 
-void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_copy_mode_learn(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_gaits *gaits = gaits_of(node, op);
-    bool direct = op->way == NODE_WAY_DIRECT, was_direct = gaits->was_direct;
+    struct node_copy_modes *copy_modes = copy_modes_of(node, op);
+    bool direct = op->way == NODE_WAY_DIRECT, was_direct = copy_modes->was_direct;
 
-    gaits->was_direct = direct;
+    copy_modes->was_direct = direct;
     if (op->way != NODE_WAY_CMA && direct == was_direct)
-        gait_count(direct ? &gaits->direct : &gaits->elsewhere, op, gait_trials(node, op, direct),
-                   false);
+        copy_mode_count(direct ? &copy_modes->direct : &copy_modes->elsewhere, op,
+                        copy_mode_trials(node, op, direct), false);
 }
 
-/* ---- areas ---- */
+/* ---- overflow slots ---- */
 
-void disti_node_area_begin(struct disti_node *node, struct disti_node_op *op)
+void disti_node_overflow_begin(struct disti_node *node, struct disti_node_op *op)
 {
-    const struct node_trial *gait = &gaits_of(node, op)->area;
+    const struct node_trial *copy_mode = &copy_modes_of(node, op)->overflow;
 
-    op->tries_gait = trial_runs(gait, GAIT_AREA_BEFORE, GAIT_AREA_TRIALS);
-    if (gait->calls == GAIT_AREA_BEFORE) {
-        /* This rank's ring of areas is used from now on, and its pages are there. */
+    op->tries_copy_mode =
+        trial_runs(copy_mode, COPY_MODE_OVERFLOW_BEFORE, COPY_MODE_OVERFLOW_TRIALS);
+    if (copy_mode->calls == COPY_MODE_OVERFLOW_BEFORE) {
+        /* This rank's ring of overflow slots is used from now on, and its pages are there. */
         if (node_use_ring(node)) {
 #ifdef MADV_POPULATE_WRITE /* where the kernel cannot, pages come one by one */
             const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-            unsigned char *ring = node->self->areas;
-            (void)madvise(ring - (uintptr_t)ring % page, node->area_bytes, MADV_POPULATE_WRITE);
+            unsigned char *ring = node->self->overflows;
+            (void)madvise(ring - (uintptr_t)ring % page, node->overflow_bytes, MADV_POPULATE_WRITE);
 #endif
         }
     }
-    op->gait = op->tries_gait ? gait->calls % 2 * NODE_STREAMS : gait->best;
-    op->worked_ns = -node_gait_clock(op);
+    op->copy_mode = op->tries_copy_mode ? copy_mode->calls % 2 * NODE_STREAMS : copy_mode->best;
+    op->worked_ns = -node_copy_mode_clock(op);
 }
 
-static void area_shown(struct disti_node_op *op)
+static void overflow_shown(struct disti_node_op *op)
 {
-    if (op->gait & NODE_STREAMS)
+    if (op->copy_mode & NODE_STREAMS)
         disti_node_store_fence();
-    op->worked_ns += node_gait_clock(op);
+    op->worked_ns += node_copy_mode_clock(op);
 }
 
-void disti_node_area_end(struct disti_node *node, struct disti_node_op *op)
+void disti_node_overflow_end(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    op->worked_ns += node_gait_clock(op);
-    gait_count(&gaits_of(node, op)->area, op, GAIT_AREA_BEFORE + GAIT_AREA_TRIALS,
-               pattern->givers != pattern->takers);
+    op->worked_ns += node_copy_mode_clock(op);
+    copy_mode_count(&copy_modes_of(node, op)->overflow, op,
+                    COPY_MODE_OVERFLOW_BEFORE + COPY_MODE_OVERFLOW_TRIALS,
+                    pattern->givers != pattern->takers);
 }
 
 /*
  * Which way ordinary memory is moved. Where the data are is known only when all have come to a
  * call; so the calls before it, of the same collective and size class, tell.
  *
- * Up to NODE_AREA_BYTES a board is best, for who gives need not wait; unless the data are in
+ * Up to NODE_OVERFLOW_BYTES a mailbox is best, for who gives need not wait; unless the data are in
  * segments, where it would be a needless copy. So a few calls see where they are.
  *
- * Longer data go through windows, copied twice, in rounds; or are copied by the kernel, once, at
- * the price of system calls. What is faster depends on caches, kernel, size, and on how many ranks
- * share a CPU. So a few calls in a row take one way, then a few the other (windows are sooner when
- * they lie in the caches), and all ranks show what they measured:
+ * Longer data go through bounce buffers, copied twice, in rounds; or are copied by the kernel,
+ * once, at the price of system calls. What is faster depends on caches, kernel, size, and on how
+ * many ranks share a CPU. So a few calls in a row take one way, then a few the other (bounce
+ * buffers are sooner when they lie in the caches), and all ranks show what they measured:
  *
  *   call     0 ... 7   8 ... 11   12 ... 15   16
- *            CMA       CMA        windows     all see all times: the sooner way from now on
+ *            CMA       CMA        bounce buffers     all see all times: the sooner way from now on
  *
- * A window that nobody has used yet has no pages, and whoever fills it first waits for each of
- * them: a program that makes a few calls does without, so the kernel copies in those. Long calls
+ * A bounce buffer that nobody has used yet has no pages, and whoever fills it first waits for each
+ * of them: a program that makes a few calls does without, so the kernel copies in those. Long calls
  * use each page more than once: they try from the third on, and decide in the eleventh.
  *
- * What counts is the time from when all had come, and what a rank has put into its window before.
- * Ranks that share a CPU count the time that they had one: whoever gets it last finds the others'
- * work done, and would call that quick. The times of all ranks are added.
+ * What counts is the time from when all had come, and what a rank has put into its bounce buffer
+ * before. Ranks that share a CPU count the time that they had one: whoever gets it last finds the
+ * others' work done, and would call that quick. The times of all ranks are added.
  *
  * Every rank counts the same calls and sees the same times, and so comes to the same answer. They
- * try again soon, when buffers and windows lie in the caches as they do from then on; and now and
- * then, for ranks move to other CPUs, and neighbours come and go.
+ * try again soon, when buffers and bounce buffers lie in the caches as they do from then on; and
+ * now and then, for ranks move to other CPUs, and neighbours come and go.
  */
 
 /* The trials begin behind so many calls; the call behind them decides. */
-#define MOVER_BEFORE 8
-#define MOVER_TRIALS 8
-/* The same of calls so long that the windows' first pages are little of them. */
-#define MOVER_BEFORE_LONG 2
-/* So many calls in a row with data elsewhere than in segments: boards are taken. */
-#define MOVER_LOOKS 2
+#define SELECTOR_BEFORE 8
+#define SELECTOR_TRIALS 8
+/* The same of calls so long that the bounce buffers' first pages are little of them. */
+#define SELECTOR_BEFORE_LONG 2
+/* So many calls in a row with data elsewhere than in segments: mailboxes are taken. */
+#define SELECTOR_LOOKS 2
 /* The least class: calls of up to so many bytes. */
-#define MOVER_LEAST 13
+#define SELECTOR_LEAST 13
 
 int disti_node_size_class(const struct disti_node_op *op)
 {
     size_t bytes = op->largest * op->element_bytes;
     int size = 0;
 
-    while (size < NODE_SIZES - 1 && bytes >> MOVER_LEAST >> size)
+    while (size < NODE_SIZES - 1 && bytes >> SELECTOR_LEAST >> size)
         size++;
     return size;
 }
@@ -585,90 +595,91 @@ int disti_node_size_class(const struct disti_node_op *op)
 /* The least bytes of a size class. */
 static size_t node_class_bytes(int size_class)
 {
-    return size_class ? (size_t)1 << (MOVER_LEAST - 1 + size_class) : 0;
+    return size_class ? (size_t)1 << (SELECTOR_LEAST - 1 + size_class) : 0;
 }
 
-static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
+static struct node_selector *selector_of(struct disti_node *node, const struct disti_node_op *op)
 {
-    return &node->movers[op->call.collective][disti_node_size_class(op)];
+    return &node->selectors[op->call.collective][disti_node_size_class(op)];
 }
 
 /* Calls before the trial. */
-static int mover_before(const struct disti_node_op *op)
+static int selector_before(const struct disti_node_op *op)
 {
     const bool is_long = op->largest * op->element_bytes >= NODE_ROUNDS * NODE_ROUND_BYTES;
 
-    return is_long ? MOVER_BEFORE_LONG : MOVER_BEFORE;
+    return is_long ? SELECTOR_BEFORE_LONG : SELECTOR_BEFORE;
 }
 
-static bool mover_tries(const struct node_mover *mover, const struct disti_node_op *op)
+static bool selector_tries(const struct node_selector *selector, const struct disti_node_op *op)
 {
-    return trial_runs(&mover->trial, mover_before(op), MOVER_TRIALS);
+    return trial_runs(&selector->trial, selector_before(op), SELECTOR_TRIALS);
 }
 
-static bool mover_decides(const struct node_mover *mover, const struct disti_node_op *op)
+static bool selector_decides(const struct node_selector *selector, const struct disti_node_op *op)
 {
-    return mover->trial.calls == mover_before(op) + MOVER_TRIALS;
+    return selector->trial.calls == selector_before(op) + SELECTOR_TRIALS;
 }
 
-static bool mover_begins_with_cma(const struct node_mover *mover, const struct disti_node_op *op)
+static bool selector_begins_with_cma(const struct node_selector *selector,
+                                     const struct disti_node_op *op)
 {
-    const bool cma_is_best = mover->trial.best == MOVER_CMA;
+    const bool cma_is_best = selector->trial.best == SELECTOR_CMA;
     int trial;
 
-    if (mover->direct)
+    if (selector->direct)
         return true;
-    if (mover->trial.calls < MOVER_BEFORE_LONG) /* short calls stay here */
+    if (selector->trial.calls < SELECTOR_BEFORE_LONG) /* short calls stay here */
         return cma_is_best;
-    trial = mover->trial.calls - mover_before(op);
-    if (trial == MOVER_TRIALS)
+    trial = selector->trial.calls - selector_before(op);
+    if (trial == SELECTOR_TRIALS)
         return true;
-    return trial >= 0 && trial < MOVER_TRIALS ? trial < MOVER_TRIALS / 2 : cma_is_best;
+    return trial >= 0 && trial < SELECTOR_TRIALS ? trial < SELECTOR_TRIALS / 2 : cma_is_best;
 }
 
-/* Calls of pairs reduce nothing. */
-bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
+/* Irregular calls reduce nothing. */
+bool disti_node_selector_leads(struct disti_node *node, const struct disti_node_op *op)
 {
-    return node->cma && !node->cma_refused && mover_begins_with_cma(mover_of(node, op), op);
+    return node->cma && !node->cma_refused && selector_begins_with_cma(selector_of(node, op), op);
 }
 
-bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
+bool disti_node_selector_takes_overflow(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_mover *mover = mover_of(node, op);
+    struct node_selector *selector = selector_of(node, op);
 
-    if (mover->trial.calls < MOVER_LOOKS)
+    if (selector->trial.calls < SELECTOR_LOOKS)
         return false;
-    trial_count(&mover->trial);
+    trial_count(&selector->trial);
     return true;
 }
 
-void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
+void disti_node_selector_choose(struct disti_node *node, struct disti_node_op *op)
 {
-    struct node_mover *mover = mover_of(node, op);
+    struct node_selector *selector = selector_of(node, op);
 
     op->cma = (node->cma && !disti_node_pattern(op->call.collective)->reduces) &&
-              mover_begins_with_cma(mover, op);
-    if (mover->trial.calls < MOVER_LOOKS ||
-        !fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
+              selector_begins_with_cma(selector, op);
+    if (selector->trial.calls < SELECTOR_LOOKS ||
+        !fits_overflow(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
-    op->way = NODE_WAY_BOARD;
-    op->in_area = op->chosen = true;
+    op->way = NODE_WAY_MAILBOX;
+    op->in_overflow = op->chosen = true;
     node_roles(node, op);
-    trial_count(&mover->trial);
+    trial_count(&selector->trial);
 }
 
-void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_selector_show(struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_mover *mover = mover_of(node, op);
-    struct node_locations *locations = &node_slot(node->board, op)->locations;
+    const struct node_selector *selector = selector_of(node, op);
+    struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
 
-    if (mover_decides(mover, op)) {
-        locations->mover_ns[false] = mover->trial.ns[MOVER_WINDOWS];
-        locations->mover_ns[true] = mover->trial.ns[MOVER_CMA];
+    if (selector_decides(selector, op)) {
+        locations->selector_ns[false] = selector->trial.ns[SELECTOR_BOUNCES];
+        locations->selector_ns[true] = selector->trial.ns[SELECTOR_CMA];
     }
 }
 
-static int64_t mover_clock(const struct disti_node *node)
+static int64_t selector_clock(const struct disti_node *node)
 {
     struct timespec now; /* the CPU time of this thread, the kernel's work for it included */
 
@@ -678,44 +689,45 @@ static int64_t mover_clock(const struct disti_node *node)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
+void disti_node_selector_begin(struct disti_node *node, struct disti_node_op *op)
 {
-    struct node_mover *mover = mover_of(node, op);
+    struct node_selector *selector = selector_of(node, op);
 
     op->begun_ns = 0;
     if (op->way == NODE_WAY_DIRECT) {
-        if (!mover->direct)
-            *mover = (struct node_mover){.direct = true};
+        if (!selector->direct)
+            *selector = (struct node_selector){.direct = true};
         return;
     }
-    mover->direct = false;
-    if (mover_decides(mover, op)) {
-        /* Decides by the sum of all ranks' times; in a call of pairs the leader decides alone. */
+    selector->direct = false;
+    if (selector_decides(selector, op)) {
+        /* Decides by the sum of all ranks' times; in an irregular call the leader decides alone. */
         uint64_t all[2] = {0, 0};
-        for (int r = 0; !op->paired && r < node->ranks; r++) {
+        for (int r = 0; !op->irregular && r < node->ranks; r++) {
             const struct node_locations *locations =
-                &node_slot(node->peers[r].board, op)->locations;
-            all[MOVER_WINDOWS] += locations->mover_ns[false];
-            all[MOVER_CMA] += locations->mover_ns[true];
+                &node_slot(node->peers[r].mailbox, op)->locations;
+            all[SELECTOR_BOUNCES] += locations->selector_ns[false];
+            all[SELECTOR_CMA] += locations->selector_ns[true];
         }
-        /* In the first trials windows have not found their gait: they may take a quarter more. */
-        const uint64_t *ns = op->paired ? mover->trial.ns : all;
-        const uint64_t cma = ns[MOVER_CMA], windows = ns[MOVER_WINDOWS];
-        const bool prefers = mover->trial.tried ? cma >= windows : cma * 5 >= windows * 4;
-        mover->trial.best = prefers ? MOVER_WINDOWS : MOVER_CMA;
-    } else if (mover_tries(mover, op))
-        op->begun_ns = mover_clock(node) - op->filled_ns;
-    trial_count(&mover->trial);
+        /* In the first trials bounce buffers have not found their copy mode: they may take a
+         * quarter more. */
+        const uint64_t *ns = op->irregular ? selector->trial.ns : all;
+        const uint64_t cma = ns[SELECTOR_CMA], bounces = ns[SELECTOR_BOUNCES];
+        const bool prefers = selector->trial.tried ? cma >= bounces : cma * 5 >= bounces * 4;
+        selector->trial.best = prefers ? SELECTOR_BOUNCES : SELECTOR_CMA;
+    } else if (selector_tries(selector, op))
+        op->begun_ns = selector_clock(node) - op->filled_ns;
+    trial_count(&selector->trial);
 }
 
-void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_selector_end(struct disti_node *node, const struct disti_node_op *op)
 {
     if (op->begun_ns)
-        trial_record(&mover_of(node, op)->trial, op->cma ? MOVER_CMA : MOVER_WINDOWS, op,
-                     mover_clock(node) - op->begun_ns);
+        trial_record(&selector_of(node, op)->trial, op->cma ? SELECTOR_CMA : SELECTOR_BOUNCES, op,
+                     selector_clock(node) - op->begun_ns);
 }
 
-/* A call on the boards, from stage to stage. */
+/* A call on the mailboxes, from stage to stage. */
 
 /* The arrows of the drawing in node.h, by where they begin. */
 static const uint8_t op_arrows[] = {
@@ -738,14 +750,14 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 /* Have all that are awaited reached the op's stage? */
 static inline dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
-    bool apart = op->paired && op->stage;
+    bool apart = op->irregular && op->stage;
     uint64_t want = node_stage(op->number, op->stage), history = op->history;
     size_t at = op->slot;
     const struct node_peer *peers = node->peers;
     int r = op->seen, end = op->end, rank = node->rank;
 
     for (; r < end; r++) {
-        struct node_slot *slot = &peers[r].board->slots[at];
+        struct node_slot *slot = &peers[r].mailbox->slots[at];
 
         if (r == rank || (apart && op->stage > peers[r].last))
             continue;
@@ -766,10 +778,11 @@ static void op_begin(struct disti_node *node, const struct disti_node_op *op)
     short_begin(node, op->slot, op->number, op->call.sequence, op->fingerprint, op->history);
 }
 
-/* Do its data stand in areas, and are they so long that it matters how they are put there? */
-static bool op_has_gait(const struct disti_node_op *op)
+/* Do its data stand in overflow slots, and are they so long that it matters how they are put there?
+ */
+static bool op_has_copy_mode(const struct disti_node_op *op)
 {
-    return op->in_area && op->chosen && (!op->paired || op->given > NODE_SHORT_MAX);
+    return op->in_overflow && op->chosen && (!op->irregular || op->given > NODE_SHORT_MAX);
 }
 
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
@@ -780,15 +793,15 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     status = disti_node_publish(node, op);
     if (status != DIST_OK)
         return status;
-    disti_node_mover_show(node, op);
-    disti_node_gait_choose(node, op, node_may_go_past(node, op));
+    disti_node_selector_show(node, op);
+    disti_node_copy_mode_choose(node, op, node_may_go_past(node, op));
     if (!op->cma) {
-        /* Fills this rank's window for the first round. */
-        const bool timed = mover_tries(mover_of(node, op), op);
-        const int64_t begun = timed ? mover_clock(node) : 0;
+        /* Fills this rank's bounce buffer for the first round. */
+        const bool timed = selector_tries(selector_of(node, op), op);
+        const int64_t begun = timed ? selector_clock(node) : 0;
         disti_node_work_fill(node, op, 0);
         if (timed)
-            op->filled_ns = mover_clock(node) - begun;
+            op->filled_ns = selector_clock(node) - begun;
     }
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
@@ -798,56 +811,56 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
     dist_status status;
 
     /* Which way its data go: once. */
-    if (op->paired && !op->chosen)
-        disti_node_pairs_choose(node, op);
-    else if (!op->paired && op->way == NODE_WAY_WINDOWS)
-        disti_node_mover_choose(node, op);
+    if (op->irregular && !op->chosen)
+        disti_node_irregular_choose(node, op);
+    else if (!op->irregular && op->way == NODE_WAY_BOUNCES)
+        disti_node_selector_choose(node, op);
     status = node_admit(node, op);
-    if (status == DIST_OK && op->paired) {
+    if (status == DIST_OK && op->irregular) {
         op_begin(node, op);
-        if (op_has_gait(op))
-            disti_node_area_begin(node, op);
-        status = disti_node_pairs_show(node, op);
-        if (op_has_gait(op))
-            area_shown(op);
+        if (op_has_copy_mode(op))
+            disti_node_overflow_begin(node, op);
+        status = disti_node_irregular_show(node, op);
+        if (op_has_copy_mode(op))
+            overflow_shown(op);
         status = status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
-    } else if (status == DIST_OK && op->way == NODE_WAY_BOARD) {
+    } else if (status == DIST_OK && op->way == NODE_WAY_MAILBOX) {
         op_begin(node, op);
-        if (op_has_gait(op)) {
-            disti_node_area_begin(node, op);
+        if (op_has_copy_mode(op)) {
+            disti_node_overflow_begin(node, op);
             if (op->given) {
-                node_take_area(node, node_slot(node->board, op), op->given);
+                node_take_overflow(node, node_slot(node->mailbox, op), op->given);
                 disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
-                                node_window_gait(op));
+                                node_bounce_copy_mode(op));
             }
-            area_shown(op);
+            overflow_shown(op);
         } else
-            short_show(node, node_slot(node->board, op), op);
+            short_show(node, node_slot(node->mailbox, op), op);
         status = disti_node_op_go(op, NODE_OP_WAITING);
     } else if (status == DIST_OK)
         status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
-    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % SHORT_CPU_CALLS == 0)
+    if (!op->irregular || op->place == NODE_IN_MEMORY || op->number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
-    short_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
+    short_publish(node, node_slot(node->mailbox, op), node_stage(op->number, 0));
     return DIST_OK;
 }
 
 static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
-    const bool gait = op_has_gait(op);
+    const bool copy_mode = op_has_copy_mode(op);
     dist_status status;
 
-    if (gait)
-        op->worked_ns -= node_gait_clock(op);
-    status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
+    if (copy_mode)
+        op->worked_ns -= node_copy_mode_clock(op);
+    status = op->irregular ? disti_node_irregular_take(node, op) : DIST_OK;
     if (status == DIST_OK)
         status = disti_node_op_go(op, NODE_OP_ENDED);
     if (status == DIST_OK)
         short_take(node, op, op->number);
-    if (gait)
-        disti_node_area_end(node, op);
+    if (copy_mode)
+        disti_node_overflow_end(node, op);
     return status;
 }
 
@@ -857,9 +870,9 @@ static bool op_is_lost(const struct disti_node *node, const struct disti_node_op
     return node->gone >= 0 && op->number >= node->gone_from;
 }
 
-static bool op_has_windows(const struct disti_node_op *op)
+static bool op_has_bounces(const struct disti_node_op *op)
 {
-    return op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
+    return op->way == NODE_WAY_BOUNCES || op->way == NODE_WAY_SWAPPED;
 }
 
 /* What the work of a stage of a long call begins with, once: all are there. */
@@ -870,13 +883,14 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
     if (op->met)
         node->confirmed = op->number;
     if (op->stage == 0) {
-        status = op->paired ? disti_node_pairs_resolve(node, op) : disti_node_resolve(node, op);
-        if (status == DIST_OK && (!op->paired || op->together))
-            disti_node_mover_begin(node, op);
+        status =
+            op->irregular ? disti_node_irregular_resolve(node, op) : disti_node_resolve(node, op);
+        if (status == DIST_OK && (!op->irregular || op->together))
+            disti_node_selector_begin(node, op);
     }
-    if (status == DIST_OK && !op->paired && op_has_windows(op) && op->stage > op->base)
+    if (status == DIST_OK && !op->irregular && op_has_bounces(op) && op->stage > op->base)
         disti_node_work_drain(node, op, op->stage - op->base - 1);
-    if (op->gait & NODE_PAST) /* before anybody is told that the call has ended */
+    if (op->copy_mode & NODE_PAST) /* before anybody is told that the call has ended */
         disti_node_store_fence();
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
 }
@@ -888,16 +902,16 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 
     if (status != DIST_OK)
         return status;
-    if (op->paired) {
+    if (op->irregular) {
         short_prefetch_next(node, op, op->given);
     } else {
         disti_node_take_back(node, op);
         disti_node_record(node, op);
     }
-    disti_node_mover_end(node, op);
-    if (!op->paired || op->together)
-        disti_node_gait_learn(node, op);
-    node->rounds += op_has_windows(op) ? op->rounds : 0;
+    disti_node_selector_end(node, op);
+    if (!op->irregular || op->together)
+        disti_node_copy_mode_learn(node, op);
+    node->rounds += op_has_bounces(op) ? op->rounds : 0;
     return DIST_OK;
 }
 
@@ -910,23 +924,23 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
         return status;
     op->stage++;
     op->seen = op->first;
-    short_publish(node, node_slot(node->board, op), node_stage(op->number, op->stage));
+    short_publish(node, node_slot(node->mailbox, op), node_stage(op->number, op->stage));
     return DIST_IN_PROGRESS;
 }
 
-/* The kernel has not copied all, or not all could go without windows. */
+/* The kernel has not copied all, or not all could go without bounce buffers. */
 static bool op_must_again(struct disti_node *node, struct disti_node_op *op)
 {
-    if (op->paired)
-        return disti_node_pairs_remain(node, op);
+    if (op->irregular)
+        return disti_node_irregular_remain(node, op);
     return op->way == NODE_WAY_CMA && disti_node_cma_failed(node, op);
 }
 
-/* The same once more, through windows. */
+/* The same once more, through bounce buffers. */
 static dist_status op_begin_again(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = op->paired ? disti_node_pairs_to_windows(node, op)
-                                    : disti_node_resolve_to_windows(node, op);
+    dist_status status = op->irregular ? disti_node_irregular_to_bounces(node, op)
+                                       : disti_node_resolve_to_bounces(node, op);
 
     if (status != DIST_OK)
         return status;
@@ -942,29 +956,29 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
     op->done = 0;
     op->others = 0;
     op->round++;
-    if (op_has_windows(op) && op->round < op->rounds)
+    if (op_has_bounces(op) && op->round < op->rounds)
         disti_node_work_fill(node, op, op->round);
     return op_reach(node, op);
 }
 
 /*
  * Some of a stage's work; true: that was the rest. A rank that has given up may use its memory for
- * something else: the board says that this one writes before it looks who is gone (board.c).
+ * something else: the mailbox says that this one writes before it looks who is gone (mailbox.c).
  */
 static bool op_bite(struct disti_node *node, struct disti_node_op *op)
 {
-    _Atomic int32_t *writes_to = &node->board->writes_to;
+    _Atomic int32_t *writes_to = &node->mailbox->writes_to;
     bool ended;
 
-    if (!op_has_windows(op)) {
+    if (!op_has_bounces(op)) {
         atomic_store_explicit(writes_to, NODE_TO_ANY, memory_order_seq_cst);
         atomic_thread_fence(memory_order_seq_cst);
     }
     disti_node_check_gone(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
-    if (op->gait & (NODE_PAST | NODE_STREAMS)) /* which may come later than the next store */
+    if (op->copy_mode & (NODE_PAST | NODE_STREAMS)) /* which may come later than the next store */
         disti_node_store_fence();
-    if (!op_has_windows(op)) /* the others look at this line in every call */
+    if (!op_has_bounces(op)) /* the others look at this line in every call */
         atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
     return ended;
 }
@@ -985,10 +999,10 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     ++*moved;
-    if (op->paired && op->stage == 0 && op->state == NODE_OP_WAITING &&
-        disti_node_pairs_are_short(node, op))
+    if (op->irregular && op->stage == 0 && op->state == NODE_OP_WAITING &&
+        disti_node_irregular_are_short(node, op))
         return op_finish_short(node, op);
-    if (op->way == NODE_WAY_BOARD)
+    if (op->way == NODE_WAY_MAILBOX)
         return op_finish_short(node, op);
     /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
     status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
@@ -998,15 +1012,15 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
         return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
     if (!op_bite(node, op))
         return DIST_IN_PROGRESS;
-    return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
+    return op->irregular && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
 }
 
 /* ---- once more ---- */
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    bool fits =
-        op->paired ? disti_node_pairs_recur(node, op) : op->way == NODE_WAY_BOARD && !op->chosen;
+    bool fits = op->irregular ? disti_node_irregular_recur(node, op)
+                              : op->way == NODE_WAY_MAILBOX && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
            !(disti_node_is_crowded(node) && op->met);
@@ -1027,10 +1041,10 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
 {
     uint64_t number = node->calls + 1;
     size_t at = node_slot_number(node, number);
-    struct node_slot *slot = &node->board->slots[at];
+    struct node_slot *slot = &node->mailbox->slots[at];
 
-    if (op->paired)
-        return disti_node_pairs_again(node, call, history, op);
+    if (op->irregular)
+        return disti_node_irregular_again(node, call, history, op);
     if (number - node->confirmed >= op->depth || node->gone >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;

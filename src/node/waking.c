@@ -263,7 +263,7 @@ static int node_doorbell_listen(struct disti_node *node)
 /* What it has ended before, the others may end too. */
 static void presence_note_gone(struct disti_node *node, int rank)
 {
-    uint64_t from = node->peers[rank].board->gave_up;
+    uint64_t from = node->peers[rank].mailbox->gave_up;
 
     if (node->gone >= 0 && node->gone_from <= from)
         return;
@@ -279,7 +279,7 @@ static uint32_t presence_asleep(int awaited)
 /* Of several that see it asleep one rings. `any`: whomever it waits for. */
 static void presence_wake(struct disti_node *node, int rank, bool any)
 {
-    _Atomic uint32_t *place = &node->peers[rank].board->presence;
+    _Atomic uint32_t *place = &node->peers[rank].mailbox->presence;
     uint32_t presence = atomic_load_explicit(place, memory_order_seq_cst);
 
     if (presence == NODE_GONE)
@@ -316,7 +316,7 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
     node->armed = true;
     if (awaited < 0)
         return DIST_ARM_READY;
-    atomic_store_explicit(&node->board->presence, presence_asleep(awaited), memory_order_seq_cst);
+    atomic_store_explicit(&node->mailbox->presence, presence_asleep(awaited), memory_order_seq_cst);
     if (!node->fences && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
         return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
     return disti_node_waits_for(node, op, awaited) ? doorbell : DIST_ARM_READY;
@@ -327,7 +327,7 @@ void disti_node_disarm(struct disti_node *node)
     if (!node->armed)
         return;
     node->armed = false;
-    atomic_store_explicit(&node->board->presence, NODE_AWAKE, memory_order_relaxed);
+    atomic_store_explicit(&node->mailbox->presence, NODE_AWAKE, memory_order_relaxed);
     /* Nobody is; what came for other nodes of the process is forwarded. */
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
@@ -348,8 +348,8 @@ void disti_node_disarm(struct disti_node *node)
 
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 {
-    node->board->gave_up = op->number;
-    atomic_store_explicit(&node->board->presence, NODE_GONE, memory_order_seq_cst);
+    node->mailbox->gave_up = op->number;
+    atomic_store_explicit(&node->mailbox->presence, NODE_GONE, memory_order_seq_cst);
     for (int r = 0; r < node->ranks; r++)
         presence_wake(node, r, true);
     disti_node_cma_drain(node);
@@ -360,7 +360,7 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 void disti_node_check_gone(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_acquire) ==
+        if (atomic_load_explicit(&node->peers[r].mailbox->presence, memory_order_acquire) ==
             NODE_GONE)
             presence_note_gone(node, r);
     }
@@ -384,14 +384,14 @@ void disti_node_check_gone(struct disti_node *node)
 #define LEAD_TURNS 16
 
 /* Does who takes in this call wait for others that do not wait for it, as what they give stands on
- * a board? */
+ * a mailbox? */
 static bool lead_is_one_way(const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
     if (pattern->givers == pattern->takers)
         return false;
-    return op->paired ? op->place != NODE_IN_MEMORY : op->way == NODE_WAY_BOARD;
+    return op->irregular ? op->place != NODE_IN_MEMORY : op->way == NODE_WAY_MAILBOX;
 }
 
 void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op)
@@ -408,7 +408,7 @@ void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *
 static bool lead_was_right(const struct disti_node *node, uint64_t number)
 {
     uint64_t behind = node->lead.barrier + 1;
-    const struct node_slot *slot = &node->board->slots[node_slot_number(node, behind)];
+    const struct node_slot *slot = &node->mailbox->slots[node_slot_number(node, behind)];
 
     return number - behind <= node->last_slot &&
            atomic_load_explicit(&slot->fingerprint, memory_order_relaxed) == node->lead.fingerprint;
@@ -421,7 +421,7 @@ static bool lead_yield(const struct disti_node *node)
 
     for (int r = node->lead.first; r < node->lead.end; r++) {
         while (r != node->rank &&
-               atomic_load_explicit(&node->peers[r].board->begun, memory_order_acquire) <=
+               atomic_load_explicit(&node->peers[r].mailbox->begun, memory_order_acquire) <=
                    node->lead.barrier) {
             if (turns++ == LEAD_TURNS)
                 return false;

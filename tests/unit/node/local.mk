@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
-	tests/unit/node/test_area \
+	tests/unit/node/test_overflow \
 	tests/unit/node/test_migrate \
 	tests/unit/node/test_buddy \
 	tests/unit/node/test_first_ended \
-	tests/unit/node/test_gait \
+	tests/unit/node/test_copy_mode \
 	tests/unit/node/test_lead \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
-	tests/unit/node/test_mover \
+	tests/unit/node/test_selector \
 	tests/unit/node/test_op \
 	tests/unit/node/test_segment \
 	tests/unit/node/test_segment_arena \
@@ -22,17 +22,17 @@ TESTS += $(node_unit_tests)
 tests_unit_node_test_migrate_SOURCES = tests/unit/node/test_migrate.c
 tests_unit_node_test_migrate_LDADD = $(unit_test_libs)
 
-tests_unit_node_test_area_SOURCES = tests/unit/node/test_area.c
-tests_unit_node_test_area_LDADD = $(unit_test_libs)
+tests_unit_node_test_overflow_SOURCES = tests/unit/node/test_overflow.c
+tests_unit_node_test_overflow_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_buddy_SOURCES = tests/unit/node/test_buddy.c tests/unit/node/unit.h
 tests_unit_node_test_buddy_LDADD = $(unit_test_libs)
 
-tests_unit_node_test_mover_SOURCES = tests/unit/node/test_mover.c
-tests_unit_node_test_mover_LDADD = $(unit_test_libs)
+tests_unit_node_test_selector_SOURCES = tests/unit/node/test_selector.c
+tests_unit_node_test_selector_LDADD = $(unit_test_libs)
 
-tests_unit_node_test_gait_SOURCES = tests/unit/node/test_gait.c
-tests_unit_node_test_gait_LDADD = $(unit_test_libs)
+tests_unit_node_test_copy_mode_SOURCES = tests/unit/node/test_copy_mode.c
+tests_unit_node_test_copy_mode_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_lead_SOURCES = tests/unit/node/test_lead.c
 tests_unit_node_test_lead_LDADD = $(unit_test_libs)

@@ -21,7 +21,7 @@
 struct ranks {
     struct disti_node node;
     struct node_peer peers[2];
-    struct node_board *boards;
+    struct node_mailbox *mailboxes;
 };
 
 static int ranks_open(void **state)
@@ -29,13 +29,13 @@ static int ranks_open(void **state)
     struct ranks *ranks = calloc(1, sizeof(*ranks));
 
     assert_non_null(ranks);
-    ranks->boards = aligned_alloc(NODE_APART, 2 * sizeof(*ranks->boards));
-    assert_non_null(ranks->boards);
-    memset(ranks->boards, 0, 2 * sizeof(*ranks->boards));
+    ranks->mailboxes = aligned_alloc(NODE_APART, 2 * sizeof(*ranks->mailboxes));
+    assert_non_null(ranks->mailboxes);
+    memset(ranks->mailboxes, 0, 2 * sizeof(*ranks->mailboxes));
     for (int r = 0; r < 2; r++)
-        ranks->peers[r].board = &ranks->boards[r];
+        ranks->peers[r].mailbox = &ranks->mailboxes[r];
     ranks->node.peers = ranks->peers;
-    ranks->node.board = ranks->boards;
+    ranks->node.mailbox = ranks->mailboxes;
     ranks->node.ranks = 2;
     ranks->node.last_slot = NODE_SLOTS - 1;
     *state = ranks;
@@ -46,7 +46,7 @@ static int ranks_close(void **state)
 {
     struct ranks *ranks = *state;
 
-    free(ranks->boards);
+    free(ranks->mailboxes);
     free(ranks);
     return 0;
 }
@@ -57,18 +57,18 @@ static const struct disti_node_op kinds[] = {
     [BROADCAST] = {.call = {.collective = DIST_COLL_BROADCAST, .root = 1}, .first = 1, .end = 2},
     [GATHER] = {.call = {.collective = DIST_COLL_GATHER, .root = 0}, .end = 2},
     [SCATTER_V] = {.call = {.collective = DIST_COLL_SCATTER_V, .root = 1},
-                   .paired = true,
-                   .way = NODE_WAY_WINDOWS,
+                   .irregular = true,
+                   .way = NODE_WAY_BOUNCES,
                    .first = 1,
                    .end = 2},
     [ALL_GATHER] = {.call = {.collective = DIST_COLL_ALL_GATHER}, .end = 2},
     [SCATTER_V_LONG] = {.call = {.collective = DIST_COLL_SCATTER_V, .root = 1},
-                        .paired = true,
+                        .irregular = true,
                         .place = NODE_IN_MEMORY,
-                        .way = NODE_WAY_WINDOWS,
+                        .way = NODE_WAY_BOUNCES,
                         .first = 1,
                         .end = 2},
-    [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER}, .way = NODE_WAY_WINDOWS, .end = 2},
+    [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER}, .way = NODE_WAY_BOUNCES, .end = 2},
 };
 
 /* This rank's next call. */
@@ -79,7 +79,7 @@ static struct disti_node_op begin(struct ranks *ranks, uint64_t fingerprint)
     op.number = ++ranks->node.calls;
     op.slot = node_slot_number(&ranks->node, op.number);
     op.fingerprint = fingerprint;
-    atomic_store(&node_slot(ranks->node.board, &op)->fingerprint, fingerprint);
+    atomic_store(&node_slot(ranks->node.mailbox, &op)->fingerprint, fingerprint);
     return op;
 }
 
@@ -88,7 +88,7 @@ static void barrier(struct ranks *ranks, uint64_t ahead)
 {
     struct disti_node_op op = begin(ranks, BARRIER);
 
-    atomic_store(&ranks->boards[1].begun, op.number + ahead);
+    atomic_store(&ranks->mailboxes[1].begun, op.number + ahead);
     disti_node_lead_follow(&ranks->node, &op);
 }
 

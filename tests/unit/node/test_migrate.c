@@ -73,11 +73,11 @@ static struct disti_node *pair_of_ranks(int other_cpu)
     node->peers = calloc(2, sizeof(*node->peers));
     assert_non_null(node->peers);
     for (int r = 0; r < 2; r++) {
-        node->peers[r].board = aligned_alloc(NODE_APART, sizeof(struct node_board));
-        assert_non_null(node->peers[r].board);
-        atomic_init(&node->peers[r].board->cpu, r == 0 ? -1 : other_cpu);
+        node->peers[r].mailbox = aligned_alloc(NODE_APART, sizeof(struct node_mailbox));
+        assert_non_null(node->peers[r].mailbox);
+        atomic_init(&node->peers[r].mailbox->cpu, r == 0 ? -1 : other_cpu);
     }
-    node->board = node->peers[0].board;
+    node->mailbox = node->peers[0].mailbox;
     node->cpu = -1;
     node->config = &config;
     assert_int_equal(disti_node_migrate_open(node), DIST_OK);
@@ -90,7 +90,7 @@ static struct disti_node *pair_of_ranks(int other_cpu)
 static void free_ranks(struct disti_node *node)
 {
     for (int r = 0; r < 2; r++)
-        free(node->peers[r].board);
+        free(node->peers[r].mailbox);
     disti_node_migrate_close(node);
     free(node->peers);
     free(node);
@@ -124,7 +124,7 @@ static void it_moves_to_an_idle_cpu(void **state)
     (void)state;
     assert_int_equal(poll_twice(node, 1), 1);
     assert_int_equal(here, 2);
-    assert_int_equal(atomic_load(&node->board->cpu), 2);
+    assert_int_equal(atomic_load(&node->mailbox->cpu), 2);
     free_ranks(node);
 }
 
@@ -179,7 +179,7 @@ static void it_moves_less_often_each_time(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(poll_twice(node, -1), 1);
-        atomic_store(&node->peers[1].board->cpu, here);
+        atomic_store(&node->peers[1].mailbox->cpu, here);
         assert_true(node->migrate_every_ns >= 2 * every_ns);
         every_ns = node->migrate_every_ns;
         poll_in_vain(node);

@@ -27,7 +27,7 @@ static char around(size_t i)
     return (char)(i * 3 + 1);
 }
 
-static void move_once(size_t bytes, size_t to_at, size_t from_at, uint8_t gait)
+static void move_once(size_t bytes, size_t to_at, size_t from_at, uint8_t copy_mode)
 {
     char *to = malloc(MOST + 2 * AROUND), *from = malloc(MOST + 2 * AROUND);
 
@@ -37,7 +37,7 @@ static void move_once(size_t bytes, size_t to_at, size_t from_at, uint8_t gait)
         to[i] = around(i);
     for (size_t i = 0; i < bytes; i++)
         from[from_at + i] = moved(i);
-    disti_node_move(to + to_at, from + from_at, bytes, gait);
+    disti_node_move(to + to_at, from + from_at, bytes, copy_mode);
     for (size_t i = 0; i < MOST + 2 * AROUND; i++) {
         char want = i >= to_at && i < to_at + bytes ? moved(i - to_at) : around(i);
 
@@ -56,8 +56,8 @@ static void every_byte_and_no_other(void **state)
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         for (size_t a = 0; a < 6; a++) {
             for (size_t b = 0; b < 6; b++) {
-                for (uint8_t gait = 0; gait < NODE_GAITS; gait++)
-                    move_once(sizes[s], shifts[a], shifts[b], gait);
+                for (uint8_t copy_mode = 0; copy_mode < NODE_COPY_MODES; copy_mode++)
+                    move_once(sizes[s], shifts[a], shifts[b], copy_mode);
             }
         }
     }

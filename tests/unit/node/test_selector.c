@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether the kernel copies or windows do, of calls that take each way as long as they are told. */
+/* Whether the kernel copies or bounce buffers do, of calls that take each way as long as they are
+ * told. */
 #include "base/clock.h"
 #include "node/state.h"
 
@@ -20,17 +21,17 @@
 static struct disti_node *node;
 static struct dist_backend_config config;
 
-static const int64_t windows_are_slow[2] = {90 * SECOND, 30 * SECOND};
+static const int64_t bounces_are_slow[2] = {90 * SECOND, 30 * SECOND};
 static const int64_t kernel_is_slow[2] = {30 * SECOND, 90 * SECOND};
 static int64_t kernel_sleeps_ns;
 
-static struct node_board *board_make(void)
+static struct node_mailbox *mailbox_make(void)
 {
-    struct node_board *board = aligned_alloc(_Alignof(struct node_board), sizeof(*board));
+    struct node_mailbox *mailbox = aligned_alloc(_Alignof(struct node_mailbox), sizeof(*mailbox));
 
-    if (board)
-        memset((void *)board, 0, sizeof(*board));
-    return board;
+    if (mailbox)
+        memset((void *)mailbox, 0, sizeof(*mailbox));
+    return mailbox;
 }
 
 static int node_make(void **state)
@@ -45,16 +46,16 @@ static int node_make(void **state)
     node->cma = true;
     node->peers = calloc(RANKS, sizeof(*node->peers));
     for (int r = 0; node->peers && r < RANKS; r++)
-        node->peers[r].board = board_make();
-    node->board = node->peers ? node->peers[0].board : NULL;
-    return node->board && node->peers[1].board ? 0 : -1;
+        node->peers[r].mailbox = mailbox_make();
+    node->mailbox = node->peers ? node->peers[0].mailbox : NULL;
+    return node->mailbox && node->peers[1].mailbox ? 0 : -1;
 }
 
 static int node_free(void **state)
 {
     (void)state;
     for (int r = 0; r < RANKS; r++)
-        free(node->peers[r].board);
+        free(node->peers[r].mailbox);
     free(node->peers);
     free(node);
     return 0;
@@ -66,22 +67,22 @@ static bool call_once(size_t bytes, const int64_t ns[2])
     struct disti_node_op op = {.call.collective = DIST_COLL_ALL_GATHER,
                                .element_bytes = 1,
                                .largest = bytes,
-                               .way = NODE_WAY_WINDOWS};
+                               .way = NODE_WAY_BOUNCES};
 
-    disti_node_mover_choose(node, &op);
-    assert_int_equal(op.way, NODE_WAY_WINDOWS); /* it is too long for an area */
-    disti_node_mover_show(node, &op);
-    op.way = op.cma ? NODE_WAY_CMA : NODE_WAY_WINDOWS;
-    disti_node_mover_begin(node, &op);
+    disti_node_selector_choose(node, &op);
+    assert_int_equal(op.way, NODE_WAY_BOUNCES); /* it is too long for an overflow slot */
+    disti_node_selector_show(node, &op);
+    op.way = op.cma ? NODE_WAY_CMA : NODE_WAY_BOUNCES;
+    disti_node_selector_begin(node, &op);
     if (op.begun_ns && op.cma)
         disti_sleep_ns(kernel_sleeps_ns);
     if (op.begun_ns)
         op.begun_ns -= ns[op.cma];
-    disti_node_mover_end(node, &op);
+    disti_node_selector_end(node, &op);
     return op.cma;
 }
 
-/* 'k' for each call that the kernel copies, 'w' for each by windows. */
+/* 'k' for each call that the kernel copies, 'w' for each by bounce buffers. */
 static const char *calls(size_t bytes, int count, const int64_t ns[2])
 {
     static char text[64];
@@ -95,13 +96,13 @@ static const char *calls(size_t bytes, int count, const int64_t ns[2])
 static void each_way_has_its_turn(void **state)
 {
     (void)state;
-    assert_string_equal(calls(MEDIUM, 19, windows_are_slow), "kkkkkkkkkkkkwwwwkkk");
+    assert_string_equal(calls(MEDIUM, 19, bounces_are_slow), "kkkkkkkkkkkkwwwwkkk");
 }
 
 static void long_calls_decide_soon(void **state)
 {
     (void)state;
-    assert_string_equal(calls(LONG, 13, windows_are_slow), "kkkkkkwwwwkkk");
+    assert_string_equal(calls(LONG, 13, bounces_are_slow), "kkkkkkwwwwkkk");
     assert_string_equal(calls(2 * LONG, 13, kernel_is_slow), "kkkkkkwwwwkww");
 }
 
@@ -125,8 +126,8 @@ static void crowded_ranks_count_their_own_work(void **state)
     kernel_sleeps_ns = 0;
 }
 
-/* At first windows have not found their gait; later they have, and no excuse. */
-static void windows_may_be_a_little_slower_at_first(void **state)
+/* At first bounce buffers have not found their copy mode; later they have, and no excuse. */
+static void bounces_may_be_a_little_slower_at_first(void **state)
 {
     const int64_t ns[2] = {33 * SECOND, 30 * SECOND};
 
@@ -139,11 +140,11 @@ static void windows_may_be_a_little_slower_at_first(void **state)
 /* What the other rank shows counts as much as this one's own. */
 static void all_ranks_times_are_added(void **state)
 {
-    uint64_t *shown = node->peers[1].board->slots[0].locations.mover_ns;
+    uint64_t *shown = node->peers[1].mailbox->slots[0].locations.selector_ns;
 
     (void)state;
     shown[true] = UINT64_C(1) << 40;
-    assert_string_equal(calls(LONG, 13, windows_are_slow), "kkkkkkwwwwkww");
+    assert_string_equal(calls(LONG, 13, bounces_are_slow), "kkkkkkwwwwkww");
 }
 
 int main(void)
@@ -153,7 +154,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_calls_decide_soon, node_make, node_free),
         cmocka_unit_test_setup_teardown(the_sooner_way_stays, node_make, node_free),
         cmocka_unit_test_setup_teardown(crowded_ranks_count_their_own_work, node_make, node_free),
-        cmocka_unit_test_setup_teardown(windows_may_be_a_little_slower_at_first, node_make,
+        cmocka_unit_test_setup_teardown(bounces_may_be_a_little_slower_at_first, node_make,
                                         node_free),
         cmocka_unit_test_setup_teardown(all_ranks_times_are_added, node_make, node_free),
     };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Areas: none is written while another rank may still read it, whatever their lengths. */
+/* Overflow slots: none is written while another rank may still read it, whatever their lengths. */
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #define CALLS 5000
 
-struct area {
+struct overflow {
     size_t from, to;
 };
 
@@ -19,7 +19,7 @@ struct area {
 static size_t bytes_of(uint32_t *random)
 {
     *random = *random * 1664525 + 1013904223;
-    return *random >> 30 ? NODE_AREA_BYTES - (*random >> 20) % 64 : 1 + (*random >> 8) % 4096;
+    return *random >> 30 ? NODE_OVERFLOW_BYTES - (*random >> 20) % 64 : 1 + (*random >> 8) % 4096;
 }
 
 /* Of the last `depth` calls any may still be read. */
@@ -27,25 +27,26 @@ static void ring_of(int ranks, uint64_t slots, uint64_t depth)
 {
     static struct disti_node node;
     static struct node_slot slot;
-    struct area last[NODE_SLOTS] = {{0}};
+    struct overflow last[NODE_SLOTS] = {{0}};
     uint32_t random = (uint32_t)ranks;
 
     node = (struct disti_node){.ranks = ranks, .last_slot = slots - 1};
-    node_size_areas(&node);
-    assert_int_equal(node.area_depth, NODE_AREAS_FIXED);
+    node_size_overflows(&node);
+    assert_int_equal(node.overflow_depth, NODE_OVERFLOWS_FIXED);
     assert_true(node_use_ring(&node));
     assert_false(node_use_ring(&node));
-    assert_int_equal(node.area_depth, depth);
+    assert_int_equal(node.overflow_depth, depth);
     for (uint64_t call = 0; call < CALLS; call++) {
         size_t bytes = bytes_of(&random);
-        struct area mine;
+        struct overflow mine;
 
-        node_take_area(&node, &slot, bytes);
-        mine.from = (size_t)slot.area * NODE_APART;
+        node_take_overflow(&node, &slot, bytes);
+        mine.from = (size_t)slot.overflow * NODE_APART;
         mine.to = mine.from + bytes;
-        assert_true(mine.from >= NODE_AREAS_FIXED * NODE_AREA_EACH && mine.to <= node.area_bytes);
-        for (uint64_t before = 1; before < node.area_depth && before <= call; before++) {
-            const struct area *other = &last[(call - before) % NODE_SLOTS];
+        assert_true(mine.from >= NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH &&
+                    mine.to <= node.overflow_bytes);
+        for (uint64_t before = 1; before < node.overflow_depth && before <= call; before++) {
+            const struct overflow *other = &last[(call - before) % NODE_SLOTS];
 
             assert_true(mine.to <= other->from || other->to <= mine.from);
         }
@@ -68,11 +69,11 @@ static void many_ranks_have_no_ring(void **state)
     struct node_slot slot;
 
     (void)state;
-    node_size_areas(&node);
+    node_size_overflows(&node);
     assert_false(node_use_ring(&node));
-    assert_int_equal(node.area_bytes, NODE_AREAS_FIXED * NODE_AREA_EACH);
-    node_take_area(&node, &slot, NODE_AREA_BYTES);
-    assert_int_equal(slot.area, 0);
+    assert_int_equal(node.overflow_bytes, NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH);
+    node_take_overflow(&node, &slot, NODE_OVERFLOW_BYTES);
+    assert_int_equal(slot.overflow, 0);
 }
 
 /* A number or two lie in the line of the stage, which is fetched anyway. */

@@ -8,41 +8,42 @@
 #include <string.h>
 
 /* Of a giver, whose blocks have so many bytes. */
-static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op,
-                                         size_t bytes, int listed)
+static enum disti_node_place
+irregular_place(struct disti_node *node, const struct disti_node_op *op, size_t bytes, int listed)
 {
     size_t room = disti_node_slot_bytes(disti_node_pattern(op->call.collective));
 
-    if (bytes + pairs_list_bytes(listed, NODE_IN_SLOT) <= room)
+    if (bytes + irregular_list_bytes(listed, NODE_IN_SLOT) <= room)
         return NODE_IN_SLOT;
-    if (bytes + pairs_list_bytes(listed, NODE_IN_AREA) > NODE_AREA_BYTES)
+    if (bytes + irregular_list_bytes(listed, NODE_IN_OVERFLOW) > NODE_OVERFLOW_BYTES)
         return NODE_IN_MEMORY;
-    return bytes <= NODE_SHORT_MAX || disti_node_mover_takes_area(node, op) ? NODE_IN_AREA
-                                                                            : NODE_IN_MEMORY;
+    return bytes <= NODE_SHORT_MAX || disti_node_selector_takes_overflow(node, op)
+               ? NODE_IN_OVERFLOW
+               : NODE_IN_MEMORY;
 }
 
-void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
+void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *op)
 {
-    bool gives = pairs_gives_others(node, op);
+    bool gives = irregular_gives_others(node, op);
     size_t bytes = 0; /* of all blocks for others */
-    int listed = pairs_listed(node, op);
+    int listed = irregular_listed(node, op);
 
     for (int r = 0; gives && r < node->ranks; r++) {
-        if (r != node->rank && pairs_takes(op, r))
-            bytes += pairs_in(op, r).count * op->element_bytes;
+        if (r != node->rank && irregular_takes(op, r))
+            bytes += irregular_in(op, r).count * op->element_bytes;
     }
     op->chosen = true;
     op->place =
-        gives ? pairs_place(node, op, bytes, listed)
+        gives ? irregular_place(node, op, bytes, listed)
               : (op->largest * op->element_bytes > NODE_SHORT_MAX ? NODE_IN_MEMORY : NODE_NOWHERE);
-    op->in_area = op->place == NODE_IN_AREA;
+    op->in_overflow = op->place == NODE_IN_OVERFLOW;
     op->given = 0;
-    if (op->place == NODE_IN_SLOT || op->in_area)
-        op->given = bytes + pairs_list_bytes(listed, op->place);
+    if (op->place == NODE_IN_SLOT || op->in_overflow)
+        op->given = bytes + irregular_list_bytes(listed, op->place);
     op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? node->last_slot + 1
-                : op->given > NODE_SHORT_MAX                           ? node->area_depth
-                                                                       : NODE_AREAS_FIXED;
-    op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
+                : op->given > NODE_SHORT_MAX                           ? node->overflow_depth
+                                                                       : NODE_OVERFLOWS_FIXED;
+    op->cma = node->rank == irregular_leader(op) && disti_node_selector_leads(node, op);
     op->together = false;
     op->base = 1;
     op->rounds = 0;
@@ -59,16 +60,16 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
 }
 
 /* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
-static void node_pairs_list(const struct disti_node *node, const struct disti_node_op *op,
-                            struct node_block *list)
+static void node_irregular_list(const struct disti_node *node, const struct disti_node_op *op,
+                                struct node_block *list)
 {
-    bool gives = pairs_gives_others(node, op);
-    int listed = pairs_listed(node, op);
+    bool gives = irregular_gives_others(node, op);
+    int listed = irregular_listed(node, op);
     uint64_t next = 0;
 
     for (int r = 0; r < listed; r++) {
         int other = listed == 1 ? op->call.root : r;
-        struct node_block block = gives ? pairs_in(op, other) : pairs_out(op, other);
+        struct node_block block = gives ? irregular_in(op, other) : irregular_out(op, other);
 
         if (op->place != NODE_IN_MEMORY) {
             block.first = next;
@@ -79,8 +80,8 @@ static void node_pairs_list(const struct disti_node *node, const struct disti_no
 }
 
 /* A segment is shown unless a peer is known not to have mapped it. */
-static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes,
-                       struct disti_segment_location *location_p)
+static bool irregular_find(struct disti_node *node, const void *memory, size_t bytes,
+                           struct disti_segment_location *location_p)
 {
     bool offered = false;
 
@@ -90,10 +91,10 @@ static bool pairs_find(struct disti_node *node, const void *memory, size_t bytes
     return false;
 }
 
-dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node_op *op)
 {
-    struct node_slot *slot = node_slot(node->board, op);
-    bool gives = pairs_gives_others(node, op);
+    struct node_slot *slot = node_slot(node->mailbox, op);
+    bool gives = irregular_gives_others(node, op);
     struct node_block *list;
 
     slot->place = (uint8_t)op->place;
@@ -102,66 +103,68 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
     if (op->place != NODE_IN_SLOT)
-        slot->area = 0;
+        slot->overflow = 0;
     if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
-        node_take_area(node, slot, op->given);
+        node_take_overflow(node, slot, op->given);
     list = node_list(node->self, op);
-    node_pairs_list(node, op, list);
+    node_irregular_list(node, op, list);
     if (op->place == NODE_IN_MEMORY) {
-        struct node_locations *at = &node_slot(node->board, op)->locations;
-        size_t in_bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op);
-        size_t out_bytes = pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+        struct node_locations *at = &node_slot(node->mailbox, op)->locations;
+        size_t in_bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op);
+        size_t out_bytes = irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         at->in.name.key = at->out.name.key = 0;
         /* Has this rank a block for itself that it has to copy? */
         struct node_block in, out;
-        if (!pairs_gives(op, node->rank) || !pairs_takes(op, node->rank)) {
+        if (!irregular_gives(op, node->rank) || !irregular_takes(op, node->rank)) {
             at->has_own = false;
         } else {
-            in = pairs_in(op, node->rank);
-            out = pairs_out(op, node->rank);
+            in = irregular_in(op, node->rank);
+            out = irregular_out(op, node->rank);
             at->has_own = in.count && (const char *)op->call.in + in.first * op->element_bytes !=
                                           (char *)op->call.out + out.first * op->element_bytes;
         }
         at->in_address = (uintptr_t)op->call.in;
         at->out_address = (uintptr_t)op->call.out;
-        if (gives && pairs_find(node, op->call.in, in_bytes, &at->in))
+        if (gives && irregular_find(node, op->call.in, in_bytes, &at->in))
             disti_segment_load((void *)(uintptr_t)op->call.in, in_bytes);
         /* Between the blocks lies what the program may write: nothing is copied from a twin's ends.
          */
-        if (!gives && pairs_find(node, op->call.out, out_bytes, &at->out) &&
+        if (!gives && irregular_find(node, op->call.out, out_bytes, &at->out) &&
             disti_segment_twin(op->call.out, out_bytes) != op->call.out)
             at->out.name.key = 0;
-        return gives ? disti_node_show_window(node, at) : DIST_OK;
+        return gives ? disti_node_show_bounce(node, at) : DIST_OK;
     }
     /* The blocks, one behind the other. */
-    char *to = (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place);
+    char *to = (char *)list + irregular_list_bytes(irregular_listed(node, op), op->place);
     for (int r = 0; r < node->ranks; r++) {
-        struct node_block block = pairs_in(op, r);
+        struct node_block block = irregular_in(op, r);
         size_t bytes = block.count * op->element_bytes;
-        if (r == node->rank || !pairs_takes(op, r) || !bytes)
+        if (r == node->rank || !irregular_takes(op, r) || !bytes)
             continue;
         disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
-                        __builtin_expect(op->gait, 0) ? node_window_gait(op) : 0);
+                        __builtin_expect(op->copy_mode, 0) ? node_bounce_copy_mode(op) : 0);
         to += bytes;
     }
     return DIST_OK;
 }
 
-/* The copies: from boards, from memory that is seen or that the kernel reaches, from windows. */
+/* The copies: from mailboxes, from memory that is seen or that the kernel reaches, from bounce
+ * buffers. */
 
 /* Does the giver of a pair copy a part too, into the taker's OUT? */
-static bool pairs_shares(const struct disti_node *node, const struct disti_node_op *op, int rank)
+static bool irregular_shares(const struct disti_node *node, const struct disti_node_op *op,
+                             int rank)
 {
-    const struct node_slot *mine = node_slot(node->board, op);
-    const struct node_slot *theirs = node_slot(node->peers[rank].board, op);
-    bool gives = pairs_gives_others(node, op);
+    const struct node_slot *mine = node_slot(node->mailbox, op);
+    const struct node_slot *theirs = node_slot(node->peers[rank].mailbox, op);
+    bool gives = irregular_gives_others(node, op);
     const struct node_slot *giver = gives ? mine : theirs, *taker = gives ? theirs : mine;
 
     if (!disti_node_pattern(op->call.collective)->rooted || giver->place != NODE_IN_MEMORY ||
         taker->place != NODE_IN_MEMORY)
         return false;
-    return taker->locations.out.name.key ? pairs_means(op, &giver->locations) != NODE_BY_WINDOW
-                                         : pairs_means(op, &giver->locations) == NODE_BY_KERNEL;
+    return taker->locations.out.name.key ? irregular_means(op, &giver->locations) != NODE_BY_BOUNCE
+                                         : irregular_means(op, &giver->locations) == NODE_BY_KERNEL;
 }
 
 /*
@@ -170,44 +173,44 @@ static bool pairs_shares(const struct disti_node *node, const struct disti_node_
  *
  *      block   | the root: 1 / p | the other: the rest |
  */
-static void pairs_range(const struct disti_node *node, const struct disti_node_op *op, int rank,
-                        size_t *from_p, size_t *to_p)
+static void irregular_range(const struct disti_node *node, const struct disti_node_op *op, int rank,
+                            size_t *from_p, size_t *to_p)
 {
     const struct node_peer *peer = &node->peers[rank];
     size_t first, count = peer->count, elements;
 
     *from_p = *to_p = 0;
-    if (op->stage >= op->base && op->way == NODE_WAY_WINDOWS) {
+    if (op->stage >= op->base && op->way == NODE_WAY_BOUNCES) {
         elements = disti_node_round(op, count, op->round, &first);
-        if (peer->means == NODE_BY_WINDOW && elements)
+        if (peer->means == NODE_BY_BOUNCE && elements)
             *from_p = first, *to_p = first + elements;
         return;
     }
-    if (peer->means != NODE_BY_WINDOW && peer->means != NODE_NOTHING)
+    if (peer->means != NODE_BY_BOUNCE && peer->means != NODE_NOTHING)
         *to_p = count;
-    if (count && pairs_shares(node, op, rank)) {
+    if (count && irregular_shares(node, op, rank)) {
         disti_node_slice(node, op, count, 0, from_p, to_p);
-        if (node_slot(node->peers[op->call.root].board, op)->locations.has_own)
+        if (node_slot(node->peers[op->call.root].mailbox, op)->locations.has_own)
             *to_p /= 2;
         if (node->rank != op->call.root)
             *from_p = *to_p, *to_p = count;
     }
 }
 
-/* Where element `at` of this rank's block is in the giver's window. */
-static const char *pairs_in_window(const struct disti_node *node, const struct disti_node_op *op,
-                                   int giver, size_t at)
+/* Where element `at` of this rank's block is in the giver's bounce buffer. */
+static const char *irregular_in_bounce(const struct disti_node *node,
+                                       const struct disti_node_op *op, int giver, size_t at)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
     size_t block = listed ? (size_t)node->rank * op->piece : 0;
 
-    return disti_node_window(node, giver, op->round) +
+    return disti_node_bounce(node, giver, op->round) +
            (block + at - (size_t)op->round * op->piece) * op->element_bytes;
 }
 
 /* Elements from `at` on of the block between this rank and another. */
-static void pairs_copy(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
-                       size_t elements, bool gives)
+static void irregular_copy(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
+                           size_t elements, bool gives)
 {
     const struct node_peer *peer = &node->peers[other];
     size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
@@ -215,63 +218,65 @@ static void pairs_copy(struct disti_node *node, struct disti_node_op *op, int ot
     char *to;
 
     if (gives) {
-        from = (const char *)op->call.in + pairs_in(op, other).first * op->element_bytes + offset;
+        from =
+            (const char *)op->call.in + irregular_in(op, other).first * op->element_bytes + offset;
         if (peer->out)
-            disti_node_move(peer->out + offset, from, bytes, op->gait);
-        else if (!node_slot(peer->board, op)->locations.out.name.key)
+            disti_node_move(peer->out + offset, from, bytes, op->copy_mode);
+        else if (!node_slot(peer->mailbox, op)->locations.out.name.key)
             disti_node_cma_put(node, op, other, peer->out_address + offset, from, bytes);
         return;
     }
-    to = (char *)op->call.out + pairs_out(op, other).first * op->element_bytes + offset;
-    if (peer->means == NODE_BY_WINDOW)
-        disti_node_move(to, pairs_in_window(node, op, other, at), bytes, op->gait);
+    to = (char *)op->call.out + irregular_out(op, other).first * op->element_bytes + offset;
+    if (peer->means == NODE_BY_BOUNCE)
+        disti_node_move(to, irregular_in_bounce(node, op, other, at), bytes, op->copy_mode);
     else if (peer->means == NODE_BY_KERNEL)
         disti_node_cma_get(node, op, other, to, peer->in_address + offset, bytes);
     else if (peer->in)
-        disti_node_move(to, peer->in + offset, bytes, op->gait);
+        disti_node_move(to, peer->in + offset, bytes, op->copy_mode);
 }
 
 /* This rank's own block, from `at` on. */
-static void pairs_own(struct disti_node *node, struct disti_node_op *op, size_t at, size_t elements)
+static void irregular_own(struct disti_node *node, struct disti_node_op *op, size_t at,
+                          size_t elements)
 {
-    struct node_block in = pairs_in(op, node->rank), out = pairs_out(op, node->rank);
+    struct node_block in = irregular_in(op, node->rank), out = irregular_out(op, node->rank);
     size_t offset = at * op->element_bytes;
     const char *from = (const char *)op->call.in + in.first * op->element_bytes;
     char *to = (char *)op->call.out + out.first * op->element_bytes;
 
     if (from != to)
-        disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->gait);
+        disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->copy_mode);
 }
 
-static void pairs_range_own(const struct disti_node *node, const struct disti_node_op *op,
-                            size_t *from_p, size_t *to_p)
+static void irregular_range_own(const struct disti_node *node, const struct disti_node_op *op,
+                                size_t *from_p, size_t *to_p)
 {
     *from_p = *to_p = 0;
-    if (op->stage == 0 && pairs_gives(op, node->rank) && pairs_takes(op, node->rank))
-        *to_p = pairs_in(op, node->rank).count;
+    if (op->stage == 0 && irregular_gives(op, node->rank) && irregular_takes(op, node->rank))
+        *to_p = irregular_in(op, node->rank).count;
 }
 
-bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op)
+bool disti_node_irregular_are_short(const struct disti_node *node, const struct disti_node_op *op)
 {
     size_t from, to;
 
     if (op->place == NODE_IN_MEMORY)
         return false;
     for (int r = op->first; r < op->end; r++) {
-        if (node_slot(node->peers[r].board, op)->place == NODE_IN_MEMORY)
+        if (node_slot(node->peers[r].mailbox, op)->place == NODE_IN_MEMORY)
             return false;
     }
-    pairs_range_own(node, op, &from, &to);
+    irregular_range_own(node, op, &from, &to);
     return to * op->element_bytes <= NODE_BITE;
 }
 
 /* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
-static dist_status node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
-                                    struct node_block *block_p)
+static dist_status node_irregular_block(struct disti_node *node, struct disti_node_op *op,
+                                        int giver, struct node_block *block_p)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
     struct node_block *list = node_list(&node->peers[giver], op);
-    uint64_t count = pairs_out(op, giver).count;
+    uint64_t count = irregular_out(op, giver).count;
 
     *block_p = list[listed ? node->rank : 0];
     if (block_p->count == count)
@@ -284,45 +289,46 @@ static dist_status node_pairs_block(struct disti_node *node, struct disti_node_o
     return DIST_ERR_MISMATCH;
 }
 
-dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
     size_t from, to;
 
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
-        char *out = (char *)op->call.out + pairs_out(op, r).first * op->element_bytes;
+        char *out = (char *)op->call.out + irregular_out(op, r).first * op->element_bytes;
         struct node_block block;
 
         if (r == node->rank)
             continue;
-        status = node_pairs_block(node, op, r, &block);
+        status = node_irregular_block(node, op, r, &block);
         if (status == DIST_OK && block.count)
-            memcpy(out, pairs_on_board(node, op, r, &block), block.count * op->element_bytes);
+            memcpy(out, irregular_on_mailbox(node, op, r, &block), block.count * op->element_bytes);
     }
-    pairs_range_own(node, op, &from, &to);
+    irregular_range_own(node, op, &from, &to);
     if (status == DIST_OK && to)
-        pairs_own(node, op, 0, to);
+        irregular_own(node, op, 0, to);
     return status;
 }
 
-bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op)
+bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op)
 {
     size_t bite = node_bite(op, NODE_BITE), from, to;
-    bool gives = pairs_gives_others(node, op) && disti_node_pattern(op->call.collective)->rooted;
+    bool gives =
+        irregular_gives_others(node, op) && disti_node_pattern(op->call.collective)->rooted;
 
     while (op->others < node->ranks && bite > 0) {
         int other = (node->rank + 1 + op->others) % node->ranks;
         size_t take;
 
         if (other == node->rank)
-            pairs_range_own(node, op, &from, &to);
+            irregular_range_own(node, op, &from, &to);
         else
-            pairs_range(node, op, other, &from, &to);
+            irregular_range(node, op, other, &from, &to);
         take = to - from - op->done < bite ? to - from - op->done : bite;
         if (take && other == node->rank)
-            pairs_own(node, op, from + op->done, take);
+            irregular_own(node, op, from + op->done, take);
         else if (take)
-            pairs_copy(node, op, other, from + op->done, take, gives);
+            irregular_copy(node, op, other, from + op->done, take, gives);
         bite -= take;
         op->done += take;
         if (from + op->done == to) {
@@ -336,39 +342,40 @@ bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op)
 /* What the others show: where the block between each of them and this rank is. */
 
 /* Sees the peer's memory, or says that it cannot. */
-static char *pairs_see(struct disti_node *node, const struct disti_node_op *op, int rank,
-                       const struct disti_segment_location *at, size_t bytes)
+static char *irregular_see(struct disti_node *node, const struct disti_node_op *op, int rank,
+                           const struct disti_segment_location *at, size_t bytes)
 {
     char *memory = NULL;
 
     if (at->name.key)
         memory = disti_node_try_see(&node->peers[rank], at, bytes);
     if (at->name.key && !memory)
-        node_slot(node->board, op)->failed = NODE_UNSEEN;
+        node_slot(node->mailbox, op)->failed = NODE_UNSEEN;
     return memory;
 }
 
 /* Where this rank's block lies at a giver. */
-static dist_status pairs_find_giver(struct disti_node *node, struct disti_node_op *op, int giver)
+static dist_status irregular_find_giver(struct disti_node *node, struct disti_node_op *op,
+                                        int giver)
 {
     struct node_peer *peer = &node->peers[giver];
-    const struct node_slot *slot = node_slot(peer->board, op);
+    const struct node_slot *slot = node_slot(peer->mailbox, op);
     struct node_block block;
-    dist_status status = node_pairs_block(node, op, giver, &block);
+    dist_status status = node_irregular_block(node, op, giver, &block);
     size_t first, bytes;
 
     if (status != DIST_OK)
         return status;
     peer->count = block.count;
     if (slot->place != NODE_IN_MEMORY) {
-        peer->means = NODE_FROM_BOARD;
-        peer->in = pairs_on_board(node, op, giver, &block);
+        peer->means = NODE_FROM_MAILBOX;
+        peer->in = irregular_on_mailbox(node, op, giver, &block);
         return DIST_OK;
     }
     first = block.first * op->element_bytes;
     bytes = block.count * op->element_bytes;
-    peer->means = pairs_means(op, &slot->locations);
-    peer->in = pairs_see(node, op, giver, &slot->locations.in, first + bytes);
+    peer->means = irregular_means(op, &slot->locations);
+    peer->in = irregular_see(node, op, giver, &slot->locations.in, first + bytes);
     peer->in = peer->in ? peer->in + first : NULL;
     peer->in_address = slot->locations.in_address + first;
     peer->rounds = slot->locations.rounds;
@@ -376,15 +383,16 @@ static dist_status pairs_find_giver(struct disti_node *node, struct disti_node_o
 }
 
 /* Where a root's or another's OUT is, if this rank copies a part of its block there. */
-static void pairs_find_taker(struct disti_node *node, struct disti_node_op *op, int taker)
+static void irregular_find_taker(struct disti_node *node, struct disti_node_op *op, int taker)
 {
     struct node_peer *peer = &node->peers[taker];
-    const struct node_slot *slot = node_slot(peer->board, op);
+    const struct node_slot *slot = node_slot(peer->mailbox, op);
     const struct node_block *list = node_list(peer, op), *theirs;
     size_t first, bytes;
 
-    peer->count = pairs_in(op, taker).count;
-    peer->by_window = pairs_means(op, &node_slot(node->board, op)->locations) == NODE_BY_WINDOW;
+    peer->count = irregular_in(op, taker).count;
+    peer->by_bounce =
+        irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
     if (slot->place != NODE_IN_MEMORY)
         return;
     theirs = &list[taker == op->call.root ? node->rank : 0];
@@ -394,15 +402,15 @@ static void pairs_find_taker(struct disti_node *node, struct disti_node_op *op, 
     }
     first = theirs->first * op->element_bytes;
     bytes = peer->count * op->element_bytes;
-    peer->out = pairs_see(node, op, taker, &slot->locations.out, first + bytes);
+    peer->out = irregular_see(node, op, taker, &slot->locations.out, first + bytes);
     peer->out = peer->out ? peer->out + first : NULL;
     peer->out_address = slot->locations.out_address + first;
 }
 
-dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool gives = pairs_gives_others(node, op);
+    bool gives = irregular_gives_others(node, op);
     dist_status status = DIST_OK;
     bool seen = true;
 
@@ -412,7 +420,7 @@ dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_
         peer->count = 0;
         peer->means = NODE_NOTHING;
         peer->in = peer->out = NULL;
-        peer->by_window = false;
+        peer->by_bounce = false;
         peer->last = 0;
     }
     op->way = NODE_WAY_DIRECT;
@@ -420,48 +428,48 @@ dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_
         op->others = node->ranks - 1; /* only its own block is left, which comes last */
         return DIST_OK;
     }
-    op->cma = node_slot(node->peers[pairs_leader(op)].board, op)->cma;
+    op->cma = node_slot(node->peers[irregular_leader(op)].mailbox, op)->cma;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
         struct node_peer *peer = &node->peers[r];
         bool takes = !pattern->rooted || !gives;
-        bool far = takes && node_slot(peer->board, op)->place == NODE_IN_MEMORY;
+        bool far = takes && node_slot(peer->mailbox, op)->place == NODE_IN_MEMORY;
 
         if (r == node->rank)
             continue;
         if (takes)
-            status = pairs_find_giver(node, op, r);
+            status = irregular_find_giver(node, op, r);
         if (gives && op->place == NODE_IN_MEMORY) {
             far = true;
             if (pattern->rooted)
-                pairs_find_taker(node, op, r);
+                irregular_find_taker(node, op, r);
             else
-                peer->by_window =
-                    pairs_means(op, &node_slot(node->board, op)->locations) == NODE_BY_WINDOW;
+                peer->by_bounce =
+                    irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
         }
         peer->last = far;
         op->together |= far;
-        seen = seen && !peer->by_window && peer->means <= NODE_SEEN;
+        seen = seen && !peer->by_bounce && peer->means <= NODE_SEEN;
     }
     if (op->place == NODE_IN_MEMORY && gives)
-        seen = seen && node_slot(node->board, op)->locations.in.name.key;
+        seen = seen && node_slot(node->mailbox, op)->locations.in.name.key;
     if (op->together) {
         /* This rank and others copy. */
-        size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
-                       pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+        size_t bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op) +
+                       irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         op->piece = disti_node_piece(node, op);
         op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
-        disti_node_gait_choose(node, op, bytes >= node->cache_bytes);
+        disti_node_copy_mode_choose(node, op, bytes >= node->cache_bytes);
     }
     return status;
 }
 
-/* What is left for windows when all else is done. */
+/* What is left for bounce buffers when all else is done. */
 
 /* Has either of the two failed? What this rank has shown in vain it does not show again. */
-static bool pairs_failed(struct disti_node *node, const struct disti_node_op *op, int rank)
+static bool irregular_failed(struct disti_node *node, const struct disti_node_op *op, int rank)
 {
-    struct node_slot *mine = node_slot(node->board, op);
-    int32_t theirs = node_slot(node->peers[rank].board, op)->failed;
+    struct node_slot *mine = node_slot(node->mailbox, op);
+    int32_t theirs = node_slot(node->peers[rank].mailbox, op)->failed;
     int32_t failed = mine->failed ? mine->failed : theirs;
 
     if (theirs == NODE_UNSEEN && op->place == NODE_IN_MEMORY) {
@@ -470,16 +478,17 @@ static bool pairs_failed(struct disti_node *node, const struct disti_node_op *op
     }
     if (failed > 0 && failed != EFAULT && !node->cma_refused) {
         node->cma_refused = true;
-        disti_info("ordinary memory goes through windows: the kernel does not copy between these "
-                   "processes: %s",
-                   strerror(failed));
+        disti_info(
+            "ordinary memory goes through bounce buffers: the kernel does not copy between these "
+            "processes: %s",
+            strerror(failed));
     }
     return failed;
 }
 
-bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op)
+bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *op)
 {
-    bool gives = pairs_gives_others(node, op) && op->place == NODE_IN_MEMORY;
+    bool gives = irregular_gives_others(node, op) && op->place == NODE_IN_MEMORY;
 
     for (int r = op->first; r < op->end && op->stage == 1; r++) {
         struct node_peer *peer = &node->peers[r];
@@ -487,15 +496,15 @@ bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op)
 
         if (r == node->rank || !peer->last)
             continue;
-        if (pairs_failed(node, op, r)) {
-            peer->by_window |= gives;
+        if (irregular_failed(node, op, r)) {
+            peer->by_bounce |= gives;
             if (peer->means == NODE_SEEN || peer->means == NODE_BY_KERNEL)
-                peer->means = NODE_BY_WINDOW;
+                peer->means = NODE_BY_BOUNCE;
         }
-        /* Rounds of a window that the two have before them. */
-        size_t given = gives ? pairs_in(op, r).count : 0;
-        size_t most = peer->means == NODE_BY_WINDOW ? peer->count : 0;
-        if (peer->by_window && given > most)
+        /* Rounds of a bounce buffer that the two have before them. */
+        size_t given = gives ? irregular_in(op, r).count : 0;
+        size_t most = peer->means == NODE_BY_BOUNCE ? peer->count : 0;
+        if (peer->by_bounce && given > most)
             most = given;
         rounds = (uint32_t)((most + op->piece - 1) / op->piece);
         peer->last = rounds ? 2 + rounds : 1;
@@ -505,19 +514,19 @@ bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op)
     return op->stage == 1 && op->rounds;
 }
 
-dist_status disti_node_pairs_to_windows(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_irregular_to_bounces(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
-    op->way = NODE_WAY_WINDOWS;
+    op->way = NODE_WAY_BOUNCES;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
-        if (r != node->rank && node->peers[r].means == NODE_BY_WINDOW)
+        if (r != node->rank && node->peers[r].means == NODE_BY_BOUNCE)
             status = disti_node_attach(node, op, r);
     }
     return status;
 }
 
-void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
 
@@ -525,19 +534,19 @@ void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, ui
         struct node_block block;
         size_t first, elements;
 
-        if (r == node->rank || !node->peers[r].by_window)
+        if (r == node->rank || !node->peers[r].by_bounce)
             continue;
-        block = pairs_in(op, r);
+        block = irregular_in(op, r);
         elements = disti_node_round(op, block.count, round, &first);
-        disti_node_move(disti_node_window(node, node->rank, round) +
+        disti_node_move(disti_node_bounce(node, node->rank, round) +
                             (listed ? (size_t)r * op->piece : 0) * op->element_bytes,
                         (const char *)op->call.in + (block.first + first) * op->element_bytes,
-                        elements * op->element_bytes, node_window_gait(op));
+                        elements * op->element_bytes, node_bounce_copy_mode(op));
     }
 }
 
-/* A call of pairs that gives on its board, and comes again with other buffers: what it copies was
- * worked out the first time. */
+/* An irregular call that gives on its mailbox, and comes again with other buffers: what it copies
+ * was worked out the first time. */
 
 /* Bytes of IN that stand behind those of the stretch before. */
 struct again_stretch {
@@ -555,7 +564,7 @@ struct node_again {
     bool ready;              /* it is about the last such call of its collective */
     bool leads;              /* this rank says whether the kernel may copy */
     int mine;                /* of a giver's list: this rank's block */
-    size_t behind_mine[2];   /* bytes before the blocks: in a slot, in an area; of mine */
+    size_t behind_mine[2];   /* bytes before the blocks: in a slot, in an overflow slot; of mine */
     size_t behind_theirs[2]; /* and of a giver's */
     size_t element_bytes;
     size_t own_from, own_to, own_bytes; /* from IN to OUT */
@@ -569,8 +578,8 @@ struct node_again {
 
 static void again_behind(int listed, size_t behind[2])
 {
-    behind[0] = pairs_list_bytes(listed, NODE_IN_SLOT);
-    behind[1] = pairs_list_bytes(listed, NODE_IN_AREA);
+    behind[0] = irregular_list_bytes(listed, NODE_IN_SLOT);
+    behind[1] = irregular_list_bytes(listed, NODE_IN_OVERFLOW);
 }
 
 /* NULL: no memory. Apart: a program whose counts are always others never gets here. */
@@ -579,7 +588,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_again *again = node->agains[op->call.collective];
-    bool gives = pairs_gives_others(node, op);
+    bool gives = irregular_gives_others(node, op);
 
     if (!again) {
         size_t ranks = (size_t)node->ranks;
@@ -597,20 +606,20 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
     again->leads = node->rank == 0 && !pattern->rooted;
     again->mine = pattern->in_blocks ? node->rank : 0;
     again->element_bytes = op->element_bytes;
-    again->listed = pairs_listed(node, op);
+    again->listed = irregular_listed(node, op);
     again_behind(again->listed, again->behind_mine);
     again_behind(pattern->in_blocks ? node->ranks : 1, again->behind_theirs);
     again->stretches = 0;
     if (op->place != NODE_NOWHERE)
-        node_pairs_list(node, op, again->list);
+        node_irregular_list(node, op, again->list);
     if (gives) {
         /* Blocks that lie one behind the other are one stretch. */
         struct again_stretch *last = NULL;
         again->stretches = 0;
         for (int r = 0; r < node->ranks; r++) {
-            struct node_block block = pairs_in(op, r);
+            struct node_block block = irregular_in(op, r);
             size_t from = block.first * op->element_bytes, bytes = block.count * op->element_bytes;
-            if (r == node->rank || !pairs_takes(op, r) || !bytes)
+            if (r == node->rank || !irregular_takes(op, r) || !bytes)
                 continue;
             if (last && last->from + last->bytes == from) {
                 last->bytes += bytes;
@@ -622,7 +631,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
     }
     again->takes = 0;
     for (int r = op->first; r < op->end; r++) {
-        struct node_block block = pairs_out(op, r);
+        struct node_block block = irregular_out(op, r);
         if (r != node->rank)
             again->take[again->takes++] =
                 (struct again_take){.peer = &node->peers[r],
@@ -630,33 +639,33 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
                                     .to = block.first * op->element_bytes,
                                     .bytes = block.count * op->element_bytes};
     }
-    bool own = pairs_gives(op, node->rank) && pairs_takes(op, node->rank);
-    again->own_bytes = own ? pairs_in(op, node->rank).count * op->element_bytes : 0;
-    again->own_from = own ? pairs_in(op, node->rank).first * op->element_bytes : 0;
-    again->own_to = own ? pairs_out(op, node->rank).first * op->element_bytes : 0;
+    bool own = irregular_gives(op, node->rank) && irregular_takes(op, node->rank);
+    again->own_bytes = own ? irregular_in(op, node->rank).count * op->element_bytes : 0;
+    again->own_from = own ? irregular_in(op, node->rank).first * op->element_bytes : 0;
+    again->own_to = own ? irregular_out(op, node->rank).first * op->element_bytes : 0;
     return again;
 }
 
-bool disti_node_pairs_recur(const struct disti_node *node, const struct disti_node_op *op)
+bool disti_node_irregular_recur(const struct disti_node *node, const struct disti_node_op *op)
 {
     struct node_again *again = node->agains[op->call.collective];
-    bool own = pairs_gives(op, node->rank) && pairs_takes(op, node->rank);
+    bool own = irregular_gives(op, node->rank) && irregular_takes(op, node->rank);
 
     if (again)
         again->ready = false;
-    return op->state != NODE_OP_POSTED && op->way == NODE_WAY_WINDOWS && op->stage == 0 &&
+    return op->state != NODE_OP_POSTED && op->way == NODE_WAY_BOUNCES && op->stage == 0 &&
            op->place != NODE_IN_MEMORY && op->given <= NODE_SHORT_MAX &&
-           (!own || pairs_in(op, node->rank).count * op->element_bytes <= NODE_SHORT_MAX);
+           (!own || irregular_in(op, node->rank).count * op->element_bytes <= NODE_SHORT_MAX);
 }
 
 /* ---- once more ---- */
 
-/* Where in its slot or area the list of a rank's call stands, and behind it the blocks. */
+/* Where in its slot or overflow slot the list of a rank's call stands, and behind it the blocks. */
 static inline char *again_data(const struct node_peer *peer, struct node_slot *slot,
                                uint64_t number)
 {
     return (char *)(slot->place == NODE_IN_SLOT ? slot->data
-                                                : node_area(peer->areas, slot, number));
+                                                : node_overflow(peer->overflows, slot, number));
 }
 
 static inline void again_show(struct disti_node *node, struct node_slot *slot,
@@ -671,7 +680,7 @@ static inline void again_show(struct disti_node *node, struct node_slot *slot,
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return;
-    slot->area = 0;
+    slot->overflow = 0;
     to = again_data(node->self, slot, op->number);
     list = (void *)to;
     for (int r = 0; r < again->listed; r++)
@@ -683,11 +692,11 @@ static inline void again_show(struct disti_node *node, struct node_slot *slot,
     }
 }
 
-/* One block, if it is there, on a board, and as this rank expects it. */
+/* One block, if it is there, on a mailbox, and as this rank expects it. */
 static inline bool again_take_one(const struct disti_node_op *op, const struct node_again *again,
                                   const struct again_take *take, uint64_t history)
 {
-    struct node_slot *slot = node_slot(take->peer->board, op);
+    struct node_slot *slot = node_slot(take->peer->mailbox, op);
     const struct node_block *block;
     const char *data;
 
@@ -729,13 +738,13 @@ static inline const struct node_again *again_find(struct disti_node *node,
     return again && again->ready ? again : again_learn(node, op);
 }
 
-dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_call *call,
-                                   uint64_t history, struct disti_node_op *op)
+dist_status disti_node_irregular_again(struct disti_node *node, const struct dist_call *call,
+                                       uint64_t history, struct disti_node_op *op)
 {
     const struct node_again *again = again_find(node, op);
     uint64_t number = node->calls + 1;
     size_t at = node_slot_number(node, number);
-    struct node_slot *slot = &node->board->slots[at];
+    struct node_slot *slot = &node->mailbox->slots[at];
 
     if (!again)
         return DIST_ERR_UNSUPPORTED;
@@ -744,7 +753,7 @@ dist_status disti_node_pairs_again(struct disti_node *node, const struct dist_ca
     op->call.in = call->in;
     op->call.out = call->out;
     if (again->leads) /* others may have more for each other */
-        op->cma = disti_node_mover_leads(node, op);
+        op->cma = disti_node_selector_leads(node, op);
     short_begin(node, at, number, call->sequence, op->fingerprint, history);
     again_show(node, slot, op, again);
     if (number % SHORT_CPU_CALLS == 0)

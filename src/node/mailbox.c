@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The boards and windows of a group's ranks, and whose memory this rank sees. */
+/* The mailboxes and bounce buffers of a group's ranks, and whose memory this rank sees. */
 #include "base/clock.h"
 #include "base/faults.h"
 #include "base/lock.h"
@@ -23,9 +23,9 @@
 
 /*
  * Cross-memory attach: the kernel copies between the memory of two processes (process_vm_readv(2)),
- * once, where a window takes two copies. It may refuse (ptrace_scope, containers, seccomp), or not
- * reach some memory (a device's). Only a copy shows that; so whoever fails says so when all have
- * done their part, and the call begins again with windows.
+ * once, where a bounce buffer takes two copies. It may refuse (ptrace_scope, containers, seccomp),
+ * or not reach some memory (a device's). Only a copy shows that; so whoever fails says so when all
+ * have done their part, and the call begins again with bounce buffers.
  */
 
 /* A rank that gives a call up waits for so long for peers that write to its memory. */
@@ -36,7 +36,7 @@ typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iove
 static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank, cma_call call,
                      void *here, size_t bytes, const struct iovec *there)
 {
-    int32_t *failed = &node_slot(node->board, op)->failed;
+    int32_t *failed = &node_slot(node->mailbox, op)->failed;
     struct iovec own = {.iov_base = here, .iov_len = bytes};
     ssize_t copied;
 
@@ -67,7 +67,7 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
  *     write to `written`             wait while writes_to == rank
  *
  * The peer may be stopped between its look and its write, for longer than anybody waits. So the
- * place that it gives to the kernel stands on its board, and the rank takes it away: the kernel,
+ * place that it gives to the kernel stands on its mailbox, and the rank takes it away: the kernel,
  * which reads it as the write begins, then writes nothing. What is waited for is a write under way.
  *
  * So it is where a rank itself stores into memory that it sees, a bite at a time (op.c); but for
@@ -76,13 +76,14 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes)
 {
-    _Atomic int32_t *writes_to = &node->board->writes_to;
-    struct iovec *written = &node->board->written;
+    _Atomic int32_t *writes_to = &node->mailbox->writes_to;
+    struct iovec *written = &node->mailbox->written;
     int32_t before = atomic_load_explicit(writes_to, memory_order_relaxed);
 
     *written = (struct iovec){.iov_base = (void *)(uintptr_t)to, .iov_len = bytes};
     atomic_store_explicit(writes_to, rank, memory_order_seq_cst);
-    if (atomic_load_explicit(&node->peers[rank].board->presence, memory_order_seq_cst) != NODE_GONE)
+    if (atomic_load_explicit(&node->peers[rank].mailbox->presence, memory_order_seq_cst) !=
+        NODE_GONE)
         cma_copy(node, op, rank, disti_process_write, (void *)(uintptr_t)from, bytes, written);
     atomic_store_explicit(writes_to, before, memory_order_release);
 }
@@ -92,7 +93,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
     int error = 0;
 
     for (int r = 0; r < node->ranks; r++) {
-        int32_t failed = node_slot(node->peers[r].board, op)->failed;
+        int32_t failed = node_slot(node->peers[r].mailbox, op)->failed;
 
         /* What one buffer's memory does not allow, another's may. */
         if (failed && (!error || failed != EFAULT))
@@ -100,9 +101,10 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
     }
     if (error && error != EFAULT) {
         node->cma = false;
-        disti_info("ordinary memory goes through windows: the kernel does not copy between these "
-                   "processes: %s",
-                   strerror(error));
+        disti_info(
+            "ordinary memory goes through bounce buffers: the kernel does not copy between these "
+            "processes: %s",
+            strerror(error));
     }
     return error;
 }
@@ -110,7 +112,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
 /* Does the peer write to this rank's memory, and live? */
 static bool cma_writes(const struct disti_node *node, int rank)
 {
-    int32_t to = atomic_load_explicit(&node->peers[rank].board->writes_to, memory_order_seq_cst);
+    int32_t to = atomic_load_explicit(&node->peers[rank].mailbox->writes_to, memory_order_seq_cst);
 
     return (to == node->rank || to == NODE_TO_ANY) &&
            (kill(node->hellos[rank].pid, 0) == 0 || errno != ESRCH);
@@ -122,7 +124,7 @@ void disti_node_cma_drain(const struct disti_node *node)
 
     for (int r = 0; r < node->ranks; r++) {
         if (r != node->rank && cma_writes(node, r))
-            __atomic_store_n(&node->peers[r].board->written.iov_len, 0, __ATOMIC_SEQ_CST);
+            __atomic_store_n(&node->peers[r].mailbox->written.iov_len, 0, __ATOMIC_SEQ_CST);
         while (r != node->rank && cma_writes(node, r) && !disti_expired(deadline))
             disti_sleep_ns(100 * 1000);
     }
@@ -168,13 +170,13 @@ static void view_note(struct disti_node *node, uint64_t key, bool mapped)
 
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_locations *locations = &node_slot(node->board, op)->locations;
+    const struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
     bool mapped = true; /* all of them have mapped what was offered */
 
     if (!locations->in_offered && !locations->out_offered)
         return;
     for (int r = 0; r < node->ranks; r++)
-        mapped &= r == node->rank || !node_slot(node->peers[r].board, op)->locations.refuses;
+        mapped &= r == node->rank || !node_slot(node->peers[r].mailbox, op)->locations.refuses;
     if (locations->in_offered)
         view_note(node, locations->in.name.key, mapped);
     if (locations->out_offered)
@@ -260,11 +262,11 @@ static void node_try(struct disti_node *node, const struct disti_node_op *op,
 
     disti_log_use(NULL);
     if (view_map(peer, &at->name, &memory) != DIST_OK)
-        node_slot(node->board, op)->locations.refuses = true;
+        node_slot(node->mailbox, op)->locations.refuses = true;
     disti_log_use(log);
 }
 
-/* Where the data of a long call are: in segments of the ranks, or in their windows. */
+/* Where the data of a long call are: in segments of the ranks, or in their bounce buffers. */
 
 size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
                         size_t *first_p)
@@ -288,11 +290,11 @@ void disti_node_slice(const struct disti_node *node, const struct disti_node_op 
     *to_p = to < elements ? to : elements;
 }
 
-char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
+char *disti_node_bounce(const struct disti_node *node, int rank, uint64_t round)
 {
-    char *window = rank == node->rank ? node->window : node->peers[rank].window;
+    char *bounce = rank == node->rank ? node->bounce : node->peers[rank].bounce;
 
-    return window + (node->peers[rank].rounds + round) % NODE_ROUNDS * node->round_bytes;
+    return bounce + (node->peers[rank].rounds + round) % NODE_ROUNDS * node->round_bytes;
 }
 
 const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
@@ -303,39 +305,39 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
 
     if (in)
         return in + (node_in_first(op, block) + first + at) * op->element_bytes;
-    return disti_node_window(node, rank, op->round) +
+    return disti_node_bounce(node, rank, op->round) +
            ((size_t)block * op->piece + at) * op->element_bytes;
 }
 
 /* ---- this rank's ---- */
 
-static dist_status window_make(struct disti_node *node)
+static dist_status bounce_make(struct disti_node *node)
 {
     void *memory;
     dist_status status = DIST_OK;
 
-    if (node->window)
+    if (node->bounce)
         return DIST_OK;
     status = disti_segment_alloc_shared(NODE_ROUNDS * node->round_bytes, &memory,
-                                        &node->window_location);
+                                        &node->bounce_location);
     if (status == DIST_OK)
-        node->window = memory;
+        node->bounce = memory;
     return status;
 }
 
-dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations)
+dist_status disti_node_show_bounce(struct disti_node *node, struct node_locations *locations)
 {
-    dist_status status = window_make(node);
+    dist_status status = bounce_make(node);
 
     node->peers[node->rank].rounds = node->rounds;
     locations->rounds = node->rounds % NODE_ROUNDS;
     if (status == DIST_OK)
-        locations->window = node->window_location;
+        locations->bounce = node->bounce_location;
     return status;
 }
 
 /* Elements to the end of the last block. */
-static size_t window_extent(const size_t *counts, const size_t *offsets, int blocks)
+static size_t bounce_extent(const size_t *counts, const size_t *offsets, int blocks)
 {
     size_t extent = 0;
 
@@ -347,14 +349,14 @@ static size_t window_extent(const size_t *counts, const size_t *offsets, int blo
 }
 
 /* Bytes of a rank's IN, and of OUT. */
-static size_t window_in_bytes(const struct disti_node *node, const struct disti_node_op *op,
+static size_t bounce_in_bytes(const struct disti_node *node, const struct disti_node_op *op,
                               int rank)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t elements = op->call.count;
 
     if (op->call.in_counts)
-        elements = window_extent(op->call.in_counts, op->call.in_offsets, node->ranks);
+        elements = bounce_extent(op->call.in_counts, op->call.in_offsets, node->ranks);
     else if (pattern->in_blocks)
         elements *= (size_t)node->ranks;
     else if (op->call.out_counts)
@@ -362,13 +364,13 @@ static size_t window_in_bytes(const struct disti_node *node, const struct disti_
     return elements * op->element_bytes;
 }
 
-static size_t window_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
+static size_t bounce_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
 
     if (op->call.out_counts)
-        return window_extent(op->call.out_counts, op->call.out_offsets, node->ranks) *
+        return bounce_extent(op->call.out_counts, op->call.out_offsets, node->ranks) *
                op->element_bytes;
     return op->call.count * op->element_bytes * (gathers ? (size_t)node->ranks : 1);
 }
@@ -376,16 +378,16 @@ static size_t window_out_bytes(const struct disti_node *node, const struct disti
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_locations *locations = &node_slot(node->board, op)->locations;
+    struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
     bool gives = node_is(pattern->givers, op, node->rank);
     bool takes = (pattern->slices || pattern->rooted) && node_is(pattern->takers, op, node->rank);
-    size_t in_bytes = window_in_bytes(node, op, node->rank), out_bytes = window_out_bytes(node, op);
+    size_t in_bytes = bounce_in_bytes(node, op, node->rank), out_bytes = bounce_out_bytes(node, op);
 
     self->in = self->out = NULL;
     locations->in.name.key = locations->out.name.key = 0;
     locations->in_offered = locations->out_offered = locations->refuses = false;
-    node_slot(node->board, op)->failed = 0;
+    node_slot(node->mailbox, op)->failed = 0;
     if (gives &&
         disti_node_find(node, op->call.in, in_bytes, &locations->in, &locations->in_offered))
         self->in = op->call.in;
@@ -399,9 +401,9 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
      * stays as the program has it. All of OUT is written, but for what is IN too.
      */
     void *in = self->in
-                   ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op, node->rank))
+                   ? disti_segment_load((void *)op->call.in, bounce_in_bytes(node, op, node->rank))
                    : NULL;
-    void *out = self->out ? disti_segment_twin(self->out, window_out_bytes(node, op)) : NULL;
+    void *out = self->out ? disti_segment_twin(self->out, bounce_out_bytes(node, op)) : NULL;
     if (out && out != op->call.out) {
         op->program_out = op->call.out;
         self->out = op->call.out = out;
@@ -411,19 +413,19 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
-    return disti_node_show_window(node, locations);
+    return disti_node_show_bounce(node, locations);
 }
 
 void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op)
 {
     if (op->program_out)
-        disti_segment_store(op->program_out, window_out_bytes(node, op));
+        disti_segment_store(op->program_out, bounce_out_bytes(node, op));
 }
 
 /* ---- the others' ---- */
 
 /* Are all data visible that anybody reads or writes but their owner? */
-static bool window_all_seen(const struct disti_node *node, const struct disti_node_op *op)
+static bool bounce_all_seen(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -438,8 +440,8 @@ static bool window_all_seen(const struct disti_node *node, const struct disti_no
     return true;
 }
 
-/* A window stays mapped as long as the group is: it is the same for all calls. */
-static dist_status window_attach(struct disti_node *node, int rank,
+/* A bounce buffer stays mapped as long as the group is: it is the same for all calls. */
+static dist_status bounce_attach(struct disti_node *node, int rank,
                                  const struct disti_segment_location *at)
 {
     struct node_peer *peer = &node->peers[rank];
@@ -448,14 +450,15 @@ static dist_status window_attach(struct disti_node *node, int rank,
     dist_status status;
 
     if (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset)
-        return disti_fail(DIST_ERR_INTERNAL,
-                          "rank %d's window lies beyond its segment's end: give all ranks the same "
-                          "version of libdist",
-                          rank);
+        return disti_fail(
+            DIST_ERR_INTERNAL,
+            "rank %d's bounce buffer lies beyond its segment's end: give all ranks the same "
+            "version of libdist",
+            rank);
     status = disti_segment_map(&at->name, &memory);
     if (status == DIST_OK) {
-        peer->window = (char *)memory + at->offset;
-        peer->window_key = at->name.key;
+        peer->bounce = (char *)memory + at->offset;
+        peer->bounce_key = at->name.key;
     }
     return status;
 }
@@ -464,25 +467,27 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 {
     struct node_peer *peer = &node->peers[rank];
 
-    return peer->window ? DIST_OK
-                        : window_attach(node, rank, &node_slot(peer->board, op)->locations.window);
+    return peer->bounce
+               ? DIST_OK
+               : bounce_attach(node, rank, &node_slot(peer->mailbox, op)->locations.bounce);
 }
 
-/* Maps the windows of all ranks, or checks that it could map the next rank's. Returns the first
- * rank whose window cannot be mapped, or -1. Windows that are not made yet count as mapped. */
-static int windows_meet(struct disti_node *node, bool map)
+/* Maps the bounce buffers of all ranks, or checks that it could map the next rank's. Returns the
+ * first rank whose bounce buffer cannot be mapped, or -1. Bounce buffers that are not made yet
+ * count as mapped. */
+static int bounces_meet(struct disti_node *node, bool map)
 {
     bool tried = disti_log_trying(true);
     int failed = -1;
 
     for (int r = 0; r < node->ranks && failed < 0; r++) {
-        const struct disti_segment_location *at = &node->hellos[r].window;
+        const struct disti_segment_location *at = &node->hellos[r].bounce;
         dist_status status = DIST_OK;
 
         if (r == node->rank || !at->name.key)
             continue;
         if (map)
-            status = window_attach(node, r, at);
+            status = bounce_attach(node, r, at);
         else if (r == (node->rank + 1) % node->ranks)
             status = disti_segment_can_map(&at->name);
         if (status != DIST_OK)
@@ -492,7 +497,7 @@ static int windows_meet(struct disti_node *node, bool map)
     return failed;
 }
 
-static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)
+static dist_status bounce_attach_all(struct disti_node *node, const struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
@@ -504,15 +509,16 @@ static dist_status window_attach_all(struct disti_node *node, const struct disti
 }
 
 /*
- * Of two ranks that both go through windows each writes its sums over what it read, in the other's
- * window. So a line of a window goes to and fro between the CPUs once, and not twice:
+ * Of two ranks that both go through bounce buffers each writes its sums over what it read, in the
+ * other's bounce buffer. So a line of a bounce buffer goes to and fro between the CPUs once, and
+ * not twice:
  *
- *   window of    rank 0                  rank 1
+ *   bounce buffer of    rank 0                  rank 1
  *   fill         0: slice 1 of its IN    1: slice 0 of its IN
  *   work         1: adds its own         0: adds its own
  *   drain        0: into OUT             1: into OUT
  */
-static bool window_swaps(const struct disti_node *node, const struct disti_node_op *op)
+static bool bounce_swaps(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -532,17 +538,17 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
     for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
         if (r != node->rank) {
             struct node_peer *peer = &node->peers[r];
-            const struct node_locations *locations = &node_slot(peer->board, op)->locations;
+            const struct node_locations *locations = &node_slot(peer->mailbox, op)->locations;
             char *in = NULL, *out = NULL;
             status = DIST_OK;
             if (locations->in_offered)
                 node_try(node, op, peer, &locations->in);
             else
-                status = node_see(peer, &locations->in, window_in_bytes(node, op, r), &in);
+                status = node_see(peer, &locations->in, bounce_in_bytes(node, op, r), &in);
             if (locations->out_offered)
                 node_try(node, op, peer, &locations->out);
             else if (status == DIST_OK && locations->out_named && !locations->in_place)
-                status = node_see(peer, &locations->out, window_out_bytes(node, op), &out);
+                status = node_see(peer, &locations->out, bounce_out_bytes(node, op), &out);
             peer->in = in;
             peer->out = locations->in_place ? in : out;
             peer->rounds = locations->rounds;
@@ -554,37 +560,37 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
     }
     if (status != DIST_OK)
         return status;
-    if (!op->cma && !window_all_seen(node, op)) {
-        op->way = window_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_WINDOWS;
-        return window_attach_all(node, op);
+    if (!op->cma && !bounce_all_seen(node, op)) {
+        op->way = bounce_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_BOUNCES;
+        return bounce_attach_all(node, op);
     }
-    op->way = window_all_seen(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    op->way = bounce_all_seen(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
     op->piece = op->largest;
     op->rounds = 1;
     return DIST_OK;
 }
 
-dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_resolve_to_bounces(struct disti_node *node, struct disti_node_op *op)
 {
-    op->way = NODE_WAY_WINDOWS;
+    op->way = NODE_WAY_BOUNCES;
     disti_node_cut(node, op);
-    return window_attach_all(node, op);
+    return bounce_attach_all(node, op);
 }
 
-/* Making the boards of a group's ranks, and mapping them. */
+/* Making the mailboxes of a group's ranks, and mapping them. */
 
-/* In groups of at most this many ranks each rank maps all windows when it starts: later it may have
- * no descriptor left. In larger groups it only checks that it could map the next rank's, so that
- * starting costs no more with more ranks: every rank's memory is checked by one rank. */
-#define BOARD_RANKS_MET 16
+/* In groups of at most this many ranks each rank maps all bounce buffers when it starts: later it
+ * may have no descriptor left. In larger groups it only checks that it could map the next rank's,
+ * so that starting costs no more with more ranks: every rank's memory is checked by one rank. */
+#define MAILBOX_RANKS_MET 16
 
-static size_t board_bytes(const struct disti_node *node)
+static size_t mailbox_bytes(const struct disti_node *node)
 {
-    return (size_t)node->ranks * (sizeof(struct node_board) + node->area_bytes);
+    return (size_t)node->ranks * (sizeof(struct node_mailbox) + node->overflow_bytes);
 }
 
-/* Where this rank cannot, the others are told, and no board is used. */
-static dist_status board_make(struct disti_node *node, struct disti_node_hello *hello)
+/* Where this rank cannot, the others are told, and no mailbox is used. */
+static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello *hello)
 {
     bool tried;
     int wanted;
@@ -593,12 +599,13 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
     tried = disti_log_trying(true);
-    /* Memory for all boards, of which each rank makes the pages of its own. */
+    /* Memory for all mailboxes, of which each rank makes the pages of its own. */
     if (node->rank == 0)
-        status = disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
-    /* This rank's window, of which no page is touched; if it can be made. */
-    if (status == DIST_OK && window_make(node) == DIST_OK)
-        hello->window = node->window_location;
+        status =
+            disti_segment_alloc_shared(mailbox_bytes(node), &node->mailboxes, &hello->mailboxes);
+    /* This rank's bounce buffer, of which no page is touched; if it can be made. */
+    if (status == DIST_OK && bounce_make(node) == DIST_OK)
+        hello->bounce = node->bounce_location;
     disti_log_trying(tried);
     if (status != DIST_OK)
         return DIST_OK;
@@ -616,12 +623,12 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
 }
 
 /* -1: all can; else the first rank that cannot. Also sees whether one needs fences, or slots. */
-static int board_who_cannot(struct disti_node *node)
+static int mailbox_who_cannot(struct disti_node *node)
 {
-    const struct disti_segment_location *boards = &node->hellos[0].boards;
+    const struct disti_segment_location *mailboxes = &node->hellos[0].mailboxes;
 
-    if (boards->offset > boards->name.bytes ||
-        boards->name.bytes - boards->offset < board_bytes(node))
+    if (mailboxes->offset > mailboxes->name.bytes ||
+        mailboxes->name.bytes - mailboxes->offset < mailbox_bytes(node))
         return 0;
     node->cma = true;
     for (int r = 0; r < node->ranks; r++) {
@@ -636,30 +643,30 @@ static int board_who_cannot(struct disti_node *node)
 }
 
 /* Failures are no errors: messages are used instead. */
-static bool board_map(struct disti_node *node)
+static bool mailbox_map(struct disti_node *node)
 {
-    const struct disti_segment_location *at = &node->hellos[0].boards;
+    const struct disti_segment_location *at = &node->hellos[0].mailboxes;
     bool tried = disti_log_trying(true);
-    struct node_board *boards, **other = node->others;
-    unsigned char *areas;
+    struct node_mailbox *mailboxes, **other = node->others;
+    unsigned char *overflows;
     void *memory;
     dist_status status = disti_segment_map(&at->name, &memory);
 
     disti_log_trying(tried);
     if (status != DIST_OK)
         return false;
-    boards = (void *)((char *)memory + at->offset);
-    areas = (void *)(boards + node->ranks);
+    mailboxes = (void *)((char *)memory + at->offset);
+    overflows = (void *)(mailboxes + node->ranks);
     for (int r = 0; r < node->ranks; r++) {
-        node->peers[r].board = &boards[r];
-        node->peers[r].areas = areas + (size_t)r * node->area_bytes;
+        node->peers[r].mailbox = &mailboxes[r];
+        node->peers[r].overflows = overflows + (size_t)r * node->overflow_bytes;
         if (r != node->rank)
-            *other++ = &boards[r];
+            *other++ = &mailboxes[r];
     }
     node->self = &node->peers[node->rank];
-    node->board = node->self->board; /* nobody reads it before this rank's first stage */
-    atomic_init(&node->board->cpu, -1);
-    atomic_init(&node->board->writes_to, NODE_TO_NONE);
+    node->mailbox = node->self->mailbox; /* nobody reads it before this rank's first stage */
+    atomic_init(&node->mailbox->cpu, -1);
+    atomic_init(&node->mailbox->writes_to, NODE_TO_NONE);
     return true;
 }
 
@@ -671,11 +678,11 @@ void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_
 
 bool disti_node_map(struct disti_node *node)
 {
-    int cannot = board_who_cannot(node);
+    int cannot = mailbox_who_cannot(node);
     int hidden = -1; /* the first rank whose memory cannot be mapped */
 
     if (cannot < 0)
-        hidden = board_map(node) ? windows_meet(node, node->ranks <= BOARD_RANKS_MET) : 0;
+        hidden = mailbox_map(node) ? bounces_meet(node, node->ranks <= MAILBOX_RANKS_MET) : 0;
     node->used = cannot < 0 && hidden < 0;
     if (cannot >= 0)
         disti_info("no collectives in shared memory: %s",
@@ -687,7 +694,7 @@ bool disti_node_map(struct disti_node *node)
     return node->used;
 }
 
-static dist_status board_reserve(struct disti_node *node)
+static dist_status mailbox_reserve(struct disti_node *node)
 {
     size_t ranks = (size_t)node->ranks;
 
@@ -699,7 +706,8 @@ static dist_status board_reserve(struct disti_node *node)
     node->tiles = aligned_alloc(NODE_APART, NODE_TILES * NODE_TILE);
     if (!node->peers || !node->others || !node->hellos || !node->sources || !node->targets ||
         !node->tiles)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the mailboxes of %d ranks",
+                          node->ranks);
     return DIST_OK;
 }
 
@@ -728,7 +736,7 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
-    node_size_areas(node);
+    node_size_overflows(node);
     node->last_slot = NODE_SLOTS_ALONE - 1;
     cpu_set_t usable;
     node->cpus = config->world_size;
@@ -742,9 +750,9 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     node->sleeper = -1;
     status = disti_node_migrate_open(node);
     if (status == DIST_OK)
-        status = board_reserve(node);
+        status = mailbox_reserve(node);
     if (status == DIST_OK)
-        status = board_make(node, hello);
+        status = mailbox_make(node, hello);
     if (status == DIST_OK)
         *node_p = node;
     else
@@ -752,7 +760,7 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     return status;
 }
 
-/* Boards and windows of groups that have ended, while peers may still read them. */
+/* Mailboxes and bounce buffers of groups that have ended, while peers may still read them. */
 
 /* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
 #define DEFERRED_TIMEOUTS 2
@@ -770,7 +778,7 @@ static SLIST_HEAD(, deferred) deferred_list;
  * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
  * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
  */
-static void board_free(void *memory, bool now, int timeout_ms)
+static void mailbox_free(void *memory, bool now, int timeout_ms)
 {
     struct deferred *deferred, *next;
 
@@ -809,13 +817,13 @@ void disti_node_close(struct disti_node *node)
             disti_segment_unmap(node->peers[r].views[i].key);
             node->peers[r].views[i] = (struct node_view){0};
         }
-        disti_segment_unmap(node->peers[r].window_key);
+        disti_segment_unmap(node->peers[r].bounce_key);
     }
-    if (node->board)
-        disti_segment_unmap(node->hellos[0].boards.name.key);
+    if (node->mailbox)
+        disti_segment_unmap(node->hellos[0].mailboxes.name.key);
     disti_node_doorbell_close(node);
-    board_free(node->boards, now, node->config->timeout_ms);
-    board_free(node->window, now, node->config->timeout_ms);
+    mailbox_free(node->mailboxes, now, node->config->timeout_ms);
+    mailbox_free(node->bounce, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     disti_node_migrate_close(node);
