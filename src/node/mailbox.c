@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The mailboxes and bounce buffers of a group's ranks, and whose memory this rank sees. */
+/* Creates and maps the mailboxes and bounce buffers of a group's ranks, and finds out which memory
+ * of the other ranks this rank can access. */
 #include "base/clock.h"
 #include "base/faults.h"
 #include "base/lock.h"
@@ -22,13 +23,14 @@
 #include <unistd.h>
 
 /*
- * Cross-memory attach: the kernel copies between the memory of two processes (process_vm_readv(2)),
- * once, where a bounce buffer takes two copies. It may refuse (ptrace_scope, containers, seccomp),
- * or not reach some memory (a device's). Only a copy shows that; so whoever fails says so when all
- * have done their part, and the call begins again with bounce buffers.
+ * Cross-memory attach (CMA): the kernel copies between the memory of two processes
+ * (process_vm_readv(2)). That is one copy; a bounce buffer takes two. The kernel may refuse
+ * (ptrace_scope, containers, seccomp) or be unable to access some memory (a device's). Only a copy
+ * shows that. A rank whose copy fails therefore stores the error in its slot. When all ranks have
+ * finished their part, they read these errors and repeat the call with bounce buffers.
  */
 
-/* A rank that gives a call up waits for so long for peers that write to its memory. */
+/* Longest time that a rank which gives up a call waits for peers that write to its memory. */
 #define CMA_DRAIN_MS 1000
 
 typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iovec *there);
@@ -58,20 +60,24 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
 }
 
 /*
- * A rank that has given up may use its memory for something else. So a peer says that it writes
- * before it looks whether the rank is there, and the rank says that it is gone before it looks who
- * writes:
+ * A rank that gives up a call may reuse its memory for something else. A peer therefore publishes
+ * that it writes before it checks that the rank is present, and the rank publishes that it is gone
+ * before it checks which peers write:
+ *
+ *     peer that writes               rank that gives up
  *
  *     writes_to = rank               presence = GONE
- *     presence == GONE? no write     writes_to == rank? written = nothing
+ *     presence == GONE? no write     writes_to == rank? written.iov_len = 0
  *     write to `written`             wait while writes_to == rank
  *
- * The peer may be stopped between its look and its write, for longer than anybody waits. So the
- * place that it gives to the kernel stands on its mailbox, and the rank takes it away: the kernel,
- * which reads it as the write begins, then writes nothing. What is waited for is a write under way.
+ * The peer may be stopped between its check and its write for longer than the rank waits. The iovec
+ * that it passes to the kernel is therefore stored in its mailbox, where the rank makes it empty.
+ * The kernel reads the iovec when the write starts, and then writes nothing. So the rank only has
+ * to wait for writes that have already started.
  *
- * So it is where a rank itself stores into memory that it sees, a bite at a time (op.c); but for
- * one that is stopped in the middle of a bite, which nobody can keep from going on.
+ * The stores that a rank makes itself into mapped memory of another rank, about NODE_BITE bytes at
+ * a time (op.c), follow the same protocol. But if that rank is stopped in the middle of such a
+ * piece, nothing can prevent it from continuing later.
  */
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes)
@@ -95,22 +101,21 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
     for (int r = 0; r < node->ranks; r++) {
         int32_t failed = node_slot(node->peers[r].mailbox, op)->failed;
 
-        /* What one buffer's memory does not allow, another's may. */
+        /* EFAULT concerns this call's buffers only; any other error rules out CMA. */
         if (failed && (!error || failed != EFAULT))
             error = failed;
     }
     if (error && error != EFAULT) {
         node->cma = false;
-        disti_info(
-            "ordinary memory goes through bounce buffers: the kernel does not copy between these "
-            "processes: %s",
-            strerror(error));
+        disti_info("using bounce buffers for ordinary memory: the kernel cannot copy between these "
+                   "processes: %s",
+                   strerror(error));
     }
     return error;
 }
 
-/* Does the peer write to this rank's memory, and live? */
-static bool cma_writes(const struct disti_node *node, int rank)
+/* True if the peer may be writing to this rank's memory and its process exists. */
+static bool cma_is_writing(const struct disti_node *node, int rank)
 {
     int32_t to = atomic_load_explicit(&node->peers[rank].mailbox->writes_to, memory_order_seq_cst);
 
@@ -123,19 +128,19 @@ void disti_node_cma_drain(const struct disti_node *node)
     int64_t deadline = disti_deadline_ms(CMA_DRAIN_MS);
 
     for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && cma_writes(node, r))
+        if (r != node->rank && cma_is_writing(node, r))
             __atomic_store_n(&node->peers[r].mailbox->written.iov_len, 0, __ATOMIC_SEQ_CST);
-        while (r != node->rank && cma_writes(node, r) && !disti_expired(deadline))
+        while (r != node->rank && cma_is_writing(node, r) && !disti_expired(deadline))
             disti_sleep_ns(100 * 1000);
     }
 }
 
-/* Segments that hold data of a call: who can map whose. */
+/* The segments that contain a call's data: which ranks can map them. */
 
 /* ---- this rank's segments ---- */
 
-/* What is known of a segment of this rank's; NULL: nothing. */
-static struct node_proof *view_proof(struct disti_node *node, uint64_t key)
+/* Returns what is known about a segment of this rank, or NULL. */
+static struct node_proof *proof_find(struct disti_node *node, uint64_t key)
 {
     for (int i = 0; i < NODE_VIEWS; i++) {
         if (node->proofs[i].key == key)
@@ -152,16 +157,16 @@ bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
     *offered_p = false;
     if (!disti_segment_find(memory, bytes, location_p))
         return false;
-    proof = view_proof(node, location_p->name.key);
+    proof = proof_find(node, location_p->name.key);
     *offered_p = !proof;
     if (proof && !proof->mapped)
         location_p->name.key = 0;
     return proof && proof->mapped;
 }
 
-static void view_note(struct disti_node *node, uint64_t key, bool mapped)
+static void proof_record(struct disti_node *node, uint64_t key, bool mapped)
 {
-    struct node_proof *proof = view_proof(node, key);
+    struct node_proof *proof = proof_find(node, key);
 
     if (!proof)
         proof = &node->proofs[node->proof_next++ % NODE_VIEWS];
@@ -171,32 +176,32 @@ static void view_note(struct disti_node *node, uint64_t key, bool mapped)
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
-    bool mapped = true; /* all of them have mapped what was offered */
+    bool mapped = true; /* all peers have mapped the offered segments */
 
     if (!locations->in_offered && !locations->out_offered)
         return;
     for (int r = 0; r < node->ranks; r++)
         mapped &= r == node->rank || !node_slot(node->peers[r].mailbox, op)->locations.refuses;
     if (locations->in_offered)
-        view_note(node, locations->in.name.key, mapped);
+        proof_record(node, locations->in.name.key, mapped);
     if (locations->out_offered)
-        view_note(node, locations->out.name.key, mapped);
+        proof_record(node, locations->out.name.key, mapped);
     if (!mapped)
-        disti_info("memory of dist_alloc and dist_register is used as ordinary memory is: another "
+        disti_info("using memory of dist_alloc and dist_register like ordinary memory: another "
                    "rank cannot map it");
 }
 
-/* ---- the others' ---- */
+/* ---- the peers' segments ---- */
 
-/* Puts the view at the front, where it is found first. */
-static char *view_use(struct node_peer *peer, int at, struct node_view view)
+/* Moves views[at] to the front, as `view`. Returns its memory. */
+static char *view_move_to_front(struct node_peer *peer, int at, struct node_view view)
 {
     memmove(&peer->views[1], &peer->views[0], (size_t)at * sizeof(view));
     peer->views[0] = view;
     return view.memory;
 }
 
-/* The mapping of a segment: one of the last few, or a new one. */
+/* Returns the mapping of a peer's segment: one of the last NODE_VIEWS, or a new one. */
 static dist_status view_map(struct node_peer *peer, const struct disti_segment_name *name,
                             char **memory_p)
 {
@@ -207,27 +212,29 @@ static dist_status view_map(struct node_peer *peer, const struct disti_segment_n
     while (at < NODE_VIEWS && peer->views[at].key != name->key)
         at++;
     if (at < NODE_VIEWS) {
-        *memory_p = at ? view_use(peer, at, peer->views[at]) : peer->views[0].memory;
+        *memory_p = at ? view_move_to_front(peer, at, peer->views[at]) : peer->views[0].memory;
         return DIST_OK;
     }
     status = disti_segment_map(name, &memory);
     if (status != DIST_OK)
         return status;
     disti_segment_unmap(peer->views[NODE_VIEWS - 1].key);
-    *memory_p =
-        view_use(peer, NODE_VIEWS - 1, (struct node_view){.key = name->key, .memory = memory});
+    *memory_p = view_move_to_front(peer, NODE_VIEWS - 1,
+                                   (struct node_view){.key = name->key, .memory = memory});
     return DIST_OK;
 }
 
-/* An address in the peer's segment, NULL if it has shown none. */
-static dist_status node_see(struct node_peer *peer, const struct disti_segment_location *at,
-                            size_t bytes, char **memory_p)
+/* Returns the address of a location in the peer's segment, or NULL if the peer published none. */
+static dist_status view_address(struct node_peer *peer, const struct disti_segment_location *at,
+                                size_t bytes, char **memory_p)
 {
     char *memory = NULL;
     dist_status status = DIST_OK;
 
     if (at->name.key && (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset))
-        return disti_fail(DIST_ERR_INTERNAL, "a peer shows memory beyond its segment's end");
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "a peer published memory beyond the end of its segment: use the "
+                          "same version of libdist on all ranks");
     if (at->name.key)
         status = view_map(peer, &at->name, &memory);
     *memory_p = memory ? memory + at->offset : NULL;
@@ -242,7 +249,7 @@ char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_loca
     dist_status status;
 
     disti_log_use(NULL);
-    status = node_see(peer, at, bytes, &memory);
+    status = view_address(peer, at, bytes, &memory);
     disti_log_use(log);
     return status == DIST_OK ? memory : NULL;
 }
@@ -250,11 +257,11 @@ char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_loca
 void disti_node_disprove(struct disti_node *node, uint64_t key)
 {
     if (key)
-        view_note(node, key, false);
+        proof_record(node, key, false);
 }
 
-/* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
-static void node_try(struct disti_node *node, const struct disti_node_op *op,
+/* Maps a segment that the peer offers. Failure is no error: this rank's slot then has `refuses`. */
+static void view_try(struct disti_node *node, const struct disti_node_op *op,
                      struct node_peer *peer, const struct disti_segment_location *at)
 {
     const struct disti_log *log = disti_log_current();
@@ -266,7 +273,7 @@ static void node_try(struct disti_node *node, const struct disti_node_op *op,
     disti_log_use(log);
 }
 
-/* Where the data of a long call are: in segments of the ranks, or in their bounce buffers. */
+/* The location of a long call's data: in segments or in bounce buffers. */
 
 size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
                         size_t *first_p)
@@ -282,7 +289,7 @@ size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t r
 void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
                       size_t elements, int s, size_t *from_p, size_t *to_p)
 {
-    size_t grain = NODE_APART / op->element_bytes; /* elements on a whole number of lines */
+    size_t grain = NODE_APART / op->element_bytes; /* elements in NODE_APART bytes */
     size_t share = (elements / (size_t)node->ranks + grain) / grain * grain;
     size_t from = share * (size_t)s, to = from + share;
 
@@ -309,7 +316,7 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
            ((size_t)block * op->piece + at) * op->element_bytes;
 }
 
-/* ---- this rank's ---- */
+/* ---- this rank's data ---- */
 
 static dist_status bounce_make(struct disti_node *node)
 {
@@ -336,7 +343,7 @@ dist_status disti_node_show_bounce(struct disti_node *node, struct node_location
     return status;
 }
 
-/* Elements to the end of the last block. */
+/* Number of elements up to the end of the last block. */
 static size_t bounce_extent(const size_t *counts, const size_t *offsets, int blocks)
 {
     size_t extent = 0;
@@ -348,7 +355,7 @@ static size_t bounce_extent(const size_t *counts, const size_t *offsets, int blo
     return extent;
 }
 
-/* Bytes of a rank's IN, and of OUT. */
+/* Size in bytes of a rank's IN. */
 static size_t bounce_in_bytes(const struct disti_node *node, const struct disti_node_op *op,
                               int rank)
 {
@@ -364,6 +371,7 @@ static size_t bounce_in_bytes(const struct disti_node *node, const struct disti_
     return elements * op->element_bytes;
 }
 
+/* Size in bytes of OUT. */
 static size_t bounce_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -397,8 +405,9 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
         self->out = op->call.out;
     locations->out_named = locations->out.name.key;
     /*
-     * Where peers write, this rank writes in the twin as well, and reads there: so what lies where
-     * stays as the program has it. All of OUT is written, but for what is IN too.
+     * Peers write to the twin of OUT (segment.h), so this rank uses the twin too. IN is replaced
+     * together with OUT, so that both overlap in the same way as the program's buffers. Only IN is
+     * loaded into its twin: all of OUT is overwritten, except for what is part of IN too.
      */
     void *in = self->in
                    ? disti_segment_load((void *)op->call.in, bounce_in_bytes(node, op, node->rank))
@@ -412,7 +421,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     }
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
-    /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
+    /* Even if all data should be visible: no peer can map the buffer after this rank exits. */
     return disti_node_show_bounce(node, locations);
 }
 
@@ -422,10 +431,10 @@ void disti_node_take_back(const struct disti_node *node, const struct disti_node
         disti_segment_store(op->program_out, bounce_out_bytes(node, op));
 }
 
-/* ---- the others' ---- */
+/* ---- the peers' data ---- */
 
-/* Are all data visible that anybody reads or writes but their owner? */
-static bool bounce_all_seen(const struct disti_node *node, const struct disti_node_op *op)
+/* True if all data that other ranks than their owner read or write are in mapped segments. */
+static bool bounce_all_visible(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -440,7 +449,7 @@ static bool bounce_all_seen(const struct disti_node *node, const struct disti_no
     return true;
 }
 
-/* A bounce buffer stays mapped as long as the group is: it is the same for all calls. */
+/* Maps a peer's bounce buffer. It is the same for all calls and stays mapped until close. */
 static dist_status bounce_attach(struct disti_node *node, int rank,
                                  const struct disti_segment_location *at)
 {
@@ -452,8 +461,8 @@ static dist_status bounce_attach(struct disti_node *node, int rank,
     if (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset)
         return disti_fail(
             DIST_ERR_INTERNAL,
-            "rank %d's bounce buffer lies beyond its segment's end: give all ranks the same "
-            "version of libdist",
+            "rank %d's bounce buffer exceeds its segment: use the same version of libdist on all "
+            "ranks",
             rank);
     status = disti_segment_map(&at->name, &memory);
     if (status == DIST_OK) {
@@ -472,10 +481,10 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
                : bounce_attach(node, rank, &node_slot(peer->mailbox, op)->locations.bounce);
 }
 
-/* Maps the bounce buffers of all ranks, or checks that it could map the next rank's. Returns the
- * first rank whose bounce buffer cannot be mapped, or -1. Bounce buffers that are not made yet
+/* Maps the bounce buffers of all ranks, or checks that the next rank's can be mapped. Returns the
+ * first rank whose bounce buffer cannot be mapped, or -1. Bounce buffers that do not exist yet
  * count as mapped. */
-static int bounces_meet(struct disti_node *node, bool map)
+static int bounces_check(struct disti_node *node, bool map)
 {
     bool tried = disti_log_trying(true);
     int failed = -1;
@@ -509,14 +518,14 @@ static dist_status bounce_attach_all(struct disti_node *node, const struct disti
 }
 
 /*
- * Of two ranks that both go through bounce buffers each writes its sums over what it read, in the
- * other's bounce buffer. So a line of a bounce buffer goes to and fro between the CPUs once, and
- * not twice:
+ * True if both of two ranks need bounce buffers for a reduction. Each rank then writes its sums
+ * over the operands that it has read, in the other rank's bounce buffer. So a cache line of a
+ * bounce buffer moves to the other CPU and back once instead of twice:
  *
- *   bounce buffer of    rank 0                  rank 1
- *   fill         0: slice 1 of its IN    1: slice 0 of its IN
- *   work         1: adds its own         0: adds its own
- *   drain        0: into OUT             1: into OUT
+ *            bounce buffer of rank 0              bounce buffer of rank 1
+ *   fill     rank 0 stores slice 1 of its IN      rank 1 stores slice 0 of its IN
+ *   work     rank 1 adds its slice 1              rank 0 adds its slice 0
+ *   drain    rank 0 copies the sum to its OUT     rank 1 copies the sum to its OUT
  */
 static bool bounce_swaps(const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -542,13 +551,13 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
             char *in = NULL, *out = NULL;
             status = DIST_OK;
             if (locations->in_offered)
-                node_try(node, op, peer, &locations->in);
+                view_try(node, op, peer, &locations->in);
             else
-                status = node_see(peer, &locations->in, bounce_in_bytes(node, op, r), &in);
+                status = view_address(peer, &locations->in, bounce_in_bytes(node, op, r), &in);
             if (locations->out_offered)
-                node_try(node, op, peer, &locations->out);
+                view_try(node, op, peer, &locations->out);
             else if (status == DIST_OK && locations->out_named && !locations->in_place)
-                status = node_see(peer, &locations->out, bounce_out_bytes(node, op), &out);
+                status = view_address(peer, &locations->out, bounce_out_bytes(node, op), &out);
             peer->in = in;
             peer->out = locations->in_place ? in : out;
             peer->rounds = locations->rounds;
@@ -560,11 +569,11 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
     }
     if (status != DIST_OK)
         return status;
-    if (!op->cma && !bounce_all_seen(node, op)) {
+    if (!op->cma && !bounce_all_visible(node, op)) {
         op->way = bounce_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_BOUNCES;
         return bounce_attach_all(node, op);
     }
-    op->way = bounce_all_seen(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    op->way = bounce_all_visible(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
     op->piece = op->largest;
     op->rounds = 1;
     return DIST_OK;
@@ -577,19 +586,21 @@ dist_status disti_node_resolve_to_bounces(struct disti_node *node, struct disti_
     return bounce_attach_all(node, op);
 }
 
-/* Making the mailboxes of a group's ranks, and mapping them. */
+/* Creating and mapping the mailboxes. */
 
-/* In groups of at most this many ranks each rank maps all bounce buffers when it starts: later it
- * may have no descriptor left. In larger groups it only checks that it could map the next rank's,
- * so that starting costs no more with more ranks: every rank's memory is checked by one rank. */
-#define MAILBOX_RANKS_MET 16
+/* In groups of at most this many ranks, each rank maps all bounce buffers at the start: later it
+ * may have no free descriptor. In larger groups a rank only checks that it can map the next rank's
+ * bounce buffer, so that the cost does not grow with the number of ranks. Every rank's memory is
+ * then checked by one rank. */
+#define MAILBOX_RANKS_MAPPED 16
 
 static size_t mailbox_bytes(const struct disti_node *node)
 {
     return (size_t)node->ranks * (sizeof(struct node_mailbox) + node->overflow_bytes);
 }
 
-/* Where this rank cannot, the others are told, and no mailbox is used. */
+/* Creates this rank's part of the shared memory and fills *hello. If that is impossible,
+ * hello->usable stays false, and no rank uses mailboxes. */
 static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello *hello)
 {
     bool tried;
@@ -599,11 +610,12 @@ static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
     tried = disti_log_trying(true);
-    /* Memory for all mailboxes, of which each rank makes the pages of its own. */
+    /* Rank 0 allocates all mailboxes; each rank touches the pages of its own first. */
     if (node->rank == 0)
         status =
             disti_segment_alloc_shared(mailbox_bytes(node), &node->mailboxes, &hello->mailboxes);
-    /* This rank's bounce buffer, of which no page is touched; if it can be made. */
+    /* No page of the bounce buffer is touched yet. If it cannot be allocated, a call tries again.
+     */
     if (status == DIST_OK && bounce_make(node) == DIST_OK)
         hello->bounce = node->bounce_location;
     disti_log_trying(tried);
@@ -615,15 +627,15 @@ static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello
     hello->fences =
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0; /* waking.c */
     hello->crowded = node->config->crowded;
-    /* Reads DIST_SHM_CMA, and says so in the hello. */
     status = disti_variable_int("DIST_SHM_CMA", 1, &wanted);
     if (status == DIST_OK)
         hello->cma = wanted;
     return status;
 }
 
-/* -1: all can; else the first rank that cannot. Also sees whether one needs fences, or slots. */
-static int mailbox_who_cannot(struct disti_node *node)
+/* Returns the first rank that cannot use mailboxes, or -1. Also derives the node's settings from
+ * all hellos: fences, number of slots, CMA. */
+static int mailbox_find_unusable(struct disti_node *node)
 {
     const struct disti_segment_location *mailboxes = &node->hellos[0].mailboxes;
 
@@ -642,7 +654,8 @@ static int mailbox_who_cannot(struct disti_node *node)
     return -1;
 }
 
-/* Failures are no errors: messages are used instead. */
+/* Maps the mailboxes of all ranks. False: that failed, which is no error; messages are used then.
+ */
 static bool mailbox_map(struct disti_node *node)
 {
     const struct disti_segment_location *at = &node->hellos[0].mailboxes;
@@ -664,7 +677,7 @@ static bool mailbox_map(struct disti_node *node)
             *other++ = &mailboxes[r];
     }
     node->self = &node->peers[node->rank];
-    node->mailbox = node->self->mailbox; /* nobody reads it before this rank's first stage */
+    node->mailbox = node->self->mailbox; /* no rank reads it before this rank's first stage */
     atomic_init(&node->mailbox->cpu, -1);
     atomic_init(&node->mailbox->writes_to, NODE_TO_NONE);
     return true;
@@ -678,19 +691,21 @@ void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_
 
 bool disti_node_map(struct disti_node *node)
 {
-    int cannot = mailbox_who_cannot(node);
-    int hidden = -1; /* the first rank whose memory cannot be mapped */
+    int unusable = mailbox_find_unusable(node);
+    int unmapped = -1; /* the first rank whose memory cannot be mapped */
 
-    if (cannot < 0)
-        hidden = mailbox_map(node) ? bounces_meet(node, node->ranks <= MAILBOX_RANKS_MET) : 0;
-    node->used = cannot < 0 && hidden < 0;
-    if (cannot >= 0)
-        disti_info("no collectives in shared memory: %s",
-                   cannot == node->rank ? "DIST_NODE_MEMORY=0, DIST_FAULT, or no memory"
-                                        : "another rank does not use it");
-    else if (hidden >= 0)
-        disti_info("no collectives in shared memory: rank %d cannot map the memory of rank %d: %s",
-                   node->rank, hidden, dist_last_error());
+    if (unusable < 0)
+        unmapped = mailbox_map(node) ? bounces_check(node, node->ranks <= MAILBOX_RANKS_MAPPED) : 0;
+    node->used = unusable < 0 && unmapped < 0;
+    if (unusable >= 0)
+        disti_info("not using shared memory for collectives: %s",
+                   unusable == node->rank
+                       ? "DIST_NODE_MEMORY=0 or DIST_FAULT is set, or it cannot be allocated"
+                       : "another rank does not use it");
+    else if (unmapped >= 0)
+        disti_info("not using shared memory for collectives: rank %d cannot map the memory of "
+                   "rank %d: %s",
+                   node->rank, unmapped, dist_last_error());
     return node->used;
 }
 
@@ -731,7 +746,8 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     }
     node = calloc(1, sizeof(*node));
     if (!node)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the state of a node of %d ranks",
+                          config->world_size);
     node->config = config;
     node->rank = config->rank;
     node->ranks = config->world_size;
@@ -760,9 +776,10 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     return status;
 }
 
-/* Mailboxes and bounce buffers of groups that have ended, while peers may still read them. */
+/* Mailboxes and bounce buffers of closed groups that peers may still read. */
 
-/* A call that began as the group ended may meet its deadline after its own, and wait for a lock. */
+/* A peer's call that began when the group ended expires after one timeout, and may have to wait for
+ * a lock in addition. */
 #define DEFERRED_TIMEOUTS 2
 
 struct deferred {
@@ -775,8 +792,9 @@ DISTI_PROCESS_LOCK(deferred_lock);
 static SLIST_HEAD(, deferred) deferred_list;
 
 /*
- * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
- * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
+ * Frees memory of disti_segment_alloc_shared: at once if `now`, else after DEFERRED_TIMEOUTS
+ * timeouts, because a peer that does not know of the group's end may read it until then. Also frees
+ * memory of closed groups whose time has passed. memory may be NULL.
  */
 static void mailbox_free(void *memory, bool now, int timeout_ms)
 {
@@ -791,7 +809,8 @@ static void mailbox_free(void *memory, bool now, int timeout_ms)
         disti_segment_free(deferred->memory);
         free(deferred);
     }
-    deferred = memory && !now ? calloc(1, sizeof(*deferred)) : NULL; /* NULL: never freed */
+    deferred = memory && !now ? calloc(1, sizeof(*deferred))
+                              : NULL; /* without memory for it: never freed */
     if (deferred) {
         deferred->memory = memory;
         deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
@@ -812,7 +831,6 @@ void disti_node_close(struct disti_node *node)
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++) {
         if (r == node->rank)
             continue;
-        /* Releases what is mapped of a peer. */
         for (int i = 0; i < NODE_VIEWS; i++) {
             disti_segment_unmap(node->peers[r].views[i].key);
             node->peers[r].views[i] = (struct node_view){0};
@@ -825,7 +843,7 @@ void disti_node_close(struct disti_node *node)
     mailbox_free(node->mailboxes, now, node->config->timeout_ms);
     mailbox_free(node->bounce, now, node->config->timeout_ms);
     if (node->abandoned)
-        disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
+        disti_segment_trim(0); /* only mappings keep the memory of killed ranks */
     disti_node_migrate_close(node);
     free(node->peers);
     free(node->others);
