@@ -30,7 +30,7 @@
  * finished their part, they read these errors and repeat the call with bounce buffers.
  */
 
-/* Longest time that a rank which gives up a call waits for peers that write to its memory. */
+/* Longest wait, after a rank has abandoned a call, for peers that are writing to its memory. */
 #define CMA_DRAIN_MS 1000
 
 typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iovec *there);
@@ -60,11 +60,11 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
 }
 
 /*
- * A rank that gives up a call may reuse its memory for something else. A peer therefore publishes
+ * A rank that abandons a call may reuse its memory for something else. A peer therefore publishes
  * that it writes before it checks that the rank is present, and the rank publishes that it is gone
  * before it checks which peers write:
  *
- *     peer that writes               rank that gives up
+ *     the peer                       the rank that abandons
  *
  *     writes_to = rank               presence = GONE
  *     presence == GONE? no write     writes_to == rank? written.iov_len = 0
@@ -433,7 +433,7 @@ void disti_node_take_back(const struct disti_node *node, const struct disti_node
 
 /* ---- the peers' data ---- */
 
-/* True if all data that other ranks than their owner read or write are in mapped segments. */
+/* True if all data that ranks access in other ranks' memory are in mapped segments. */
 static bool bounce_all_visible(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -610,12 +610,11 @@ static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
     tried = disti_log_trying(true);
-    /* Rank 0 allocates all mailboxes; each rank touches the pages of its own first. */
+    /* Rank 0 allocates the mailboxes of all ranks. No page is touched yet. */
     if (node->rank == 0)
         status =
             disti_segment_alloc_shared(mailbox_bytes(node), &node->mailboxes, &hello->mailboxes);
-    /* No page of the bounce buffer is touched yet. If it cannot be allocated, a call tries again.
-     */
+    /* A call that needs the bounce buffer allocates it if this fails. */
     if (status == DIST_OK && bounce_make(node) == DIST_OK)
         hello->bounce = node->bounce_location;
     disti_log_trying(tried);
@@ -654,8 +653,7 @@ static int mailbox_find_unusable(struct disti_node *node)
     return -1;
 }
 
-/* Maps the mailboxes of all ranks. False: that failed, which is no error; messages are used then.
- */
+/* Maps the mailboxes of all ranks. Returns false if that fails; the group then uses messages. */
 static bool mailbox_map(struct disti_node *node)
 {
     const struct disti_segment_location *at = &node->hellos[0].mailboxes;
