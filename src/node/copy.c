@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The work on data: moving, copying and reducing them. */
+/* Copies and reduces the data of calls in node memory. */
 #include "base/collective.h"
 #include "base/dtype.h"
 #include "base/kernels/environment.h"
@@ -29,18 +29,18 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
 };
 
 /*
- * Moving long data: asked for before they are needed, and written past the caches where those are
- * too small anyway.
+ * Copies of long data. They prefetch lines explicitly, and use non-temporal stores for data that
+ * are larger than the caches.
  *
- * A CPU asks for few lines ahead of a loop, and for none beyond the page: data that lie in another
- * CPU's cache, or in none, come sooner if the loop asks itself, and goes through several pages in
- * turn:
+ * The hardware prefetches few lines ahead of a loop, and none beyond the page. So data that are in
+ * another CPU's cache, or in no cache, arrive sooner if the loop prefetches them itself and copies
+ * lines of several pages in turn. The order of the lines:
  *
  *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
  *
- * A line that is written as a whole need not be read before; but one that is in this CPU's cache
- * would be thrown out of it, which takes longer than all the rest, so only long data are written
- * like that.
+ * A non-temporal store writes a whole line without reading it first. But it also evicts a line that
+ * is in this CPU's cache, which takes longer than the copy itself. So it is used for long data
+ * only.
  */
 
 #ifdef __x86_64__
@@ -49,10 +49,10 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
 
 #define MOVE_PAGE ((size_t)4 << 10)
 #define MOVE_PAGES 4
-/* How far ahead is asked: in each of several pages, and in the only one. */
+/* Prefetch distances in bytes: in each page of a copy, and in each operand of a reduction. */
 #define MOVE_AHEAD_EACH 512
 #define MOVE_AHEAD ((size_t)4 << 10)
-/* Where nobody says how large the second-level cache is. */
+/* Assumed size of the second-level cache if the system does not report it. */
 #define MOVE_CACHE ((size_t)2 << 20)
 
 size_t disti_node_cache(void)
@@ -66,12 +66,12 @@ size_t disti_node_cache(void)
     return MOVE_CACHE;
 }
 
-static size_t move_least(size_t a, size_t b)
+static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* ---- whole lines, of `pages` stretches of so many bytes in turn ---- */
+/* ---- copies of whole lines, one from each of `pages` ranges of `bytes` bytes in turn ---- */
 
 typedef void (*move_lines)(char *to, const char *from, size_t bytes, size_t pages);
 
@@ -99,7 +99,7 @@ static inline void move_line_near(char *to, const char *from)
 MOVE_LINES(move_near, , move_line_near)
 
 #ifdef __x86_64__
-/* One instruction for a line is what the memory likes best. */
+/* Fastest if one instruction writes a whole line. */
 #define MOVE_WIDE __attribute__((target("avx512f")))
 
 static inline void move_line_past(char *to, const char *from)
@@ -153,7 +153,7 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode
 {
     const size_t turn = MOVE_PAGES * MOVE_PAGE;
     move_lines move = move_choose(copy_mode);
-    size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
+    size_t at = min_size(bytes, -(uintptr_t)to % NODE_LINE), lines;
 
     if (bytes == 0)
         return;
@@ -170,7 +170,7 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode
     memcpy(to + at + lines, from + at + lines, bytes - at - lines);
 }
 
-/* Copies: each taker fetches its blocks from where the givers have them. */
+/* Copies: each receiver reads its blocks from the senders' memory. */
 
 /* The block of OUT that holds what came from `rank`. */
 static int copy_out_block(const struct disti_node_op *op, int rank)
@@ -186,7 +186,7 @@ static void copy(char *to, const char *from, size_t bytes)
 
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)
 {
-    /* The givers are those that are awaited, and this rank if it gives. */
+    /* The senders are the ranks in [first, end), this rank included if it sends. */
     for (int r = op->first; r < op->end; r++) {
         int block = copy_out_block(op, r);
         size_t bytes = node_out_count(op, block) * op->element_bytes;
@@ -205,24 +205,25 @@ static void move(char *to, const char *from, size_t bytes, uint8_t copy_mode)
         disti_node_move(to, from, bytes, copy_mode);
 }
 
-/* Elements of a giver's block, from `at` of the round on, into this rank's memory. */
-static void copy_get(struct disti_node *node, struct disti_node_op *op, int giver, char *to,
+/* Copies elements of a sender's block, from element `at` of the round on, to this rank's memory. */
+static void copy_get(struct disti_node *node, struct disti_node_op *op, int sender, char *to,
                      int block, size_t at, size_t elements)
 {
-    const struct node_peer *peer = &node->peers[giver];
+    const struct node_peer *peer = &node->peers[sender];
     size_t bytes = elements * op->element_bytes;
 
-    if (op->way == NODE_WAY_CMA && giver != node->rank && !peer->in)
-        disti_node_cma_get(node, op, giver, to,
+    if (op->way == NODE_WAY_CMA && sender != node->rank && !peer->in)
+        disti_node_cma_get(node, op, sender, to,
                            peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
                            bytes);
     else
-        move(to, disti_node_in(node, op, giver, block, at), bytes, op->copy_mode);
+        move(to, disti_node_in(node, op, sender, block, at), bytes, op->copy_mode);
 }
 
 /*
- * Nobody reads the bounce buffer of a root that gathers: so it copies its own block while the
- * others fill theirs.
+ * True if this rank is the root of a gather and its IN is in no segment. No rank reads the bounce
+ * buffer of such a root, so it copies its own block to OUT while the other ranks fill their bounce
+ * buffers.
  */
 static bool copy_fills_out(const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -232,8 +233,9 @@ static bool copy_fills_out(const struct disti_node *node, const struct disti_nod
            !node->peers[node->rank].in;
 }
 
-/* The round's elements of each giver in turn, of the next rank first. */
-static bool copy_own(struct disti_node *node, struct disti_node_op *op)
+/* Copies a part of the round's elements of all senders in turn, starting with the next rank. True:
+ * all have been copied. */
+static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t moved = 0;
@@ -241,18 +243,18 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
     if (!node_is(pattern->takers, op, node->rank))
         return true;
     while (op->others < node->ranks && moved * op->element_bytes < NODE_BITE) {
-        int giver = (node->rank + 1 + op->others) % node->ranks;
-        size_t count = node_out_count(op, copy_out_block(op, giver)), elements = 0, first, took;
+        int sender = (node->rank + 1 + op->others) % node->ranks;
+        size_t count = node_out_count(op, copy_out_block(op, sender)), elements = 0, first, took;
 
-        if (node_is(pattern->givers, op, giver) &&
-            !(giver == node->rank && copy_fills_out(node, op)))
+        if (node_is(pattern->givers, op, sender) &&
+            !(sender == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
-            /* From one giver, or as much of that as is one bite. */
+            /* All of one sender's elements, or about NODE_BITE bytes of them. */
             size_t bite = node_bite(op, NODE_BITE);
-            size_t block = node_out_first(op, copy_out_block(op, giver));
+            size_t block = node_out_first(op, copy_out_block(op, sender));
             took = elements - op->done < bite ? elements - op->done : bite;
-            copy_get(node, op, giver,
+            copy_get(node, op, sender,
                      (char *)op->call.out + (block + first + op->done) * op->element_bytes,
                      disti_node_pattern(op->call.collective)->in_blocks ? node->rank : 0, op->done,
                      took);
@@ -267,9 +269,9 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
     return op->others == node->ranks;
 }
 
-/* ---- between a root and the others ---- */
+/* ---- between the root and the other ranks ---- */
 
-/* Has the root a block of its own to copy? It has shown where its IN and OUT are. */
+/* True if the root has to copy its own block, according to the addresses of its IN and OUT. */
 static bool copy_root_has_own(const struct disti_node *node, const struct disti_node_op *op,
                               bool gathers)
 {
@@ -283,38 +285,42 @@ static bool copy_root_has_own(const struct disti_node *node, const struct disti_
     return disti_node_pattern(op->call.collective)->in_blocks && from + block != to;
 }
 
-/* Between the root and the other, from `at` on; this rank is one of them. */
+/* Copies elements of the block between the root and `other`, from element `at` on. This rank is one
+ * of the two. */
 static void copy_between(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
                          size_t elements)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool gathers = pattern->takers == NODE_ROOT;
-    int giver = gathers ? other : op->call.root, taker = gathers ? op->call.root : other;
-    int block = pattern->in_blocks ? taker : 0;
-    size_t offset = (node_out_first(op, copy_out_block(op, giver)) + at) * op->element_bytes;
+    int sender = gathers ? other : op->call.root, receiver = gathers ? op->call.root : other;
+    int block = pattern->in_blocks ? receiver : 0;
+    size_t offset = (node_out_first(op, copy_out_block(op, sender)) + at) * op->element_bytes;
     size_t bytes = elements * op->element_bytes;
-    const struct node_peer *peer = &node->peers[taker];
+    const struct node_peer *peer = &node->peers[receiver];
 
-    if (taker == node->rank)
-        copy_get(node, op, giver, (char *)op->call.out + offset, block, at, elements);
+    if (receiver == node->rank)
+        copy_get(node, op, sender, (char *)op->call.out + offset, block, at, elements);
     else if (peer->out)
         move(peer->out + offset, disti_node_in(node, op, node->rank, block, at), bytes,
              op->copy_mode);
     else
-        disti_node_cma_put(node, op, taker, peer->out_address + offset,
+        disti_node_cma_put(node, op, receiver, peer->out_address + offset,
                            disti_node_in(node, op, node->rank, block, at), bytes);
 }
 
 /*
- * Nobody is idle: of the block between the root and another each moves a part, if both can reach
- * all of it. With p ranks the root has p - 1 of them, so that its part is one p-th:
+ * Copies a part of the blocks between the root and the other ranks; true: all of this rank's part
+ * has been copied. The two ranks of a block each copy a part of it, if both can access all of it,
+ * so that no rank is idle. With p ranks the root has p - 1 such blocks, so it copies one p-th of
+ * each:
  *
- *      block   | the root: 1 / p | the other: the rest |
+ *      block   | root: 1 / p | other rank: 1 - 1 / p |
  *
- * If the root has its own block to copy, all have one. The others' copies take twice as long where
- * they are the kernel's, so there the root does half of its part.
+ * If the root also has to copy its own block, every rank has one block to copy: the other ranks
+ * then copy all of theirs. But if the kernel copies, that takes them twice as long, so the root
+ * still copies half of its part.
  *
- * The root deals with all others, and with itself, in turn; another with the root.
+ * The root processes the blocks of all ranks in turn, its own last. Another rank has one block.
  */
 static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
@@ -349,8 +355,8 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
     return op->others == others;
 }
 
-/* Puts the round's pieces of IN into this rank's bounce buffer, for others to read. */
-static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+/* Copies the round's pieces of IN to this rank's bounce buffer, where the other ranks read them. */
+static void copy_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     char *bounce = disti_node_bounce(node, node->rank, round);
@@ -365,7 +371,7 @@ static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_
         return;
     }
     if (pattern->slices) {
-        /* Of a vector that is reduced in slices the others do not need this rank's slice. */
+        /* The other ranks do not need this rank's own slice. */
         size_t from, to;
 
         in += first * op->element_bytes;
@@ -384,19 +390,19 @@ static void node_fill(struct disti_node *node, struct disti_node_op *op, uint64_
     }
 }
 
-/* Reductions: all ranks' data at once, tile by tile, in the order of reproducible results. */
+/* Reductions of all ranks' data, tile by tile, in the order of reproducible results. */
 
-/* What is shorter comes as fast as it can be asked for. */
+/* Shorter data arrive as fast as they can be prefetched. */
 #define REDUCE_PREFETCH_FROM (8 * NODE_TILE)
-/* What is asked for at once, before the first tile. */
+/* Bytes of each operand that are prefetched before the first tile. */
 #define REDUCE_FIRST (4 * NODE_TILE)
 
-/* One reduction of the same tile of all ranks. */
+/* The reduction of one tile of all ranks. */
 struct node_sum {
     struct disti_node *node;
     struct dist_sink sink; /* dtype, op, bytes */
-    size_t at;             /* where in the sources the tile begins */
-    int surplus;           /* operands below this are pairs of ranks */
+    size_t at;             /* offset of the tile in the sources */
+    int surplus;           /* the first `surplus` operands are each the sum of two ranks */
 };
 
 static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *b)
@@ -407,8 +413,8 @@ static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *
 }
 
 /*
- * The sum of `operands` operands from `first` on: in dst, or where the only source lies. `tiles`
- * are free to work in, one a level.
+ * Reduces `operands` operands from number `first` on and returns the result: dst, or the source
+ * itself if there is only one. `tiles` is scratch memory, one tile for each level of the tree.
  *
  *   dst = (left, in dst) + (right, in tiles[0])
  */
@@ -431,7 +437,8 @@ static const char *sum_operands(struct node_sum *sum, int first, int operands, c
     return dst;
 }
 
-/* Two ranks need no tree. The kernel is at hand: a short call has no time to look it up. */
+/* Reduces two vectors without a tree. Uses the kernel in op->pair, because looking it up would take
+ * too long in a short call. */
 static inline void reduce_two(const struct disti_node_op *op, void *dst, const void *a,
                               const void *b, size_t count)
 {
@@ -441,8 +448,8 @@ static inline void reduce_two(const struct disti_node_op *op, void *dst, const v
         op->pair(dst, a, b, count);
 }
 
-/* node->sources of all ranks, summed into node->targets, of which there are `targets`; a bounce
- * buffer among them is the last. */
+/* Reduces `bytes` bytes of node->sources, one of each rank, to the first `targets` of
+ * node->targets. bounce: the last target is a bounce buffer. */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
                        int targets, bool bounce)
 {
@@ -450,47 +457,45 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
     bool direct = op->way == NODE_WAY_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
-    bool asks = is_long && op->copy_mode & NODE_ASKS;
-    /* Lines of bounce buffers are in the caches, and stay. */
+    bool prefetches = is_long && op->copy_mode & NODE_ASKS;
+    /* Writes past the caches only without bounce buffers, whose lines should stay cached. */
     bool past = is_long && op->copy_mode & NODE_PAST && direct;
     bool streams = is_long && bounce && op->copy_mode & NODE_STREAMS;
-    int near = past ? 0 : targets - streams; /* the first of them, which stay in the caches */
-    char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
+    int cached_targets = past ? 0 : targets - streams; /* number of targets with ordinary stores */
+    char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* a tile that the tree never uses */
 
     if (direct && node->ranks > 2) {
         /*
-         * The beginning of each, which nothing has asked for yet: line by line of all of them, so
-         * that the pages of many ranks are looked up side by side.
+         * Prefetches the beginning of all targets and sources, line by line of all of them, so that
+         * the TLB misses for the pages of many ranks overlap.
          */
         size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
         for (size_t at = 0; at < end; at += NODE_LINE) {
-            for (int i = 0; i < near; i++)
+            for (int i = 0; i < cached_targets; i++)
                 node_prefetch_write(node->targets[i] + at, NODE_LINE);
             for (int r = 0; r < node->ranks; r++)
                 __builtin_prefetch(node->sources[r] + at);
         }
     }
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
-        if (asks) {
-            /* In place a line is fetched once, for being written. */
-            for (int i = 0; i < near; i++) {
+        if (prefetches) {
+            /* Targets first: a line that is also a source is then fetched only once, for writing.
+             */
+            for (int i = 0; i < cached_targets; i++) {
                 size_t from = sum.at + MOVE_AHEAD;
                 if (from < bytes)
-                    node_prefetch_write(node->targets[i] + from,
-                                        move_least(bytes - from, NODE_TILE));
+                    node_prefetch_write(node->targets[i] + from, min_size(bytes - from, NODE_TILE));
             }
             for (int r = 0; r < node->ranks; r++) {
-                /* Asks for a tile some way behind `sum.at`, if there is one, to be read or written
-                 * soon. */
-                size_t from = sum.at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
+                size_t from = sum.at + MOVE_AHEAD, end = min_size(bytes, from + NODE_TILE);
                 for (; from < end; from += NODE_LINE)
                     __builtin_prefetch(node->sources[r] + from);
             }
         }
-        if (near)
+        if (cached_targets)
             first = node->targets[0] + sum.at;
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
-        /* One tile of all sources, at sum->at, into dst. */
+        /* Reduces the tile of all sources to `first`. */
         const char **sources = sum.node->sources;
         if (op->pair) {
             size_t count = sum.sink.bytes / op->element_bytes;
@@ -498,7 +503,6 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
             if (op->call.op == DIST_AVG)
                 disti_finish(first, count, op->call.dtype, op->call.op, 2);
         } else {
-            /* All ranks' tile into first, which may be one of the sources. */
             int operands = sum.node->operands;
             char *tiles = sum.node->tiles;
             const char *left, *right;
@@ -507,13 +511,13 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
             right = sum_operands(&sum, operands / 2, operands / 2, tiles + NODE_TILE,
                                  tiles + 2 * NODE_TILE);
             sum.sink.finish_ranks = sum.node->ranks;
-            /* the first write to `first`, and no source is read after it */
+            /* `first` may be one of the sources: only this last step writes to it. */
             sum_two(&sum, first, left, right);
             sum.sink.finish_ranks = 0;
         }
-        for (int i = near ? 1 : 0; i < targets; i++)
+        for (int i = cached_targets ? 1 : 0; i < targets; i++)
             disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes,
-                            i < near ? 0 : NODE_PAST);
+                            i < cached_targets ? 0 : NODE_PAST);
     }
 }
 
@@ -540,7 +544,8 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
     reduce_all(node, op, op->call.count * op->element_bytes, 1, false);
 }
 
-/* Where the elements of this rank's slice go, from `at` on. Returns to how many places. */
+/* Sets node->targets to the places for the sum of this rank's slice, from element `at` of the round
+ * on, and returns their number. *bounce_p: the last one is this rank's own bounce buffer. */
 static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
                           size_t at, bool *bounce_p)
 {
@@ -554,7 +559,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
     }
-    if (node_is(pattern->takers, op, node->rank)) /* first, as the others are copied from it */
+    if (node_is(pattern->takers, op, node->rank)) /* first: the other targets are copied from it */
         node->targets[targets++] = (char *)op->call.out + in_out;
     for (int r = 0; r < node->ranks; r++) {
         if (r == node->rank || !node_is(pattern->takers, op, r))
@@ -567,11 +572,12 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     if (hidden)
         node->targets[targets++] =
             disti_node_bounce(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
-    *bounce_p = hidden && !swapped; /* a swapped one is written where it has just been read */
+    *bounce_p = hidden && !swapped; /* SWAPPED writes to lines that it has just read */
     return targets;
 }
 
-static bool node_reduce_some(struct disti_node *node, struct disti_node_op *op)
+/* Reduces about NODE_BITE bytes of this rank's part of the round. True: all is done. */
+static bool reduce_some(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to, at, take;
@@ -603,13 +609,12 @@ bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
     if (op->irregular)
         ended = disti_node_irregular_work(node, op);
     else if (disti_node_pattern(op->call.collective)->reduces)
-        ended = node_reduce_some(node, op);
+        ended = reduce_some(node, op);
     else {
-        /* Long: some of this rank's part of the op's round, from op->done on. True: that was the
-         * rest. */
         bool bounces = op->way == NODE_WAY_BOUNCES || op->way == NODE_WAY_SWAPPED;
-        ended = !bounces && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
-                                                                            : copy_own(node, op);
+        ended = !bounces && disti_node_pattern(op->call.collective)->rooted
+                    ? copy_rooted(node, op)
+                    : copy_from_senders(node, op);
     }
     op->worked_ns += node_copy_mode_clock(op) - begun;
     return ended;
@@ -622,7 +627,7 @@ void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uin
     if (op->irregular)
         disti_node_irregular_fill(node, op, round);
     else
-        node_fill(node, op, round);
+        copy_fill(node, op, round);
     if (op->copy_mode & NODE_STREAMS)
         disti_node_store_fence();
     op->worked_ns += node_copy_mode_clock(op) - begun;
@@ -632,7 +637,7 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
 {
     int64_t begun = node_copy_mode_clock(op);
 
-    /* Fetches the round's slices that others have reduced. */
+    /* Copies the round's slices that the other ranks have reduced. */
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to;
     size_t elements = disti_node_round(op, op->call.count, round, &first);
