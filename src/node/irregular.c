@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank shows of its blocks, and where it puts them. */
+/* Irregular (`_v`) calls: where a rank places its blocks, and how it copies those of its peers. The
+ * protocol is described in state.h. */
 #include "base/log.h"
 #include "node/state.h"
 
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a giver, whose blocks have so many bytes. */
+/* Chooses the place of a sender's blocks, which have `bytes` bytes in total, and of its list with
+ * `listed` entries. */
 static enum disti_node_place
 irregular_place(struct disti_node *node, const struct disti_node_op *op, size_t bytes, int listed)
 {
@@ -24,17 +26,17 @@ irregular_place(struct disti_node *node, const struct disti_node_op *op, size_t 
 
 void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *op)
 {
-    bool gives = irregular_gives_others(node, op);
-    size_t bytes = 0; /* of all blocks for others */
+    bool sends = irregular_gives_others(node, op);
+    size_t bytes = 0; /* of all blocks for other ranks */
     int listed = irregular_listed(node, op);
 
-    for (int r = 0; gives && r < node->ranks; r++) {
+    for (int r = 0; sends && r < node->ranks; r++) {
         if (r != node->rank && irregular_takes(op, r))
             bytes += irregular_in(op, r).count * op->element_bytes;
     }
     op->chosen = true;
     op->place =
-        gives ? irregular_place(node, op, bytes, listed)
+        sends ? irregular_place(node, op, bytes, listed)
               : (op->largest * op->element_bytes > NODE_SHORT_MAX ? NODE_IN_MEMORY : NODE_NOWHERE);
     op->in_overflow = op->place == NODE_IN_OVERFLOW;
     op->given = 0;
@@ -47,9 +49,9 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
     op->together = false;
     op->base = 1;
     op->rounds = 0;
-    /* Of a root and another only one gives: that awaits the other if both copy. */
+    /* In a rooted call, a sender waits for the receiver only if both may copy. */
     bool rooted = disti_node_pattern(op->call.collective)->rooted;
-    bool waits = !gives || !rooted || op->place == NODE_IN_MEMORY;
+    bool waits = !sends || !rooted || op->place == NODE_IN_MEMORY;
     bool all = !rooted || node->rank == op->call.root;
     op->first = all ? 0 : op->call.root;
     op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
@@ -59,17 +61,18 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
     op->seen = op->first;
 }
 
-/* This rank's list, of blocks as they lie in memory, or as they stand behind it. */
-static void node_irregular_list(const struct disti_node *node, const struct disti_node_op *op,
-                                struct node_block *list)
+/* Writes this rank's list of blocks. `first` of a block is an offset in IN or OUT if the data are
+ * in memory, else an offset in the data after the list. */
+static void irregular_write_list(const struct disti_node *node, const struct disti_node_op *op,
+                                 struct node_block *list)
 {
-    bool gives = irregular_gives_others(node, op);
+    bool sends = irregular_gives_others(node, op);
     int listed = irregular_listed(node, op);
     uint64_t next = 0;
 
     for (int r = 0; r < listed; r++) {
         int other = listed == 1 ? op->call.root : r;
-        struct node_block block = gives ? irregular_in(op, other) : irregular_out(op, other);
+        struct node_block block = sends ? irregular_in(op, other) : irregular_out(op, other);
 
         if (op->place != NODE_IN_MEMORY) {
             block.first = next;
@@ -79,7 +82,7 @@ static void node_irregular_list(const struct disti_node *node, const struct dist
     }
 }
 
-/* A segment is shown unless a peer is known not to have mapped it. */
+/* Finds the segment of `memory`. False, with key 0: no segment, or one that a peer cannot map. */
 static bool irregular_find(struct disti_node *node, const void *memory, size_t bytes,
                            struct disti_segment_location *location_p)
 {
@@ -94,7 +97,7 @@ static bool irregular_find(struct disti_node *node, const void *memory, size_t b
 dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(node->mailbox, op);
-    bool gives = irregular_gives_others(node, op);
+    bool sends = irregular_gives_others(node, op);
     struct node_block *list;
 
     slot->place = (uint8_t)op->place;
@@ -107,13 +110,13 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
     if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
         node_take_overflow(node, slot, op->given);
     list = node_list(node->self, op);
-    node_irregular_list(node, op, list);
+    irregular_write_list(node, op, list);
     if (op->place == NODE_IN_MEMORY) {
         struct node_locations *at = &node_slot(node->mailbox, op)->locations;
         size_t in_bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op);
         size_t out_bytes = irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         at->in.name.key = at->out.name.key = 0;
-        /* Has this rank a block for itself that it has to copy? */
+        /* has_own: this rank has to copy a block from its IN to its OUT. */
         struct node_block in, out;
         if (!irregular_gives(op, node->rank) || !irregular_takes(op, node->rank)) {
             at->has_own = false;
@@ -125,16 +128,16 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
         }
         at->in_address = (uintptr_t)op->call.in;
         at->out_address = (uintptr_t)op->call.out;
-        if (gives && irregular_find(node, op->call.in, in_bytes, &at->in))
+        if (sends && irregular_find(node, op->call.in, in_bytes, &at->in))
             disti_segment_load((void *)(uintptr_t)op->call.in, in_bytes);
-        /* Between the blocks lies what the program may write: nothing is copied from a twin's ends.
-         */
-        if (!gives && irregular_find(node, op->call.out, out_bytes, &at->out) &&
+        /* The program may write between the blocks, so nothing may be copied back from a twin: an
+         * OUT that needs its twin is not published as a segment. */
+        if (!sends && irregular_find(node, op->call.out, out_bytes, &at->out) &&
             disti_segment_twin(op->call.out, out_bytes) != op->call.out)
             at->out.name.key = 0;
-        return gives ? disti_node_show_bounce(node, at) : DIST_OK;
+        return sends ? disti_node_show_bounce(node, at) : DIST_OK;
     }
-    /* The blocks, one behind the other. */
+    /* Copies the blocks, one after the other, to the place after the list. */
     char *to = (char *)list + irregular_list_bytes(irregular_listed(node, op), op->place);
     for (int r = 0; r < node->ranks; r++) {
         struct node_block block = irregular_in(op, r);
@@ -148,30 +151,32 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
     return DIST_OK;
 }
 
-/* The copies: from mailboxes, from memory that is seen or that the kernel reaches, from bounce
- * buffers. */
+/* Copies from mailboxes, from mapped memory, by the kernel, and from bounce buffers. */
 
-/* Does the giver of a pair copy a part too, into the taker's OUT? */
+/* True if the sender of the block between this rank and `rank` also copies a part of it, to the
+ * receiver's OUT. */
 static bool irregular_shares(const struct disti_node *node, const struct disti_node_op *op,
                              int rank)
 {
     const struct node_slot *mine = node_slot(node->mailbox, op);
     const struct node_slot *theirs = node_slot(node->peers[rank].mailbox, op);
-    bool gives = irregular_gives_others(node, op);
-    const struct node_slot *giver = gives ? mine : theirs, *taker = gives ? theirs : mine;
+    bool sends = irregular_gives_others(node, op);
+    const struct node_slot *sender = sends ? mine : theirs, *receiver = sends ? theirs : mine;
 
-    if (!disti_node_pattern(op->call.collective)->rooted || giver->place != NODE_IN_MEMORY ||
-        taker->place != NODE_IN_MEMORY)
+    if (!disti_node_pattern(op->call.collective)->rooted || sender->place != NODE_IN_MEMORY ||
+        receiver->place != NODE_IN_MEMORY)
         return false;
-    return taker->locations.out.name.key ? irregular_means(op, &giver->locations) != NODE_BY_BOUNCE
-                                         : irregular_means(op, &giver->locations) == NODE_BY_KERNEL;
+    return receiver->locations.out.name.key
+               ? irregular_means(op, &sender->locations) != NODE_BY_BOUNCE
+               : irregular_means(op, &sender->locations) == NODE_BY_KERNEL;
 }
 
 /*
- * Of the block between this rank and another what this one copies in the op's round. With p ranks a
- * root has p - 1 of them, so that its part is one p-th; half of that if it has a block of its own:
+ * Sets [*from_p, *to_p) to the elements that this rank copies in the op's round, of the block
+ * between it and `rank`. If both copy, the root copies one p-th, because with p ranks it has p - 1
+ * such blocks; or half of that, if it also has to copy its own block:
  *
- *      block   | the root: 1 / p | the other: the rest |
+ *      block   | root: 1 / p | other rank: 1 - 1 / p |
  */
 static void irregular_range(const struct disti_node *node, const struct disti_node_op *op, int rank,
                             size_t *from_p, size_t *to_p)
@@ -197,27 +202,28 @@ static void irregular_range(const struct disti_node *node, const struct disti_no
     }
 }
 
-/* Where element `at` of this rank's block is in the giver's bounce buffer. */
+/* Returns the address of element `at` of this rank's block in the sender's bounce buffer. */
 static const char *irregular_in_bounce(const struct disti_node *node,
-                                       const struct disti_node_op *op, int giver, size_t at)
+                                       const struct disti_node_op *op, int sender, size_t at)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
     size_t block = listed ? (size_t)node->rank * op->piece : 0;
 
-    return disti_node_bounce(node, giver, op->round) +
+    return disti_node_bounce(node, sender, op->round) +
            (block + at - (size_t)op->round * op->piece) * op->element_bytes;
 }
 
-/* Elements from `at` on of the block between this rank and another. */
+/* Copies elements of the block between this rank and `other`, from element `at` on. sends: this
+ * rank is the sender. */
 static void irregular_copy(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
-                           size_t elements, bool gives)
+                           size_t elements, bool sends)
 {
     const struct node_peer *peer = &node->peers[other];
     size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
     const char *from;
     char *to;
 
-    if (gives) {
+    if (sends) {
         from =
             (const char *)op->call.in + irregular_in(op, other).first * op->element_bytes + offset;
         if (peer->out)
@@ -235,9 +241,9 @@ static void irregular_copy(struct disti_node *node, struct disti_node_op *op, in
         disti_node_move(to, peer->in + offset, bytes, op->copy_mode);
 }
 
-/* This rank's own block, from `at` on. */
-static void irregular_own(struct disti_node *node, struct disti_node_op *op, size_t at,
-                          size_t elements)
+/* Copies elements of this rank's block for itself, from element `at` on. */
+static void irregular_copy_own(struct disti_node *node, struct disti_node_op *op, size_t at,
+                               size_t elements)
 {
     struct node_block in = irregular_in(op, node->rank), out = irregular_out(op, node->rank);
     size_t offset = at * op->element_bytes;
@@ -248,6 +254,7 @@ static void irregular_own(struct disti_node *node, struct disti_node_op *op, siz
         disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->copy_mode);
 }
 
+/* Sets [*from_p, *to_p) to the elements of this rank's block for itself; none after stage 0. */
 static void irregular_range_own(const struct disti_node *node, const struct disti_node_op *op,
                                 size_t *from_p, size_t *to_p)
 {
@@ -270,20 +277,21 @@ bool disti_node_irregular_are_short(const struct disti_node *node, const struct 
     return to * op->element_bytes <= NODE_BITE;
 }
 
-/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
-static dist_status node_irregular_block(struct disti_node *node, struct disti_node_op *op,
-                                        int giver, struct node_block *block_p)
+/* Reads this rank's block from a sender's list. ERR_MISMATCH, with the op's fields about it set:
+ * this rank expects another count. */
+static dist_status irregular_read_block(struct disti_node *node, struct disti_node_op *op,
+                                        int sender, struct node_block *block_p)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
-    struct node_block *list = node_list(&node->peers[giver], op);
-    uint64_t count = irregular_out(op, giver).count;
+    struct node_block *list = node_list(&node->peers[sender], op);
+    uint64_t count = irregular_out(op, sender).count;
 
     *block_p = list[listed ? node->rank : 0];
     if (block_p->count == count)
         return DIST_OK;
     op->expected = count * op->element_bytes;
     op->sent = block_p->count * op->element_bytes;
-    op->peer = giver;
+    op->peer = sender;
     op->mine = op->theirs = op->fingerprint;
     op->sequence = op->call.sequence;
     return DIST_ERR_MISMATCH;
@@ -300,20 +308,20 @@ dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node
 
         if (r == node->rank)
             continue;
-        status = node_irregular_block(node, op, r, &block);
+        status = irregular_read_block(node, op, r, &block);
         if (status == DIST_OK && block.count)
             memcpy(out, irregular_on_mailbox(node, op, r, &block), block.count * op->element_bytes);
     }
     irregular_range_own(node, op, &from, &to);
     if (status == DIST_OK && to)
-        irregular_own(node, op, 0, to);
+        irregular_copy_own(node, op, 0, to);
     return status;
 }
 
 bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op)
 {
     size_t bite = node_bite(op, NODE_BITE), from, to;
-    bool gives =
+    bool sends =
         irregular_gives_others(node, op) && disti_node_pattern(op->call.collective)->rooted;
 
     while (op->others < node->ranks && bite > 0) {
@@ -326,9 +334,9 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
             irregular_range(node, op, other, &from, &to);
         take = to - from - op->done < bite ? to - from - op->done : bite;
         if (take && other == node->rank)
-            irregular_own(node, op, from + op->done, take);
+            irregular_copy_own(node, op, from + op->done, take);
         else if (take)
-            irregular_copy(node, op, other, from + op->done, take, gives);
+            irregular_copy(node, op, other, from + op->done, take, sends);
         bite -= take;
         op->done += take;
         if (from + op->done == to) {
@@ -339,10 +347,11 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
     return op->others == node->ranks;
 }
 
-/* What the others show: where the block between each of them and this rank is. */
+/* Reads from the mailboxes where the blocks between this rank and its peers are. */
 
-/* Sees the peer's memory, or says that it cannot. */
-static char *irregular_see(struct disti_node *node, const struct disti_node_op *op, int rank,
+/* Returns the address of a location in the peer's segment, or NULL if the peer published none or if
+ * it cannot be mapped. This rank's slot reports the latter. */
+static char *irregular_map(struct disti_node *node, const struct disti_node_op *op, int rank,
                            const struct disti_segment_location *at, size_t bytes)
 {
     char *memory = NULL;
@@ -354,14 +363,14 @@ static char *irregular_see(struct disti_node *node, const struct disti_node_op *
     return memory;
 }
 
-/* Where this rank's block lies at a giver. */
-static dist_status irregular_find_giver(struct disti_node *node, struct disti_node_op *op,
-                                        int giver)
+/* Finds this rank's block in a sender's mailbox or memory. */
+static dist_status irregular_find_sender(struct disti_node *node, struct disti_node_op *op,
+                                         int sender)
 {
-    struct node_peer *peer = &node->peers[giver];
+    struct node_peer *peer = &node->peers[sender];
     const struct node_slot *slot = node_slot(peer->mailbox, op);
     struct node_block block;
-    dist_status status = node_irregular_block(node, op, giver, &block);
+    dist_status status = irregular_read_block(node, op, sender, &block);
     size_t first, bytes;
 
     if (status != DIST_OK)
@@ -369,40 +378,41 @@ static dist_status irregular_find_giver(struct disti_node *node, struct disti_no
     peer->count = block.count;
     if (slot->place != NODE_IN_MEMORY) {
         peer->means = NODE_FROM_MAILBOX;
-        peer->in = irregular_on_mailbox(node, op, giver, &block);
+        peer->in = irregular_on_mailbox(node, op, sender, &block);
         return DIST_OK;
     }
     first = block.first * op->element_bytes;
     bytes = block.count * op->element_bytes;
     peer->means = irregular_means(op, &slot->locations);
-    peer->in = irregular_see(node, op, giver, &slot->locations.in, first + bytes);
+    peer->in = irregular_map(node, op, sender, &slot->locations.in, first + bytes);
     peer->in = peer->in ? peer->in + first : NULL;
     peer->in_address = slot->locations.in_address + first;
     peer->rounds = slot->locations.rounds;
     return DIST_OK;
 }
 
-/* Where a root's or another's OUT is, if this rank copies a part of its block there. */
-static void irregular_find_taker(struct disti_node *node, struct disti_node_op *op, int taker)
+/* Finds the receiver's OUT, for the case that this sender copies a part of the block. */
+static void irregular_find_receiver(struct disti_node *node, struct disti_node_op *op, int receiver)
 {
-    struct node_peer *peer = &node->peers[taker];
+    struct node_peer *peer = &node->peers[receiver];
     const struct node_slot *slot = node_slot(peer->mailbox, op);
     const struct node_block *list = node_list(peer, op), *theirs;
     size_t first, bytes;
 
-    peer->count = irregular_in(op, taker).count;
+    peer->count = irregular_in(op, receiver).count;
     peer->by_bounce =
         irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
     if (slot->place != NODE_IN_MEMORY)
         return;
-    theirs = &list[taker == op->call.root ? node->rank : 0];
-    if (theirs->count != peer->count) { /* which the taker tells; nothing may be written there */
+    theirs = &list[receiver == op->call.root ? node->rank : 0];
+    if (theirs->count != peer->count) {
+        /* The receiver reports the mismatch; nothing may be written there. */
         peer->count = 0;
         return;
     }
     first = theirs->first * op->element_bytes;
     bytes = peer->count * op->element_bytes;
-    peer->out = irregular_see(node, op, taker, &slot->locations.out, first + bytes);
+    peer->out = irregular_map(node, op, receiver, &slot->locations.out, first + bytes);
     peer->out = peer->out ? peer->out + first : NULL;
     peer->out_address = slot->locations.out_address + first;
 }
@@ -410,7 +420,7 @@ static void irregular_find_taker(struct disti_node *node, struct disti_node_op *
 dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool gives = irregular_gives_others(node, op);
+    bool sends = irregular_gives_others(node, op);
     dist_status status = DIST_OK;
     bool seen = true;
 
@@ -425,23 +435,23 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     }
     op->way = NODE_WAY_DIRECT;
     if (op->end == op->first) {
-        op->others = node->ranks - 1; /* only its own block is left, which comes last */
+        op->others = node->ranks - 1; /* only its own block, the last one, is left */
         return DIST_OK;
     }
     op->cma = node_slot(node->peers[irregular_leader(op)].mailbox, op)->cma;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
         struct node_peer *peer = &node->peers[r];
-        bool takes = !pattern->rooted || !gives;
-        bool far = takes && node_slot(peer->mailbox, op)->place == NODE_IN_MEMORY;
+        bool receives = !pattern->rooted || !sends;
+        bool far = receives && node_slot(peer->mailbox, op)->place == NODE_IN_MEMORY;
 
         if (r == node->rank)
             continue;
-        if (takes)
-            status = irregular_find_giver(node, op, r);
-        if (gives && op->place == NODE_IN_MEMORY) {
+        if (receives)
+            status = irregular_find_sender(node, op, r);
+        if (sends && op->place == NODE_IN_MEMORY) {
             far = true;
             if (pattern->rooted)
-                irregular_find_taker(node, op, r);
+                irregular_find_receiver(node, op, r);
             else
                 peer->by_bounce =
                     irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
@@ -450,10 +460,9 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
         op->together |= far;
         seen = seen && !peer->by_bounce && peer->means <= NODE_SEEN;
     }
-    if (op->place == NODE_IN_MEMORY && gives)
+    if (op->place == NODE_IN_MEMORY && sends)
         seen = seen && node_slot(node->mailbox, op)->locations.in.name.key;
     if (op->together) {
-        /* This rank and others copy. */
         size_t bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op) +
                        irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         op->piece = disti_node_piece(node, op);
@@ -463,9 +472,10 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     return status;
 }
 
-/* What is left for bounce buffers when all else is done. */
+/* The blocks that are left for bounce buffers after stage 1. */
 
-/* Has either of the two failed? What this rank has shown in vain it does not show again. */
+/* True if this rank or the peer has failed to copy or to map memory. If the peer could not map this
+ * rank's segments, they are not published again. */
 static bool irregular_failed(struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     struct node_slot *mine = node_slot(node->mailbox, op);
@@ -478,17 +488,16 @@ static bool irregular_failed(struct disti_node *node, const struct disti_node_op
     }
     if (failed > 0 && failed != EFAULT && !node->cma_refused) {
         node->cma_refused = true;
-        disti_info(
-            "ordinary memory goes through bounce buffers: the kernel does not copy between these "
-            "processes: %s",
-            strerror(failed));
+        disti_info("using bounce buffers for ordinary memory: the kernel cannot copy between these "
+                   "processes: %s",
+                   strerror(failed));
     }
     return failed;
 }
 
 bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *op)
 {
-    bool gives = irregular_gives_others(node, op) && op->place == NODE_IN_MEMORY;
+    bool sends = irregular_gives_others(node, op) && op->place == NODE_IN_MEMORY;
 
     for (int r = op->first; r < op->end && op->stage == 1; r++) {
         struct node_peer *peer = &node->peers[r];
@@ -497,12 +506,12 @@ bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *
         if (r == node->rank || !peer->last)
             continue;
         if (irregular_failed(node, op, r)) {
-            peer->by_bounce |= gives;
+            peer->by_bounce |= sends;
             if (peer->means == NODE_SEEN || peer->means == NODE_BY_KERNEL)
                 peer->means = NODE_BY_BOUNCE;
         }
-        /* Rounds of a bounce buffer that the two have before them. */
-        size_t given = gives ? irregular_in(op, r).count : 0;
+        /* The rounds of bounce buffers that the pair still needs. */
+        size_t given = sends ? irregular_in(op, r).count : 0;
         size_t most = peer->means == NODE_BY_BOUNCE ? peer->count : 0;
         if (peer->by_bounce && given > most)
             most = given;
@@ -545,61 +554,63 @@ void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op
     }
 }
 
-/* An irregular call that gives on its mailbox, and comes again with other buffers: what it copies
- * was worked out the first time. */
+/* Fast path of irregular calls with short data: when a call is repeated with other buffers, the
+ * counts and offsets of all its copies are known. */
 
-/* Bytes of IN that stand behind those of the stretch before. */
-struct again_stretch {
+/* A range of IN that is copied to the mailbox, after the data of the range before. */
+struct again_range {
     size_t from, bytes;
 };
 
-/* A block of another rank's. */
-struct again_take {
-    const struct node_peer *peer;
-    uint64_t count;   /* elements that this rank expects, */
-    size_t to, bytes; /* and where in OUT they go */
+/* A block that this rank receives. */
+struct again_block {
+    const struct node_peer *peer; /* the sender */
+    uint64_t count;               /* elements that this rank expects */
+    size_t to, bytes;             /* the block's place in OUT */
 };
 
 struct node_again {
-    bool ready;              /* it is about the last such call of its collective */
-    bool leads;              /* this rank says whether the kernel may copy */
-    int mine;                /* of a giver's list: this rank's block */
-    size_t behind_mine[2];   /* bytes before the blocks: in a slot, in an overflow slot; of mine */
-    size_t behind_theirs[2]; /* and of a giver's */
+    bool ready; /* describes the last such call of its collective */
+    bool leads; /* this rank decides whether the kernel may copy */
+    int mine;   /* index of this rank's block in a sender's list */
+    /* Bytes of a list, which precede the blocks: in a slot, in an overflow slot. */
+    size_t own_list_bytes[2];
+    size_t sender_list_bytes[2];
     size_t element_bytes;
-    size_t own_from, own_to, own_bytes; /* from IN to OUT */
-    int listed, stretches, takes;
-    struct node_block *list;
-    struct again_stretch *stretch;
-    struct again_take *take;
+    size_t own_from, own_to, own_bytes; /* this rank's block for itself: from IN to OUT */
+    int listed, range_count, block_count;
+    struct node_block *list; /* this rank's, with `listed` entries */
+    struct again_range *ranges;
+    struct again_block *blocks;
 };
 
-/* ---- the first time ---- */
+/* ---- the first repetition ---- */
 
-static void again_behind(int listed, size_t behind[2])
+static void again_list_bytes(int listed, size_t bytes[2])
 {
-    behind[0] = irregular_list_bytes(listed, NODE_IN_SLOT);
-    behind[1] = irregular_list_bytes(listed, NODE_IN_OVERFLOW);
+    bytes[0] = irregular_list_bytes(listed, NODE_IN_SLOT);
+    bytes[1] = irregular_list_bytes(listed, NODE_IN_OVERFLOW);
 }
 
-/* NULL: no memory. Apart: a program whose counts are always others never gets here. */
+/* Works out the copies from the op. Returns NULL without memory. Cold: it runs only when a call is
+ * repeated for the first time. */
 __attribute__((cold, noinline)) static struct node_again *
 again_learn(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_again *again = node->agains[op->call.collective];
-    bool gives = irregular_gives_others(node, op);
+    bool sends = irregular_gives_others(node, op);
 
     if (!again) {
         size_t ranks = (size_t)node->ranks;
-        size_t each = sizeof(*again->list) + sizeof(*again->stretch) + sizeof(*again->take);
+        size_t each = sizeof(*again->list) + sizeof(*again->ranges) + sizeof(*again->blocks);
 
         again = calloc(1, sizeof(*again) + ranks * each);
         if (!again)
             return NULL;
-        again->take = (void *)(again + 1);
-        again->list = (void *)(again->take + ranks);
-        again->stretch = (void *)(again->list + ranks);
+        again->blocks = (void *)(again + 1);
+        again->list = (void *)(again->blocks + ranks);
+        again->ranges = (void *)(again->list + ranks);
         node->agains[op->call.collective] = again;
     }
     again->ready = true;
@@ -607,15 +618,15 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
     again->mine = pattern->in_blocks ? node->rank : 0;
     again->element_bytes = op->element_bytes;
     again->listed = irregular_listed(node, op);
-    again_behind(again->listed, again->behind_mine);
-    again_behind(pattern->in_blocks ? node->ranks : 1, again->behind_theirs);
-    again->stretches = 0;
+    again_list_bytes(again->listed, again->own_list_bytes);
+    again_list_bytes(pattern->in_blocks ? node->ranks : 1, again->sender_list_bytes);
+    again->range_count = 0;
     if (op->place != NODE_NOWHERE)
-        node_irregular_list(node, op, again->list);
-    if (gives) {
-        /* Blocks that lie one behind the other are one stretch. */
-        struct again_stretch *last = NULL;
-        again->stretches = 0;
+        irregular_write_list(node, op, again->list);
+    if (sends) {
+        /* Blocks that are adjacent in IN form one range. */
+        struct again_range *last = NULL;
+        again->range_count = 0;
         for (int r = 0; r < node->ranks; r++) {
             struct node_block block = irregular_in(op, r);
             size_t from = block.first * op->element_bytes, bytes = block.count * op->element_bytes;
@@ -625,19 +636,19 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
                 last->bytes += bytes;
                 continue;
             }
-            last = &again->stretch[again->stretches++];
-            *last = (struct again_stretch){from, bytes};
+            last = &again->ranges[again->range_count++];
+            *last = (struct again_range){from, bytes};
         }
     }
-    again->takes = 0;
+    again->block_count = 0;
     for (int r = op->first; r < op->end; r++) {
         struct node_block block = irregular_out(op, r);
         if (r != node->rank)
-            again->take[again->takes++] =
-                (struct again_take){.peer = &node->peers[r],
-                                    .count = block.count,
-                                    .to = block.first * op->element_bytes,
-                                    .bytes = block.count * op->element_bytes};
+            again->blocks[again->block_count++] =
+                (struct again_block){.peer = &node->peers[r],
+                                     .count = block.count,
+                                     .to = block.first * op->element_bytes,
+                                     .bytes = block.count * op->element_bytes};
     }
     bool own = irregular_gives(op, node->rank) && irregular_takes(op, node->rank);
     again->own_bytes = own ? irregular_in(op, node->rank).count * op->element_bytes : 0;
@@ -658,9 +669,9 @@ bool disti_node_irregular_recur(const struct disti_node *node, const struct dist
            (!own || irregular_in(op, node->rank).count * op->element_bytes <= NODE_SHORT_MAX);
 }
 
-/* ---- once more ---- */
+/* ---- every repetition ---- */
 
-/* Where in its slot or overflow slot the list of a rank's call stands, and behind it the blocks. */
+/* Returns the address of the list, followed by the blocks, in a rank's slot or overflow slot. */
 static inline char *again_data(const struct node_peer *peer, struct node_slot *slot,
                                uint64_t number)
 {
@@ -671,7 +682,7 @@ static inline char *again_data(const struct node_peer *peer, struct node_slot *s
 static inline void again_show(struct disti_node *node, struct node_slot *slot,
                               const struct disti_node_op *op, const struct node_again *again)
 {
-    const struct again_stretch *stretch = again->stretch, *end = stretch + again->stretches;
+    const struct again_range *range = again->ranges, *end = range + again->range_count;
     struct node_block *list;
     char *to;
 
@@ -685,18 +696,19 @@ static inline void again_show(struct disti_node *node, struct node_slot *slot,
     list = (void *)to;
     for (int r = 0; r < again->listed; r++)
         list[r] = again->list[r];
-    to += again->behind_mine[op->place - NODE_IN_SLOT];
-    for (; stretch < end; stretch++) {
-        node_copy(to, (const char *)op->call.in + stretch->from, stretch->bytes);
-        to += stretch->bytes;
+    to += again->own_list_bytes[op->place - NODE_IN_SLOT];
+    for (; range < end; range++) {
+        node_copy(to, (const char *)op->call.in + range->from, range->bytes);
+        to += range->bytes;
     }
 }
 
-/* One block, if it is there, on a mailbox, and as this rank expects it. */
-static inline bool again_take_one(const struct disti_node_op *op, const struct node_again *again,
-                                  const struct again_take *take, uint64_t history)
+/* Copies one block to OUT. False: the sender has not published it, or not in its mailbox, or has
+ * made another call, or the count differs. */
+static inline bool again_receive(const struct disti_node_op *op, const struct node_again *again,
+                                 const struct again_block *expected, uint64_t history)
 {
-    struct node_slot *slot = node_slot(take->peer->mailbox, op);
+    struct node_slot *slot = node_slot(expected->peer->mailbox, op);
     const struct node_block *block;
     const char *data;
 
@@ -704,30 +716,33 @@ static inline bool again_take_one(const struct disti_node_op *op, const struct n
         atomic_load_explicit(&slot->history, memory_order_relaxed) != history ||
         slot->place == NODE_IN_MEMORY)
         return false;
-    data = again_data(take->peer, slot, op->number);
+    data = again_data(expected->peer, slot, op->number);
     block = (const void *)data;
     block += again->mine;
-    if (block->count != take->count)
+    if (block->count != expected->count)
         return false;
-    data += again->behind_theirs[slot->place - NODE_IN_SLOT] + block->first * again->element_bytes;
-    if (take->bytes)
-        node_copy((char *)op->call.out + take->to, data, take->bytes);
+    data +=
+        again->sender_list_bytes[slot->place - NODE_IN_SLOT] + block->first * again->element_bytes;
+    if (expected->bytes)
+        node_copy((char *)op->call.out + expected->to, data, expected->bytes);
     return true;
 }
 
-static inline bool again_take_all(const struct disti_node_op *op, const struct node_again *again,
-                                  uint64_t history)
+/* Copies all blocks to OUT, as again_receive. */
+static inline bool again_receive_all(const struct disti_node_op *op, const struct node_again *again,
+                                     uint64_t history)
 {
-    const struct again_take *take = again->take, *end = take + again->takes;
+    const struct again_block *expected = again->blocks, *end = expected + again->block_count;
 
-    for (; take < end; take++) {
-        if (!again_take_one(op, again, take, history))
+    for (; expected < end; expected++) {
+        if (!again_receive(op, again, expected, history))
             return false;
     }
     return true;
 }
 
-/* NULL: no memory, or it may not begin yet. */
+/* Returns what is known of the op, after working it out if needed. NULL: no memory, or the call may
+ * not begin yet. */
 static inline const struct node_again *again_find(struct disti_node *node,
                                                   const struct disti_node_op *op)
 {
@@ -752,14 +767,14 @@ dist_status disti_node_irregular_again(struct disti_node *node, const struct dis
     op->slot = at;
     op->call.in = call->in;
     op->call.out = call->out;
-    if (again->leads) /* others may have more for each other */
+    if (again->leads) /* peers may have long blocks for each other */
         op->cma = disti_node_selector_leads(node, op);
     short_begin(node, at, number, call->sequence, op->fingerprint, history);
     again_show(node, slot, op, again);
     if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
-    if (!again_take_all(op, again, history))
+    if (!again_receive_all(op, again, history))
         return disti_node_op_left(op, call, history);
     const char *from = (const char *)op->call.in + again->own_from;
     char *to = (char *)op->call.out + again->own_to;
