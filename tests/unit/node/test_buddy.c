@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of the buddy system, against a map of which block each unit is in. */
+/* Compares the buddy system with a simple model: an array with the block of each unit. */
 #include "unit.h"
 
 #include "node/segment.h"
@@ -10,7 +10,7 @@ enum { LEVELS = 8, UNITS = 1 << LEVELS };
 
 struct model {
     struct buddy buddy;
-    int block[UNITS]; /* of each unit: its first unit + 1; 0: free */
+    int block[UNITS]; /* for each unit: first unit of its block + 1; 0: free */
 };
 
 static void model_open(struct model *model)
@@ -32,7 +32,7 @@ static bool model_has_room(const struct model *model, unsigned order)
     return false;
 }
 
-static void model_take(struct model *model, unsigned order)
+static void model_allocate(struct model *model, unsigned order)
 {
     size_t unit = UNITS;
 
@@ -47,7 +47,7 @@ static void model_take(struct model *model, unsigned order)
     }
 }
 
-static void model_give(struct model *model, size_t unit)
+static void model_free(struct model *model, size_t unit)
 {
     size_t first = UNITS;
     unsigned order = 0;
@@ -62,21 +62,21 @@ static void model_give(struct model *model, size_t unit)
     }
 }
 
-static void stretch(void *arg, size_t unit, size_t units)
+static void mark_taken(void *arg, size_t unit, size_t units)
 {
     unsigned char *seen = arg;
 
     assert_true(units > 0 && unit + units <= UNITS);
-    assert_true(unit == 0 || !seen[unit - 1]); /* else it belongs to the one before */
+    assert_true(unit == 0 || !seen[unit - 1]); /* adjacent blocks are visited as one range */
     memset(seen + unit, 1, units);
 }
 
-/* Every unit is known to be what it is. */
+/* Checks that the buddy system and the model agree on every unit. */
 static void model_compare(const struct model *model)
 {
     unsigned char seen[UNITS] = {0};
 
-    disti_buddy_each(&model->buddy, stretch, seen);
+    disti_buddy_each(&model->buddy, mark_taken, seen);
     for (size_t unit = 0; unit < UNITS; unit++) {
         size_t first = UNITS;
         unsigned order;
@@ -88,7 +88,7 @@ static void model_compare(const struct model *model)
     }
 }
 
-static void test_random(void **state)
+static void test_random_blocks_match_the_model(void **state)
 {
     static struct model model;
 
@@ -98,23 +98,23 @@ static void test_random(void **state)
         model_open(&model);
         for (int i = 0; i < 300; i++) {
             if (rand() % 3)
-                model_take(&model, (unsigned)(rand() % (i % 2 ? 3 : LEVELS + 1)));
+                model_allocate(&model, (unsigned)(rand() % (i % 2 ? 3 : LEVELS + 1)));
             else
-                model_give(&model, (size_t)rand() % UNITS);
+                model_free(&model, (size_t)rand() % UNITS);
             if (i % 10 == 0)
                 model_compare(&model);
         }
         for (size_t unit = 0; unit < UNITS; unit++)
-            model_give(&model, unit);
-        model_take(&model, LEVELS); /* all is one block again */
+            model_free(&model, unit);
+        model_allocate(&model, LEVELS); /* all units are one free block again */
         model_compare(&model);
         assert_int_equal(model.block[UNITS - 1], 1);
         disti_buddy_close(&model.buddy);
     }
 }
 
-/* A small block goes where the least is lost. */
-static void test_leaves_large_ones_whole(void **state)
+/* A small block is taken from the smallest free block that has room for it. */
+static void test_small_blocks_leave_large_ones_whole(void **state)
 {
     static struct model model;
     size_t unit;
@@ -133,7 +133,7 @@ static void test_leaves_large_ones_whole(void **state)
     disti_buddy_close(&model.buddy);
 }
 
-static void test_orders(void **state)
+static void test_order_is_the_smallest_that_fits(void **state)
 {
     (void)state;
     assert_int_equal(disti_buddy_order(0), 0);
@@ -148,9 +148,9 @@ static void test_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_leaves_large_ones_whole),
-        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_random_blocks_match_the_model),
+        cmocka_unit_test(test_small_blocks_leave_large_ones_whole),
+        cmocka_unit_test(test_order_is_the_smallest_that_fits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

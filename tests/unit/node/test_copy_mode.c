@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which copy mode a rank's copies take, on a CPU for which it is told how long each takes. */
+/* The choice of the copy mode, with given times for each mode. */
 #include "base/clock.h"
 #include "node/state.h"
 
@@ -12,15 +12,15 @@
 
 #define BYTES ((size_t)256 << 10)
 #define SECOND ((int64_t)1000 * 1000 * 1000)
-#define OVERFLOW ((size_t)32 << 20) /* so that seconds fit in 32 bits */
-#define ENOUGH 40                   /* calls: the first trials are over */
+#define OVERFLOW ((size_t)32 << 20) /* bytes; large, as the given times are seconds */
+#define ENOUGH 40                   /* calls, after which the first trial is over */
 
 static struct disti_node *node;
 
 static int node_make(void **state)
 {
     (void)state;
-    node = calloc(1, sizeof(*node)); /* its ring of overflow slots has no room to grow */
+    node = calloc(1, sizeof(*node)); /* overflow_bytes is 0, so there is no ring */
     return node ? 0 : -1;
 }
 
@@ -31,7 +31,7 @@ static int node_free(void **state)
     return 0;
 }
 
-/* A call in which each copy mode takes so long. Returns the one that it took. */
+/* Makes a call in which copy mode i takes ns[i]. Returns the chosen mode. */
 static int call_of(dist_collective collective, enum disti_node_way way, bool past,
                    const int64_t *ns)
 {
@@ -58,23 +58,23 @@ static int call_often(enum disti_node_way way, bool past, const int64_t *ns)
     return copy_mode;
 }
 
-static void the_soonest_stays(void **state)
+static void the_fastest_mode_is_kept(void **state)
 {
     int64_t ns[NODE_COPY_MODES];
 
     (void)state;
     for (int copy_mode = 0; copy_mode < NODE_COPY_MODES; copy_mode++)
         ns[copy_mode] = 40000;
-    for (int soonest = 0; soonest < NODE_COPY_MODES; soonest++) {
+    for (int fastest = 0; fastest < NODE_COPY_MODES; fastest++) {
         node->copy_modes[DIST_COLL_ALL_GATHER][disti_node_size_class(&(struct disti_node_op){
             .element_bytes = 1, .largest = BYTES})] = (struct node_copy_modes){0};
-        ns[soonest] = 10000;
-        assert_int_equal(call_often(NODE_WAY_BOUNCES, true, ns), soonest);
-        ns[soonest] = 40000;
+        ns[fastest] = 10000;
+        assert_int_equal(call_often(NODE_WAY_BOUNCES, true, ns), fastest);
+        ns[fastest] = 40000;
     }
 }
 
-static void what_is_read_soon_stays_in_caches(void **state)
+static void data_that_are_read_soon_stay_in_caches(void **state)
 {
     const int64_t ns[NODE_COPY_MODES] = {40000, 30000, 10000, 10000, 50000, 50000, 50000, 50000};
 
@@ -84,14 +84,14 @@ static void what_is_read_soon_stays_in_caches(void **state)
     assert_int_equal(call_once(NODE_WAY_BOUNCES, false, ns), NODE_ASKS);
 }
 
-static void bounces_are_streamed_where_that_is_soonest(void **state)
+static void bounces_are_streamed_if_that_is_fastest(void **state)
 {
     const int64_t ns[NODE_COPY_MODES] = {40000, 40000, 40000, 40000, 30000, 10000, 5000, 5000};
     const int64_t direct[NODE_COPY_MODES] = {40000, 10000, 40000, 40000};
     int streamed = 0;
 
     (void)state;
-    for (int i = 0; i < 8; i++) /* as many as the selector tries twice */
+    for (int i = 0; i < 8; i++) /* twice as many as the selector measures */
         streamed += (call_once(NODE_WAY_BOUNCES, false, ns) & NODE_STREAMS) != 0;
     assert_int_equal(streamed, 4);
     assert_int_equal(call_often(NODE_WAY_BOUNCES, false, ns), NODE_STREAMS | NODE_ASKS);
@@ -99,8 +99,9 @@ static void bounces_are_streamed_where_that_is_soonest(void **state)
     assert_int_equal(call_often(NODE_WAY_DIRECT, false, direct), NODE_ASKS);
 }
 
-/* The selector compares the kernel's copies with four calls through bounce buffers. */
-static void a_copy_tries_several_soon(void **state)
+/* The selector compares the kernel's copies with four calls through bounce buffers, so those calls
+ * must include several modes. */
+static void a_copy_tries_several_modes_in_four_calls(void **state)
 {
     const int64_t ns[NODE_COPY_MODES] = {40000, 40000, 40000, 40000, 40000, 40000, 40000, 40000};
     unsigned tried = 0;
@@ -122,7 +123,7 @@ static void two_ranks_that_swap_do_not_stream(void **state)
         assert_true(call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_SWAPPED, true, ns) < NODE_STREAMS);
 }
 
-static void segments_and_other_memory_are_told_apart(void **state)
+static void segments_and_other_memory_have_their_own_mode(void **state)
 {
     const int64_t bounces[NODE_COPY_MODES] = {10000, 30000, 40000, 40000,
                                               50000, 50000, 50000, 50000};
@@ -132,11 +133,11 @@ static void segments_and_other_memory_are_told_apart(void **state)
     (void)state;
     assert_int_equal(call_often(NODE_WAY_BOUNCES, true, bounces), 0);
     assert_int_equal(call_often(NODE_WAY_DIRECT, true, direct), NODE_ASKS);
-    call_once(NODE_WAY_BOUNCES, true, bounces); /* which it cannot know before */
+    call_once(NODE_WAY_BOUNCES, true, bounces); /* still uses the mode of segments */
     assert_int_equal(call_once(NODE_WAY_BOUNCES, true, bounces), 0);
 }
 
-static void copies_of_the_kernel_tell_nothing(void **state)
+static void copies_by_the_kernel_do_not_count(void **state)
 {
     const int64_t kernel[NODE_COPY_MODES] = {10000, 40000, 40000, 40000,
                                              50000, 50000, 50000, 50000};
@@ -151,7 +152,7 @@ static void copies_of_the_kernel_tell_nothing(void **state)
     assert_int_equal(call_once(NODE_WAY_BOUNCES, true, bounces), NODE_ASKS);
 }
 
-static void another_answer_is_found_later(void **state)
+static void a_later_trial_can_change_the_mode(void **state)
 {
     const int64_t cold[NODE_COPY_MODES] = {40000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
     const int64_t warm[NODE_COPY_MODES] = {5000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
@@ -162,8 +163,7 @@ static void another_answer_is_found_later(void **state)
     assert_int_equal(call_often(NODE_WAY_BOUNCES, true, warm), 0);
 }
 
-/* A call through overflow slots in which each copy mode takes so long. Returns the one that it
- * took. */
+/* Makes a call through overflow slots in which copy mode i takes ns[i]. Returns the chosen mode. */
 static int overflow_of(dist_collective collective, const int64_t *ns)
 {
     struct disti_node_op op = {
@@ -184,8 +184,8 @@ static int overflow_often(dist_collective collective, const int64_t *ns)
     return copy_mode;
 }
 
-/* Much longer than the clock's looks, on a machine that others use too. */
-static void overflows_are_streamed_where_that_is_sooner(void **state)
+/* The times are seconds: on a busy machine, time also passes between two readings of the clock. */
+static void overflow_slots_are_streamed_if_that_is_faster(void **state)
 {
     const int64_t streams[NODE_COPY_MODES] = {[0] = 8 * SECOND, [NODE_STREAMS] = 5 * SECOND};
     const int64_t stores[NODE_COPY_MODES] = {[0] = 8 * SECOND, [NODE_STREAMS] = 7 * SECOND};
@@ -199,7 +199,7 @@ static void overflows_are_streamed_where_that_is_sooner(void **state)
     assert_int_equal(overflow_often(DIST_COLL_ALL_TO_ALL, stores), 0);
 }
 
-static void who_only_gives_streams_for_half(void **state)
+static void senders_stream_only_if_that_halves_the_time(void **state)
 {
     const int64_t some[NODE_COPY_MODES] = {[0] = 8 * SECOND, [NODE_STREAMS] = 5 * SECOND};
     const int64_t much[NODE_COPY_MODES] = {[0] = 8 * SECOND, [NODE_STREAMS] = 3 * SECOND};
@@ -209,7 +209,7 @@ static void who_only_gives_streams_for_half(void **state)
     assert_int_equal(overflow_often(DIST_COLL_GATHER, much), NODE_STREAMS);
 }
 
-static void sums_in_segments_ask(void **state)
+static void reductions_in_segments_prefetch(void **state)
 {
     const int64_t ns[NODE_COPY_MODES] = {10000, 40000, 40000, 40000, 50000, 50000, 50000, 50000};
 
@@ -225,20 +225,23 @@ static void sums_in_segments_ask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_soonest_stays, node_make, node_free),
-        cmocka_unit_test_setup_teardown(what_is_read_soon_stays_in_caches, node_make, node_free),
-        cmocka_unit_test_setup_teardown(bounces_are_streamed_where_that_is_soonest, node_make,
+        cmocka_unit_test_setup_teardown(the_fastest_mode_is_kept, node_make, node_free),
+        cmocka_unit_test_setup_teardown(data_that_are_read_soon_stay_in_caches, node_make,
                                         node_free),
-        cmocka_unit_test_setup_teardown(a_copy_tries_several_soon, node_make, node_free),
+        cmocka_unit_test_setup_teardown(bounces_are_streamed_if_that_is_fastest, node_make,
+                                        node_free),
+        cmocka_unit_test_setup_teardown(a_copy_tries_several_modes_in_four_calls, node_make,
+                                        node_free),
         cmocka_unit_test_setup_teardown(two_ranks_that_swap_do_not_stream, node_make, node_free),
-        cmocka_unit_test_setup_teardown(segments_and_other_memory_are_told_apart, node_make,
+        cmocka_unit_test_setup_teardown(segments_and_other_memory_have_their_own_mode, node_make,
                                         node_free),
-        cmocka_unit_test_setup_teardown(copies_of_the_kernel_tell_nothing, node_make, node_free),
-        cmocka_unit_test_setup_teardown(another_answer_is_found_later, node_make, node_free),
-        cmocka_unit_test_setup_teardown(overflows_are_streamed_where_that_is_sooner, node_make,
+        cmocka_unit_test_setup_teardown(copies_by_the_kernel_do_not_count, node_make, node_free),
+        cmocka_unit_test_setup_teardown(a_later_trial_can_change_the_mode, node_make, node_free),
+        cmocka_unit_test_setup_teardown(overflow_slots_are_streamed_if_that_is_faster, node_make,
                                         node_free),
-        cmocka_unit_test_setup_teardown(who_only_gives_streams_for_half, node_make, node_free),
-        cmocka_unit_test_setup_teardown(sums_in_segments_ask, node_make, node_free),
+        cmocka_unit_test_setup_teardown(senders_stream_only_if_that_halves_the_time, node_make,
+                                        node_free),
+        cmocka_unit_test_setup_teardown(reductions_in_segments_prefetch, node_make, node_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

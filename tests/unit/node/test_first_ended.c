@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Doorbells and segments of a process whose first thread has ended, and from within it. */
+/* Segments and doorbells of a process whose first thread has ended, used by another process and by
+ * that process itself. */
 #include "unit.h"
 
 #include "../base/first_ended.h"
@@ -9,26 +10,26 @@
 
 #define SOME ((size_t)5 << 20)
 
-/* Memory that both processes see. */
-static void *shared_note(size_t bytes)
+/* Allocates memory that a forked process shares with this one. */
+static void *shared_alloc(size_t bytes)
 {
-    void *note = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    assert_ptr_not_equal(note, MAP_FAILED);
-    return note;
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
 }
 
-/* Once there is one: not 0. */
-static int shared_answer(atomic_int *answer)
+/* Waits until the value is not 0, and returns it. */
+static int shared_wait(atomic_int *value)
 {
-    while (atomic_load(answer) == 0)
+    while (atomic_load(value) == 0)
         usleep(1000);
-    return atomic_load(answer);
+    return atomic_load(value);
 }
 
-/* ---- its segment is opened ---- */
+/* ---- another process opens its segment ---- */
 
-static void test_segment_there(void **state)
+static void test_its_segment_can_be_opened(void **state)
 {
     struct unit_segment own = unit_segment(SOME);
     struct disti_segment_name theirs = own.name; /* the child has the same descriptor */
@@ -42,80 +43,81 @@ static void test_segment_there(void **state)
     unit_segment_free(&own);
 }
 
-/* ---- it opens another's ---- */
+/* ---- it opens the segment of another process ---- */
 
-struct segment_note {
+struct segment_result {
     struct disti_segment_name name;
-    atomic_int opened; /* 1: so it is; -1: it cannot be */
+    atomic_int opened; /* 1: yes; -1: that failed; 0: not tried yet */
 };
 
-static void *segment_opens(void *arg)
+static void *segment_open(void *arg)
 {
-    struct segment_note *note = arg;
+    struct segment_result *result = arg;
     int status, fd;
 
     while (!disti_process_first_ends((int)getpid(), &status))
         usleep(1000);
-    status = disti_segment_file_open(&note->name, &fd);
-    atomic_store(&note->opened, status == DIST_OK ? 1 : -1);
+    status = disti_segment_file_open(&result->name, &fd);
+    atomic_store(&result->opened, status == DIST_OK ? 1 : -1);
     return first_ended_rests(NULL);
 }
 
-static void test_segment_here(void **state)
+static void test_it_opens_a_segment(void **state)
 {
-    struct segment_note *note = shared_note(sizeof(*note));
+    struct segment_result *result = shared_alloc(sizeof(*result));
     struct unit_segment own = unit_segment(SOME);
     pid_t pid;
 
     (void)state;
-    note->name = own.name;
-    pid = first_ended_fork(segment_opens, note);
-    assert_int_equal(shared_answer(&note->opened), 1);
+    result->name = own.name;
+    pid = first_ended_fork(segment_open, result);
+    assert_int_equal(shared_wait(&result->opened), 1);
     first_ended_kill(pid);
     unit_segment_free(&own);
-    munmap(note, sizeof(*note));
+    munmap(result, sizeof(*result));
 }
 
-/* ---- its doorbell is rung ---- */
+/* ---- another process rings its doorbell ---- */
 
-struct doorbell_note {
+struct doorbell_result {
     struct disti_node_hello hello;
-    atomic_int made; /* 1: so it is; -1: it cannot be */
+    atomic_int made; /* 1: yes; -1: that failed; 0: not tried yet */
 };
 
-static void *doorbell_makes(void *arg)
+static void *doorbell_make(void *arg)
 {
     static struct disti_node node;
-    struct doorbell_note *note = arg;
+    struct doorbell_result *result = arg;
 
-    note->hello.pid = (int32_t)getpid();
-    atomic_store(&note->made, disti_node_doorbell_open(&node, &note->hello) == DIST_OK ? 1 : -1);
+    result->hello.pid = (int32_t)getpid();
+    atomic_store(&result->made,
+                 disti_node_doorbell_open(&node, &result->hello) == DIST_OK ? 1 : -1);
     return first_ended_rests(NULL);
 }
 
-static void test_doorbell(void **state)
+static void test_its_doorbell_can_be_rung(void **state)
 {
-    struct doorbell_note *note = shared_note(sizeof(*note));
+    struct doorbell_result *result = shared_alloc(sizeof(*result));
     struct node_peer peer = {.doorbell = NULL};
     struct disti_node node = {.ranks = 1, .peers = &peer};
     pid_t pid;
 
     (void)state;
-    pid = first_ended_fork(doorbell_makes, note);
-    assert_int_equal(shared_answer(&note->made), 1);
-    node.hellos = &note->hello;
+    pid = first_ended_fork(doorbell_make, result);
+    assert_int_equal(shared_wait(&result->made), 1);
+    node.hellos = &result->hello;
     disti_node_doorbell_ring(&node, 0);
     assert_non_null(peer.doorbell);
     disti_node_doorbell_close(&node);
     first_ended_kill(pid);
-    munmap(note, sizeof(*note));
+    munmap(result, sizeof(*result));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_segment_there),
-                                       cmocka_unit_test(test_segment_here),
-                                       cmocka_unit_test(test_doorbell)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_its_segment_can_be_opened),
+                                       cmocka_unit_test(test_it_opens_a_segment),
+                                       cmocka_unit_test(test_its_doorbell_can_be_rung)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

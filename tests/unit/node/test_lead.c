@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who lets others go first behind a barrier, and until when: rank 0 of two, the root is rank 1. */
+/* When a rank yields its CPU after a barrier, and until when (waking.c): rank 0 of two ranks, where
+ * the root is rank 1. */
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -51,8 +52,8 @@ static int ranks_close(void **state)
     return 0;
 }
 
-/* Of each fingerprint, as rank 0 sees it. */
-static const struct disti_node_op kinds[] = {
+/* The op of each fingerprint on rank 0. */
+static const struct disti_node_op ops[] = {
     [BARRIER] = {.call = {.collective = DIST_COLL_BARRIER}, .end = 2},
     [BROADCAST] = {.call = {.collective = DIST_COLL_BROADCAST, .root = 1}, .first = 1, .end = 2},
     [GATHER] = {.call = {.collective = DIST_COLL_GATHER, .root = 0}, .end = 2},
@@ -71,10 +72,10 @@ static const struct disti_node_op kinds[] = {
     [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER}, .way = NODE_WAY_BOUNCES, .end = 2},
 };
 
-/* This rank's next call. */
+/* Begins this rank's next call. */
 static struct disti_node_op begin(struct ranks *ranks, uint64_t fingerprint)
 {
-    struct disti_node_op op = kinds[fingerprint];
+    struct disti_node_op op = ops[fingerprint];
 
     op.number = ++ranks->node.calls;
     op.slot = node_slot_number(&ranks->node, op.number);
@@ -83,7 +84,7 @@ static struct disti_node_op begin(struct ranks *ranks, uint64_t fingerprint)
     return op;
 }
 
-/* The root is so many calls ahead when it ends. */
+/* A barrier at whose end the root has begun `ahead` more calls. */
 static void barrier(struct ranks *ranks, uint64_t ahead)
 {
     struct disti_node_op op = begin(ranks, BARRIER);
@@ -92,6 +93,7 @@ static void barrier(struct ranks *ranks, uint64_t ahead)
     disti_node_lead_follow(&ranks->node, &op);
 }
 
+/* A call; waits: this rank has to wait in it. */
 static void call(struct ranks *ranks, uint64_t fingerprint, bool waits)
 {
     struct disti_node_op op = begin(ranks, fingerprint);
@@ -100,28 +102,29 @@ static void call(struct ranks *ranks, uint64_t fingerprint, bool waits)
         disti_node_lead_learn(&ranks->node, &op);
 }
 
-/* Does it let rank 1 go first? */
-static bool lets_go(const struct ranks *ranks)
+/* True if this rank yields to rank 1 after a barrier. */
+static bool yields(const struct ranks *ranks)
 {
     return ranks->node.lead.first < ranks->node.lead.end && ranks->node.lead.end == 2;
 }
 
-static void test_learned_behind_a_barrier(void **state)
+static void test_only_the_call_after_a_barrier_is_learned(void **state)
 {
     struct ranks *ranks = *state;
 
     barrier(ranks, 0);
     call(ranks, ALL_GATHER, true);
-    assert_false(lets_go(ranks));
-    call(ranks, BROADCAST, true); /* the second call */
-    assert_false(lets_go(ranks));
+    assert_false(yields(ranks));
+    call(ranks, BROADCAST, true); /* the second call after the barrier */
+    assert_false(yields(ranks));
     barrier(ranks, 0);
     call(ranks, BROADCAST, true);
-    assert_true(lets_go(ranks));
+    assert_true(yields(ranks));
 }
 
-/* Of those in which a taker waits for who does not wait for it; the v-forms too. */
-static void test_learned_of(void **state)
+/* Learned are only calls in which receivers wait for senders that do not wait for them; irregular
+ * calls too. */
+static void test_only_one_way_calls_are_learned(void **state)
 {
     static const struct {
         uint64_t fingerprint;
@@ -136,11 +139,11 @@ static void test_learned_of(void **state)
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         barrier(ranks, 0);
         call(ranks, calls[i].fingerprint, true);
-        assert_int_equal(lets_go(ranks), calls[i].learned);
+        assert_int_equal(yields(ranks), calls[i].learned);
     }
 }
 
-static void test_kept(void **state)
+static void test_kept_while_the_call_follows_each_barrier(void **state)
 {
     struct ranks *ranks = *state;
 
@@ -148,48 +151,48 @@ static void test_kept(void **state)
     call(ranks, BROADCAST, true);
     for (int i = 0; i < 3 * NODE_SLOTS; i++) {
         barrier(ranks, 1);
-        assert_true(lets_go(ranks));
-        call(ranks, BROADCAST, false); /* the data are there */
+        assert_true(yields(ranks));
+        call(ranks, BROADCAST, false); /* finds the data without waiting */
     }
 }
 
-static void test_forgotten(void **state)
+static void test_forgotten_if_another_call_follows(void **state)
 {
-    static const uint64_t others[] = {BARRIER, GATHER};
+    static const uint64_t other_calls[] = {BARRIER, GATHER};
     struct ranks *ranks = *state;
 
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < sizeof(other_calls) / sizeof(other_calls[0]); i++) {
         barrier(ranks, 0);
         call(ranks, BROADCAST, true);
         barrier(ranks, 1);
-        call(ranks, others[i], false);
+        call(ranks, other_calls[i], false);
         barrier(ranks, 1);
-        assert_false(lets_go(ranks));
+        assert_false(yields(ranks));
     }
 }
 
-/* What stood behind the barrier stands there no more. */
-static void test_long_ago(void **state)
+/* The slot of the call after the barrier has been reused, so the call cannot be compared. */
+static void test_forgotten_if_the_slot_was_reused(void **state)
 {
     struct ranks *ranks = *state;
 
     barrier(ranks, 0);
     for (int i = 0; i <= NODE_SLOTS; i++)
         call(ranks, BROADCAST, true);
-    assert_true(lets_go(ranks));
+    assert_true(yields(ranks));
     barrier(ranks, 1);
-    assert_false(lets_go(ranks));
+    assert_false(yields(ranks));
 }
 
-/* Ends, though the root does not come. */
-static void test_in_vain(void **state)
+/* Yields for a limited time, and no more after later barriers, if the root begins no call. */
+static void test_forgotten_if_the_root_begins_nothing(void **state)
 {
     struct ranks *ranks = *state;
 
     barrier(ranks, 0);
     call(ranks, BROADCAST, true);
     barrier(ranks, 0);
-    assert_false(lets_go(ranks));
+    assert_false(yields(ranks));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, ranks_open, ranks_close)
@@ -197,12 +200,12 @@ static void test_in_vain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_learned_behind_a_barrier),
-        TEST(test_learned_of),
-        TEST(test_kept),
-        TEST(test_forgotten),
-        TEST(test_long_ago),
-        TEST(test_in_vain),
+        TEST(test_only_the_call_after_a_barrier_is_learned),
+        TEST(test_only_one_way_calls_are_learned),
+        TEST(test_kept_while_the_call_follows_each_barrier),
+        TEST(test_forgotten_if_another_call_follows),
+        TEST(test_forgotten_if_the_slot_was_reused),
+        TEST(test_forgotten_if_the_root_begins_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

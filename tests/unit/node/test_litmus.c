@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Litmus tests: what the orders of C11 forbid does not come about between two processes that have
- * mapped one segment at two addresses. Many rounds that need no waiting for each other are run in a
- * batch, as herdtools' litmus does, so that the processes meet in the middle of them.
+ * Litmus tests: results that the memory orders of C11 forbid do not occur between two processes
+ * that have mapped one segment at two addresses. As in herdtools' litmus, a batch is many rounds
+ * without synchronization, so that the rounds of both processes overlap in time.
  */
 #include "unit.h"
 
@@ -13,10 +13,10 @@
 
 enum { ROUNDS = 4096, BATCHES = 512, LONG_BATCHES = 8192, SPINS = 64, WORDS = 8 };
 
-/* Polls before a yield: so many that both processes are on a CPU when a batch begins. */
+/* Polls before a yield: enough for both processes to be on a CPU when a batch begins. */
 enum { MEET_SPINS = 20000 };
 
-/* Two words that both processes use, on cache lines of their own, and what they carry. */
+/* Two words that both processes use, each on its own cache line, and the data that they guard. */
 struct cell {
     _Alignas(64) atomic_uint x;
     _Alignas(64) atomic_uint y;
@@ -25,14 +25,14 @@ struct cell {
 
 struct litmus {
     _Alignas(64) atomic_uint arrived;
-    _Alignas(64) unsigned seen[2][ROUNDS]; /* by each process */
+    _Alignas(64) unsigned seen[2][ROUNDS]; /* results of each process */
     struct cell cells[ROUNDS];
 };
 
-/* Round i of a process, 0 or 1, in batch `batch`, from 1 on; returns what it saw. */
+/* One round of a process, 0 or 1, in a batch, numbered from 1 on. Returns the process's result. */
 typedef unsigned (*litmus_fn)(int process, struct cell *cell, unsigned batch);
 
-/* How many rounds of a batch ended as they must not. */
+/* Returns the number of rounds of a batch with forbidden results. */
 typedef long (*litmus_check)(struct litmus *litmus, unsigned batch);
 
 static int64_t now_s(void)
@@ -43,7 +43,7 @@ static int64_t now_s(void)
     return now.tv_sec;
 }
 
-/* The `meeting`th time that both come together, from 1 on. False: the other does not come. */
+/* Waits for the other process, the `meeting`th time, from 1 on. False: timeout. */
 static bool meet(struct litmus *litmus, unsigned meeting)
 {
     int64_t until = now_s() + UNIT_LIMIT;
@@ -66,7 +66,7 @@ static unsigned batches(void)
     return text && strcmp(text, "1") == 0 ? LONG_BATCHES : BATCHES;
 }
 
-/* Puts the process on a CPU of its own if there are two: on one nothing happens side by side. */
+/* Pins the process to a CPU of its own, if there are two. */
 static void pin(int process)
 {
     cpu_set_t all, one;
@@ -84,7 +84,8 @@ static void pin(int process)
     }
 }
 
-/* All batches of one process; process 0 judges. -1: the other does not come. */
+/* Runs all batches of one process. Process 0 returns the number of forbidden results, process 1
+ * returns 0. -1: the other process does not arrive. */
 static long litmus_process(struct litmus *litmus, int process, litmus_fn fn, litmus_check check)
 {
     unsigned meeting = 0;
@@ -108,12 +109,12 @@ struct litmus_peer {
     litmus_fn fn;
 };
 
-static int litmus_other(void *arg, int line)
+static int litmus_peer_run(void *arg, int channel)
 {
     struct litmus_peer *peer = arg;
     void *memory = NULL;
 
-    (void)line;
+    (void)channel;
     alarm(5 * UNIT_LIMIT);
     UNIT_CHECK(disti_segment_map(&peer->name, &memory) == DIST_OK);
     pin(1);
@@ -121,12 +122,12 @@ static int litmus_other(void *arg, int line)
     return 0;
 }
 
-/* How many rounds ended as they must not. */
+/* Runs a test in this process and a forked one. Returns the number of forbidden results. */
 static long litmus_run(litmus_fn fn, litmus_check check)
 {
     struct litmus *litmus = unit_alloc(sizeof(*litmus));
     struct litmus_peer peer = {.name = unit_name(litmus), .fn = fn};
-    struct unit_peer other = unit_fork(litmus_other, &peer);
+    struct unit_peer other = unit_fork(litmus_peer_run, &peer);
     cpu_set_t before;
     long wrong;
 
@@ -150,7 +151,7 @@ static long check_seen(struct litmus *litmus, unsigned batch)
     return wrong;
 }
 
-/* ---- message passing: who sees the flag sees the payload ---- */
+/* ---- message passing: a process that reads the flag also reads the payload ---- */
 
 static unsigned message(int process, struct cell *cell, unsigned batch)
 {
@@ -181,7 +182,7 @@ static void test_message_passing(void **state)
     assert_int_equal(litmus_run(message, check_seen), 0);
 }
 
-/* ---- store buffering: one of two that tell each other sees it ---- */
+/* ---- store buffering: of two processes that each store, then load, one reads the other's ---- */
 
 static unsigned buffering_ordered(int process, struct cell *cell, unsigned batch)
 {
@@ -207,7 +208,7 @@ static unsigned buffering_weak(int process, struct cell *cell, unsigned batch)
     return atomic_load_explicit(other, memory_order_acquire);
 }
 
-/* Both saw the batch before. */
+/* Counts the rounds in which both processes read the value of the previous batch. */
 static long check_buffering(struct litmus *litmus, unsigned batch)
 {
     long wrong = 0;
@@ -224,7 +225,7 @@ static void test_store_buffering(void **state)
     assert_int_equal(litmus_run(buffering_exchanged, check_buffering), 0);
 }
 
-/* Release and acquire allow it, and processors do it: what the test above can see. */
+/* Release and acquire allow that result, and processors produce it: so the test above can fail. */
 static void test_store_buffering_happens(void **state)
 {
     long weak;
@@ -236,7 +237,7 @@ static void test_store_buffering_happens(void **state)
         skip();
 }
 
-/* ---- coherence: one word never goes back ---- */
+/* ---- coherence: a word never changes back to an older value ---- */
 
 static unsigned coherence(int process, struct cell *cell, unsigned batch)
 {
@@ -258,7 +259,7 @@ static void test_coherence(void **state)
     assert_int_equal(litmus_run(coherence, check_seen), 0);
 }
 
-/* ---- counting: none is lost, and the last that comes sees what the first wrote ---- */
+/* ---- counting: no increment is lost, and the second process reads what the first wrote ---- */
 
 static unsigned counting(int process, struct cell *cell, unsigned batch)
 {

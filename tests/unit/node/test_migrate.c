@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank moves to an idle CPU that no rank is on, and only from another rank's CPU. This program
- * replaces the calls that say where a thread runs, so that the scheduler has no influence.
+ * A rank moves to an idle CPU on which no rank runs, and only if it shares its CPU with another
+ * rank. This program replaces the functions that return and set a thread's CPU, so that the
+ * scheduler has no influence.
  */
 #include "base/clock.h"
 #include "node/state.h"
@@ -49,8 +50,8 @@ int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
     return 0;
 }
 
-/* As /proc/stat has it. busy: a CPU that did nothing but work, -1: none, CPUS: all of them. */
-static void count_idle(unsigned ticks, int busy)
+/* Writes a file like /proc/stat. busy: the CPU that was never idle; -1: none; CPUS: all CPUs. */
+static void write_stat(unsigned ticks, int busy)
 {
     FILE *file = fopen(stat_path, "w");
 
@@ -63,7 +64,7 @@ static void count_idle(unsigned ticks, int busy)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Two ranks: this one, rank 0, is on CPU 0, and the other was last seen on that CPU. */
+/* Makes a node of two ranks: this one, rank 0, is on CPU 0; the other published other_cpu. */
 static struct disti_node *pair_of_ranks(int other_cpu)
 {
     struct disti_node *node = calloc(1, sizeof(*node));
@@ -96,28 +97,28 @@ static void free_ranks(struct disti_node *node)
     free(node);
 }
 
-static void poll_in_vain(struct disti_node *node)
+static void poll_without_success(struct disti_node *node)
 {
     for (int i = 0; i < POLLS; i++)
         disti_node_migrate_cpu(node);
 }
 
-/* Polls before and after a time in which the CPUs but one were idle. Returns the number of moves.
- */
+/* Polls before and after a time in which all CPUs except `busy` were idle. Returns the number of
+ * moves. */
 static int poll_twice(struct disti_node *node, int busy)
 {
     const int before = moves;
 
-    count_idle(0, busy);
-    poll_in_vain(node);
-    assert_int_equal(moves, before); /* nothing is known of the CPUs yet */
+    write_stat(0, busy);
+    poll_without_success(node);
+    assert_int_equal(moves, before); /* idle times are not known yet */
     disti_sleep_ns(NAP_NS);
-    count_idle(1000, busy);
-    poll_in_vain(node);
+    write_stat(1000, busy);
+    poll_without_success(node);
     return moves - before;
 }
 
-static void it_moves_to_an_idle_cpu(void **state)
+static void moves_to_an_idle_cpu(void **state)
 {
     struct disti_node *node = pair_of_ranks(0);
 
@@ -128,7 +129,7 @@ static void it_moves_to_an_idle_cpu(void **state)
     free_ranks(node);
 }
 
-static void it_stays_if_no_cpu_is_idle(void **state)
+static void stays_if_no_cpu_is_idle(void **state)
 {
     struct disti_node *node = pair_of_ranks(0);
 
@@ -137,7 +138,7 @@ static void it_stays_if_no_cpu_is_idle(void **state)
     free_ranks(node);
 }
 
-static void it_stays_if_the_other_rank_is_elsewhere(void **state)
+static void stays_if_the_other_rank_is_on_another_cpu(void **state)
 {
     struct disti_node *node = pair_of_ranks(1);
 
@@ -146,7 +147,7 @@ static void it_stays_if_the_other_rank_is_elsewhere(void **state)
     free_ranks(node);
 }
 
-static void it_stays_if_ranks_outnumber_the_cpus(void **state)
+static void stays_if_ranks_outnumber_the_cpus(void **state)
 {
     struct disti_node *node;
 
@@ -158,7 +159,7 @@ static void it_stays_if_ranks_outnumber_the_cpus(void **state)
     free_ranks(node);
 }
 
-static void it_stays_if_it_is_told_to(void **state)
+static void stays_if_moving_is_disabled(void **state)
 {
     struct disti_node *node;
 
@@ -170,8 +171,8 @@ static void it_stays_if_it_is_told_to(void **state)
     free_ranks(node);
 }
 
-/* The other rank comes after it, again and again. */
-static void it_moves_less_often_each_time(void **state)
+/* The other rank is on this rank's CPU again after each move. */
+static void moves_less_often_each_time(void **state)
 {
     struct disti_node *node = pair_of_ranks(0);
     int64_t every_ns = node->migrate_every_ns;
@@ -182,9 +183,9 @@ static void it_moves_less_often_each_time(void **state)
         atomic_store(&node->peers[1].mailbox->cpu, here);
         assert_true(node->migrate_every_ns >= 2 * every_ns);
         every_ns = node->migrate_every_ns;
-        poll_in_vain(node);
+        poll_without_success(node);
         assert_int_equal(moves, i + 1);
-        node->migrate_at_ns = 0; /* as if that time had passed, and nobody had counted since */
+        node->migrate_at_ns = 0; /* as if that time had passed, without a count since */
         free(node->idle);
         node->idle = NULL;
     }
@@ -194,12 +195,12 @@ static void it_moves_less_often_each_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_moves_to_an_idle_cpu),
-        cmocka_unit_test(it_stays_if_no_cpu_is_idle),
-        cmocka_unit_test(it_stays_if_the_other_rank_is_elsewhere),
-        cmocka_unit_test(it_stays_if_ranks_outnumber_the_cpus),
-        cmocka_unit_test(it_stays_if_it_is_told_to),
-        cmocka_unit_test(it_moves_less_often_each_time),
+        cmocka_unit_test(moves_to_an_idle_cpu),
+        cmocka_unit_test(stays_if_no_cpu_is_idle),
+        cmocka_unit_test(stays_if_the_other_rank_is_on_another_cpu),
+        cmocka_unit_test(stays_if_ranks_outnumber_the_cpus),
+        cmocka_unit_test(stays_if_moving_is_disabled),
+        cmocka_unit_test(moves_less_often_each_time),
     };
     const int fd = mkstemp(stat_path);
     int failed;

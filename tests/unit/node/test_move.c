@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Moving long data: every byte, and no other, from and to any address. */
+/* disti_node_move copies every byte, and no other, from and to any address. */
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -11,12 +11,12 @@
 #include <cmocka.h>
 
 #define MOST ((size_t)70000)
-#define AROUND 256 /* room before and behind */
+#define AROUND 256 /* bytes before and after */
 
 static const size_t sizes[] = {0,    1,    63,   64,    65,    1023,  1024,  4095, 4096,
                                4097, 4160, 8191, 16383, 16384, 16385, 16447, MOST};
 
-/* Byte i of what is moved, and of what must stay. */
+/* Byte i of the copied data, and of the memory around the destination. */
 static char moved(size_t i)
 {
     return (char)(i * 7 + i / 251);
@@ -42,13 +42,14 @@ static void move_once(size_t bytes, size_t to_at, size_t from_at, uint8_t copy_m
         char want = i >= to_at && i < to_at + bytes ? moved(i - to_at) : around(i);
 
         if (to[i] != want)
-            fail_msg("byte %zu of %zu, to +%zu from +%zu", i, bytes, to_at, from_at);
+            fail_msg("byte %zu is wrong after a copy of %zu bytes to offset %zu from offset %zu", i,
+                     bytes, to_at, from_at);
     }
     free(to);
     free(from);
 }
 
-static void every_byte_and_no_other(void **state)
+static void every_byte_is_copied_and_no_other(void **state)
 {
     static const size_t shifts[] = {0, 1, 16, 63, 64, 100};
 
@@ -63,7 +64,7 @@ static void every_byte_and_no_other(void **state)
     }
 }
 
-static void there_is_a_cache(void **state)
+static void the_cache_size_is_plausible(void **state)
 {
     (void)state;
     assert_true(disti_node_cache() >= 64 << 10);
@@ -72,8 +73,8 @@ static void there_is_a_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_byte_and_no_other),
-        cmocka_unit_test(there_is_a_cache),
+        cmocka_unit_test(every_byte_is_copied_and_no_other),
+        cmocka_unit_test(the_cache_size_is_plausible),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

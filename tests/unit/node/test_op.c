@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a call may go from where it stands: every pair, as node.h draws it. */
+/* disti_node_op_go accepts exactly the transitions between states that node.h draws. */
 #include "../base/transitions.h"
 #include "node/state.h"
 
-/* A row for each state: '>' where an arrow leads to the state of the column. */
+/* A row for each state: '>' if a transition to the state of the column exists. */
 static const char *const drawing[] = {
     /*                   PAWE */
     [NODE_OP_POSTED] = " >  ",
@@ -21,7 +21,7 @@ static dist_status go(int from, int to, int *now)
     return status;
 }
 
-static void test_every_pair(void **state)
+static void test_every_pair_of_states(void **state)
 {
     (void)state;
     assert_transitions(drawing, NODE_OP_ENDED + 1, go);
@@ -29,7 +29,7 @@ static void test_every_pair(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair_of_states)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Overflow slots: none is written while another rank may still read it, whatever their lengths. */
+/* No overflow slot is written while another rank may still read it, whatever the lengths. */
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -15,15 +15,15 @@ struct overflow {
     size_t from, to;
 };
 
-/* Mostly long ones, for those reach round the ring soonest. */
+/* Returns a length, mostly a long one: the ring then wraps after fewer calls. */
 static size_t bytes_of(uint32_t *random)
 {
     *random = *random * 1664525 + 1013904223;
     return *random >> 30 ? NODE_OVERFLOW_BYTES - (*random >> 20) % 64 : 1 + (*random >> 8) % 4096;
 }
 
-/* Of the last `depth` calls any may still be read. */
-static void ring_of(int ranks, uint64_t slots, uint64_t depth)
+/* The overflow slots of the last `depth` calls, which may still be read, do not overlap. */
+static void check_ring(int ranks, uint64_t slots, uint64_t depth)
 {
     static struct disti_node node;
     static struct node_slot slot;
@@ -54,13 +54,13 @@ static void ring_of(int ranks, uint64_t slots, uint64_t depth)
     }
 }
 
-static void nothing_is_written_over_what_may_be_read(void **state)
+static void slots_that_may_be_read_are_not_overwritten(void **state)
 {
     (void)state;
-    ring_of(2, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
-    ring_of(3, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
-    ring_of(2, NODE_SLOTS, 52);
-    ring_of(4, NODE_SLOTS, 21);
+    check_ring(2, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
+    check_ring(3, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
+    check_ring(2, NODE_SLOTS, 52);
+    check_ring(4, NODE_SLOTS, 21);
 }
 
 static void many_ranks_have_no_ring(void **state)
@@ -76,8 +76,8 @@ static void many_ranks_have_no_ring(void **state)
     assert_int_equal(slot.overflow, 0);
 }
 
-/* A number or two lie in the line of the stage, which is fetched anyway. */
-static void data_begin_in_the_line_of_the_stage(void **state)
+/* So a reader of one or two numbers fetches no second cache line. */
+static void data_begin_in_the_cache_line_of_the_stage(void **state)
 {
     (void)state;
     assert_int_equal(offsetof(struct node_slot, data), NODE_SLOT_ALIGN);
@@ -86,9 +86,9 @@ static void data_begin_in_the_line_of_the_stage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_written_over_what_may_be_read),
+        cmocka_unit_test(slots_that_may_be_read_are_not_overwritten),
         cmocka_unit_test(many_ranks_have_no_ring),
-        cmocka_unit_test(data_begin_in_the_line_of_the_stage),
+        cmocka_unit_test(data_begin_in_the_cache_line_of_the_stage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

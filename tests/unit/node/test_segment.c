@@ -139,13 +139,13 @@ static void test_no_memory(void **state)
 
 /* ---- a forked child ---- */
 
-static int child_of_owner(void *arg, int line)
+static int child_of_owner(void *arg, int channel)
 {
     unsigned char *memory = arg;
     struct disti_segment_location at;
     void *own = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(!disti_segment_find(memory, 1, &at));
     UNIT_CHECK(unit_filled(memory, 3 * PAGE, 5));
     memset(memory, 0, 3 * PAGE);
@@ -235,9 +235,9 @@ static void *forks_beside(void *arg)
     return NULL;
 }
 
-static int child_of_threads(void *arg, int line)
+static int child_of_threads(void *arg, int channel)
 {
-    (void)line;
+    (void)channel;
     UNIT_CHECK(unit_filled(arg, PAGE, 5));
     UNIT_CHECK(thread_round(3, 2) == NULL);
     UNIT_CHECK(unit_filled(arg, PAGE, 5));

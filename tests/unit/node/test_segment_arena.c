@@ -166,13 +166,13 @@ static void test_large(void **state)
 
 /* ---- limits ---- */
 
-static int peer_at_its_limits(void *arg, int line)
+static int peer_at_its_limits(void *arg, int channel)
 {
     struct rlimit none = {0, 0}, small = {64 << 10, RLIM_INFINITY};
     struct disti_segment_location at;
     void *memory = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(setrlimit(arg ? RLIMIT_FSIZE : RLIMIT_NOFILE, arg ? &small : &none) == 0);
     UNIT_CHECK(disti_segment_alloc_shared(PAGE, &memory, &at) ==
                (arg ? DIST_OK : DIST_ERR_NO_MEMORY));
@@ -204,7 +204,7 @@ struct two {
 };
 
 /* Two blocks, one mapping; what is freed reads zeros, then what comes there next. */
-static int peer_maps_once(void *arg, int line)
+static int peer_maps_once(void *arg, int channel)
 {
     const struct two *two = arg;
     void *mapped[2];
@@ -217,9 +217,9 @@ static int peer_maps_once(void *arg, int line)
     UNIT_CHECK(mapped[0] == mapped[1] && unit_shared_mappings() == 1);
     UNIT_CHECK(unit_filled(memory[0], PAGE, 1) && unit_filled(memory[1], PAGE, 2));
     unit_fill(memory[1], PAGE, 3);
-    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     UNIT_CHECK(unit_zeros(memory[0], PAGE) && unit_filled(memory[1], PAGE, 3));
-    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     UNIT_CHECK(unit_filled(memory[0], PAGE, 4));
     return 0;
 }
@@ -234,14 +234,14 @@ static void test_peer(void **state)
     unit_fill(memory[0], PAGE, 1);
     unit_fill(memory[1], PAGE, 2);
     peer = unit_fork(peer_maps_once, &two);
-    assert_true(unit_hear(peer.line));
+    assert_true(unit_wait(peer.channel));
     assert_true(unit_filled(memory[1], PAGE, 3));
     assert_int_equal(disti_segment_free(memory[0]), DIST_OK);
-    assert_true(unit_tell(peer.line) && unit_hear(peer.line));
+    assert_true(unit_signal(peer.channel) && unit_wait(peer.channel));
     again = take(PAGE);
     assert_ptr_equal(again, memory[0]);
     unit_fill(again, PAGE, 4);
-    assert_true(unit_tell(peer.line));
+    assert_true(unit_signal(peer.channel));
     unit_join(&peer);
     assert_int_equal(disti_segment_free(again), DIST_OK);
     assert_int_equal(disti_segment_free(memory[1]), DIST_OK);
@@ -274,13 +274,13 @@ static void test_retire(void **state)
 
 /* ---- a forked child ---- */
 
-static int child_of_owner(void *arg, int line)
+static int child_of_owner(void *arg, int channel)
 {
     unsigned char **memory = arg;
     struct disti_segment_location at;
     void *own = NULL;
 
-    (void)line;
+    (void)channel;
     for (int i = 0; i < 3; i++) {
         UNIT_CHECK(!disti_segment_find(memory[i], 1, &at));
         UNIT_CHECK(unit_filled(memory[i], 3 * PAGE, (unsigned)i));

@@ -20,7 +20,7 @@ struct registered {
 };
 
 /* Sees all of it, ends included, but nothing of what is beside it; writes it. */
-static int peer_sees_ends(void *arg, int line)
+static int peer_sees_ends(void *arg, int channel)
 {
     const struct registered *it = arg;
     void *mapped = NULL;
@@ -32,7 +32,7 @@ static int peer_sees_ends(void *arg, int line)
     UNIT_CHECK((uintptr_t)memory % PAGE == 0 || memory[-1] == 0);
     UNIT_CHECK(((uintptr_t)memory + it->bytes) % PAGE == 0 || memory[it->bytes] == 0);
     unit_fill(memory, it->bytes, 2);
-    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     return 0;
 }
 
@@ -47,10 +47,10 @@ static void ends_round(unsigned char *memory, size_t bytes)
     assert_true(disti_segment_find(memory, bytes, &it.at));
     assert_ptr_not_equal(disti_segment_load(memory, bytes), memory);
     peer = unit_fork(peer_sees_ends, &it);
-    assert_true(unit_hear(peer.line));
+    assert_true(unit_wait(peer.channel));
     disti_segment_store(memory, bytes);
     assert_true(unit_filled(memory, bytes, 2));
-    assert_true(unit_tell(peer.line));
+    assert_true(unit_signal(peer.channel));
     unit_join(&peer);
     assert_int_equal(disti_segment_unregister(memory), DIST_OK);
     assert_true(unit_filled(memory, bytes, 2));
@@ -124,11 +124,11 @@ static void test_neighbours(void **state)
 
 /* ---- a forked child ---- */
 
-static int child_writes(void *arg, int line)
+static int child_writes(void *arg, int channel)
 {
     unsigned char *memory = arg;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(unit_filled(memory, 4 * PAGE, 1));
     UNIT_CHECK(disti_segment_load(memory + 100, 2 * PAGE) == memory + 100);
     unit_fill(memory, 4 * PAGE, 2);

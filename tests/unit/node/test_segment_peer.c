@@ -12,12 +12,12 @@
 
 /* ---- reading and writing ---- */
 
-static int peer_reads_and_writes(void *arg, int line)
+static int peer_reads_and_writes(void *arg, int channel)
 {
     const struct disti_segment_name *name = arg;
     void *memory = NULL, *again = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(disti_segment_map(name, &memory) == DIST_OK);
     UNIT_CHECK((uintptr_t)memory % PAGE == 0);
     UNIT_CHECK(unit_filled(memory, name->bytes, 1));
@@ -46,11 +46,11 @@ static void test_share(void **state)
 
 /* ---- a peer that has no /proc ---- */
 
-static int peer_has_no_proc(void *arg, int line)
+static int peer_has_no_proc(void *arg, int channel)
 {
     void *memory = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(chroot("/sys") == 0 && chdir("/") == 0); /* a folder without one */
     UNIT_CHECK(disti_segment_map(arg, &memory) == DIST_ERR_SYSTEM);
     UNIT_CHECK(strstr(dist_last_error(), "there is no /proc"));
@@ -71,14 +71,14 @@ static void test_no_proc(void **state)
 
 /* ---- freed under a peer ---- */
 
-static int peer_outlives_segment(void *arg, int line)
+static int peer_outlives_segment(void *arg, int channel)
 {
     const struct disti_segment_name *name = arg;
     void *memory = NULL;
 
     UNIT_CHECK(disti_segment_map(name, &memory) == DIST_OK);
     UNIT_CHECK(unit_filled(memory, SOME, 1));
-    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     UNIT_CHECK(unit_zeros(memory, SOME));
     unit_fill(memory, SOME, 4);
     disti_segment_unmap(name->key);
@@ -95,20 +95,20 @@ static void test_freed(void **state)
     (void)state;
     unit_fill(own.memory, SOME, 1);
     peer = unit_fork(peer_outlives_segment, &own.name);
-    assert_true(unit_hear(peer.line));
+    assert_true(unit_wait(peer.channel));
     unit_segment_free(&own);
-    assert_true(unit_tell(peer.line));
+    assert_true(unit_signal(peer.channel));
     unit_join(&peer);
 }
 
 /* ---- names that are wrong ---- */
 
-static int peer_is_refused(void *arg, int line)
+static int peer_is_refused(void *arg, int channel)
 {
     const struct disti_segment_name *name = arg;
     void *memory = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(disti_segment_map(name, &memory) == DIST_ERR_SYSTEM);
     UNIT_CHECK(memory == NULL && unit_shared_mappings() == 0);
     UNIT_CHECK(dist_last_error()[0]);
@@ -174,12 +174,12 @@ static void test_not_sealed(void **state)
 }
 
 /* A cached mapping is no reason to believe another size. */
-static int peer_is_told_two_sizes(void *arg, int line)
+static int peer_is_told_two_sizes(void *arg, int channel)
 {
     struct disti_segment_name name = *(struct disti_segment_name *)arg;
     void *memory = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(disti_segment_map(&name, &memory) == DIST_OK);
     name.bytes *= 2;
     UNIT_CHECK(disti_segment_map(&name, &memory) == DIST_ERR_SYSTEM);
@@ -203,23 +203,23 @@ struct trim {
     struct disti_segment_name names[TRIMMED];
 };
 
-static int peer_fork_child(void *arg, int line)
+static int peer_fork_child(void *arg, int channel)
 {
     (void)arg;
-    (void)line;
+    (void)channel;
     UNIT_CHECK(unit_shared_mappings() == 0);
     return 0;
 }
 
 /* Maps all, and lets go of the first last. */
-static int peer_trims(void *arg, int line)
+static int peer_trims(void *arg, int channel)
 {
     struct trim *trim = arg;
     void *memory[TRIMMED], *again = NULL;
     int status;
     pid_t child;
 
-    (void)line;
+    (void)channel;
     for (int i = 0; i < TRIMMED; i++)
         UNIT_CHECK(disti_segment_map(&trim->names[i], &memory[i]) == DIST_OK);
     disti_segment_trim(0);
@@ -314,13 +314,13 @@ static bool huge_enabled(void)
            strstr(text, "[within_size]");
 }
 
-static int peer_has_huge(void *arg, int line)
+static int peer_has_huge(void *arg, int channel)
 {
     const struct disti_segment_name *name = arg;
     unsigned char *memory = NULL;
     void *mapped = NULL;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(disti_segment_map(name, &mapped) == DIST_OK);
     memory = mapped;
     UNIT_CHECK(memory[0] == 1 && memory[name->bytes - 1] == 1);

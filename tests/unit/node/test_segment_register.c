@@ -24,7 +24,7 @@ struct registered {
 };
 
 /* Sees what was there before, then what the owner writes; what it writes the owner sees. */
-static int peer_shares(void *arg, int line)
+static int peer_shares(void *arg, int channel)
 {
     const struct registered *it = arg;
     unsigned char *memory;
@@ -33,10 +33,10 @@ static int peer_shares(void *arg, int line)
     UNIT_CHECK(disti_segment_map(&it->at.name, &mapped) == DIST_OK);
     memory = (unsigned char *)mapped + it->at.offset;
     UNIT_CHECK(unit_filled(memory, it->bytes, 1));
-    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     UNIT_CHECK(unit_filled(memory, it->bytes, 2));
     unit_fill(memory, it->bytes, 3);
-    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     UNIT_CHECK(unit_zeros(memory, it->bytes));
     return 0;
 }
@@ -56,15 +56,15 @@ static void register_round(unsigned char *memory, size_t bytes)
     assert_true(disti_segment_find(memory + bytes - 1, 1, &at));
     assert_int_equal(at.offset, it.at.offset + bytes - 1);
     peer = unit_fork(peer_shares, &it);
-    assert_true(unit_hear(peer.line));
+    assert_true(unit_wait(peer.channel));
     unit_fill(memory, bytes, 2);
-    assert_true(unit_tell(peer.line) && unit_hear(peer.line));
+    assert_true(unit_signal(peer.channel) && unit_wait(peer.channel));
     assert_true(unit_filled(memory, bytes, 3));
     assert_int_equal(disti_segment_unregister(memory), DIST_OK);
     assert_true(unit_filled(memory, bytes, 3));
     assert_false(disti_segment_find(memory, 1, &at));
     unit_fill(memory, bytes, 4); /* is not seen by the peer */
-    assert_true(unit_tell(peer.line));
+    assert_true(unit_signal(peer.channel));
     unit_join(&peer);
     assert_true(unit_filled(memory, bytes, 4));
     assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS);
@@ -209,11 +209,11 @@ static void test_twice(void **state)
 
 /* ---- a forked child has a view of its own ---- */
 
-static int child_writes(void *arg, int line)
+static int child_writes(void *arg, int channel)
 {
     struct disti_segment_location at;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(unit_filled(arg, 4 * PAGE, 1));
     unit_fill(arg, 4 * PAGE, 2);
     UNIT_CHECK(!disti_segment_find(arg, 1, &at));
@@ -238,12 +238,12 @@ static void test_fork(void **state)
 /* ---- the kernel gives up ---- */
 
 /* Without a descriptor left it stays ordinary memory: no peer finds it, and it works. */
-static int peer_without_descriptors(void *arg, int line)
+static int peer_without_descriptors(void *arg, int channel)
 {
     struct rlimit none = {0, 0};
     struct disti_segment_location at;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     UNIT_CHECK(disti_segment_register(arg, 4 * PAGE) == DIST_OK);
     UNIT_CHECK(unit_filled(arg, 4 * PAGE, 1) && !disti_segment_find(arg, 1, &at));
@@ -270,7 +270,7 @@ static void test_no_descriptors(void **state)
 }
 
 /* With as many mappings as it allows nothing can be swapped; the contents are as they were. */
-static int peer_without_mappings(void *arg, int line)
+static int peer_without_mappings(void *arg, int channel)
 {
     size_t pages = 1 << 18, made = 0;
     unsigned char *memory = arg;
@@ -278,7 +278,7 @@ static int peer_without_mappings(void *arg, int line)
     struct disti_segment_location at;
     dist_status status;
 
-    (void)line;
+    (void)channel;
     UNIT_CHECK(many != MAP_FAILED);
     while (made < pages && mprotect(many + made * PAGE, PAGE, PROT_READ) == 0)
         made += 2;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether the kernel copies or bounce buffers do, of calls that take each way as long as they are
- * told. */
+/* The choice between CMA and bounce buffers, with given times for both. */
 #include "base/clock.h"
 #include "node/state.h"
 
@@ -61,7 +60,7 @@ static int node_free(void **state)
     return 0;
 }
 
-/* A call of rank 0 that takes so long. Returns whether the kernel copies. */
+/* Makes a call of rank 0 that takes ns[true] with CMA, ns[false] with bounce buffers. True: CMA. */
 static bool call_once(size_t bytes, const int64_t ns[2])
 {
     struct disti_node_op op = {.call.collective = DIST_COLL_ALL_GATHER,
@@ -70,7 +69,7 @@ static bool call_once(size_t bytes, const int64_t ns[2])
                                .way = NODE_WAY_BOUNCES};
 
     disti_node_selector_choose(node, &op);
-    assert_int_equal(op.way, NODE_WAY_BOUNCES); /* it is too long for an overflow slot */
+    assert_int_equal(op.way, NODE_WAY_BOUNCES); /* the data are too long for an overflow slot */
     disti_node_selector_show(node, &op);
     op.way = op.cma ? NODE_WAY_CMA : NODE_WAY_BOUNCES;
     disti_node_selector_begin(node, &op);
@@ -82,78 +81,80 @@ static bool call_once(size_t bytes, const int64_t ns[2])
     return op.cma;
 }
 
-/* 'k' for each call that the kernel copies, 'w' for each by bounce buffers. */
+/* Makes `count` calls. Returns a character for each: 'k' if the kernel copies (CMA), 'b' if bounce
+ * buffers are used. */
 static const char *calls(size_t bytes, int count, const int64_t ns[2])
 {
     static char text[64];
 
     for (int i = 0; i < count; i++)
-        text[i] = call_once(bytes, ns) ? 'k' : 'w';
+        text[i] = call_once(bytes, ns) ? 'k' : 'b';
     text[count] = '\0';
     return text;
 }
 
-static void each_way_has_its_turn(void **state)
+static void both_methods_are_tried(void **state)
 {
     (void)state;
-    assert_string_equal(calls(MEDIUM, 19, bounces_are_slow), "kkkkkkkkkkkkwwwwkkk");
+    assert_string_equal(calls(MEDIUM, 19, bounces_are_slow), "kkkkkkkkkkkkbbbbkkk");
 }
 
-static void long_calls_decide_soon(void **state)
+static void long_calls_decide_after_fewer_calls(void **state)
 {
     (void)state;
-    assert_string_equal(calls(LONG, 13, bounces_are_slow), "kkkkkkwwwwkkk");
-    assert_string_equal(calls(2 * LONG, 13, kernel_is_slow), "kkkkkkwwwwkww");
+    assert_string_equal(calls(LONG, 13, bounces_are_slow), "kkkkkkbbbbkkk");
+    assert_string_equal(calls(2 * LONG, 13, kernel_is_slow), "kkkkkkbbbbkbb");
 }
 
-static void the_sooner_way_stays(void **state)
+static void the_faster_method_is_kept(void **state)
 {
     (void)state;
-    assert_string_equal(calls(MEDIUM, 19, kernel_is_slow), "kkkkkkkkkkkkwwwwkww");
+    assert_string_equal(calls(MEDIUM, 19, kernel_is_slow), "kkkkkkkkkkkkbbbbkbb");
     config.crowded = true;
-    assert_string_equal(calls(2 * MEDIUM, 19, kernel_is_slow), "kkkkkkkkkkkkwwwwkww");
+    assert_string_equal(calls(2 * MEDIUM, 19, kernel_is_slow), "kkkkkkkkkkkkbbbbkbb");
 }
 
-/* Whoever shares a CPU counts the time that it had one: the rest is others' work. */
-static void crowded_ranks_count_their_own_work(void **state)
+/* Ranks that share a CPU count their CPU time; the remaining time is work of other ranks. */
+static void crowded_ranks_count_their_cpu_time(void **state)
 {
     const int64_t ns[2] = {SECOND / 10, 0};
 
     (void)state;
     config.crowded = true;
     kernel_sleeps_ns = SECOND / 5;
-    assert_string_equal(calls(LONG, 13, ns), "kkkkkkwwwwkkk");
+    assert_string_equal(calls(LONG, 13, ns), "kkkkkkbbbbkkk");
     kernel_sleeps_ns = 0;
 }
 
-/* At first bounce buffers have not found their copy mode; later they have, and no excuse. */
+/* In the first trial, bounce buffers have not found their copy mode yet, so they may be a little
+ * slower than CMA; in later trials they may not. */
 static void bounces_may_be_a_little_slower_at_first(void **state)
 {
     const int64_t ns[2] = {33 * SECOND, 30 * SECOND};
 
     (void)state;
-    assert_string_equal(calls(LONG, 13, ns), "kkkkkkwwwwkww");
+    assert_string_equal(calls(LONG, 13, ns), "kkkkkkbbbbkbb");
     calls(LONG, 51, ns);
-    assert_string_equal(calls(LONG, 13, ns), "wwkkkkwwwwkkk");
+    assert_string_equal(calls(LONG, 13, ns), "bbkkkkbbbbkkk");
 }
 
-/* What the other rank shows counts as much as this one's own. */
+/* The times that the other rank publishes count as much as this rank's own. */
 static void all_ranks_times_are_added(void **state)
 {
     uint64_t *shown = node->peers[1].mailbox->slots[0].locations.selector_ns;
 
     (void)state;
     shown[true] = UINT64_C(1) << 40;
-    assert_string_equal(calls(LONG, 13, bounces_are_slow), "kkkkkkwwwwkww");
+    assert_string_equal(calls(LONG, 13, bounces_are_slow), "kkkkkkbbbbkbb");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_way_has_its_turn, node_make, node_free),
-        cmocka_unit_test_setup_teardown(long_calls_decide_soon, node_make, node_free),
-        cmocka_unit_test_setup_teardown(the_sooner_way_stays, node_make, node_free),
-        cmocka_unit_test_setup_teardown(crowded_ranks_count_their_own_work, node_make, node_free),
+        cmocka_unit_test_setup_teardown(both_methods_are_tried, node_make, node_free),
+        cmocka_unit_test_setup_teardown(long_calls_decide_after_fewer_calls, node_make, node_free),
+        cmocka_unit_test_setup_teardown(the_faster_method_is_kept, node_make, node_free),
+        cmocka_unit_test_setup_teardown(crowded_ranks_count_their_cpu_time, node_make, node_free),
         cmocka_unit_test_setup_teardown(bounces_may_be_a_little_slower_at_first, node_make,
                                         node_free),
         cmocka_unit_test_setup_teardown(all_ranks_times_are_added, node_make, node_free),

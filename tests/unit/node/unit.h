@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmocka with what it must have before it, and a forked process beside the test. */
+/* cmocka with the headers that it needs, and functions for the tests of segments: forked processes,
+ * segments, fill patterns, counts of mappings. */
 #ifndef DISTI_TESTS_UNIT_NODE_UNIT_H
 #define DISTI_TESTS_UNIT_NODE_UNIT_H
 
@@ -23,75 +24,82 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* No step of a test takes that long, in seconds. */
+/* Time limit of one step of a test, in seconds. */
 #define UNIT_LIMIT 60
 
 /*
- * A process that runs fn(arg, line) and exits with what it returns: 0, or the line of the check
- * that failed. Either side tells the other by unit_tell that it may go on.
+ * A forked process that runs fn(arg, channel) and exits with its result: 0, or the source line of
+ * the check that failed. The two processes synchronize over a socket, `channel`: unit_wait returns
+ * when the other process has called unit_signal.
  */
 struct unit_peer {
     pid_t pid;
-    int line;
+    int channel;
 };
 
-static inline bool unit_tell(int line)
+static inline bool unit_signal(int channel)
 {
-    return write(line, "x", 1) == 1;
+    return write(channel, "x", 1) == 1;
 }
 
-static inline bool unit_hear(int line)
+/* False: the other process has not signalled within UNIT_LIMIT, or has exited. */
+static inline bool unit_wait(int channel)
 {
-    struct pollfd wait = {.fd = line, .events = POLLIN};
+    struct pollfd wait = {.fd = channel, .events = POLLIN};
     char byte;
 
-    return poll(&wait, 1, UNIT_LIMIT * 1000) == 1 && read(line, &byte, 1) == 1;
+    return poll(&wait, 1, UNIT_LIMIT * 1000) == 1 && read(channel, &byte, 1) == 1;
 }
 
-static inline struct unit_peer unit_fork(int (*fn)(void *arg, int line), void *arg)
+/* Starts the process. The caller must call unit_join. */
+static inline struct unit_peer unit_fork(int (*fn)(void *arg, int channel), void *arg)
 {
     struct unit_peer peer;
-    int lines[2];
+    int channels[2];
 
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lines), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channels), 0);
     fflush(NULL);
     peer.pid = fork();
     assert_true(peer.pid >= 0);
     if (peer.pid == 0) {
         alarm(UNIT_LIMIT);
-        close(lines[0]);
-        _exit(fn(arg, lines[1]));
+        close(channels[0]);
+        _exit(fn(arg, channels[1]));
     }
-    close(lines[1]);
-    peer.line = lines[0];
+    close(channels[1]);
+    peer.channel = channels[0];
     return peer;
 }
 
+/* Waits for the process to exit; the test fails if one of its checks did. */
 static inline void unit_join(const struct unit_peer *peer)
 {
     int status;
 
     assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
-    close(peer->line);
+    close(peer->channel);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("the peer ended with status %#x: check %d (mod 256) failed", status,
-                 WEXITSTATUS(status));
+        fail_msg(
+            "the forked process ended with wait status %#x: the check in line %d (mod 256) failed",
+            status, WEXITSTATUS(status));
 }
 
-static inline void unit_run(int (*fn)(void *arg, int line), void *arg)
+static inline void unit_run(int (*fn)(void *arg, int channel), void *arg)
 {
     struct unit_peer peer = unit_fork(fn, arg);
 
     unit_join(&peer);
 }
 
-/* In a peer's function: the exit code is the line, or 255 where that would be 0. */
-#define UNIT_CHECK(what)                                                                           \
+/* A check in a forked process's function. If it fails, the exit code is the line modulo 256, or 255
+ * instead of 0. */
+#define UNIT_CHECK(condition)                                                                      \
     do {                                                                                           \
-        if (!(what))                                                                               \
+        if (!(condition))                                                                          \
             return __LINE__ % 256 ? __LINE__ % 256 : 255;                                          \
     } while (0)
 
+/* Returns the name of the segment that begins at `memory`. */
 static inline struct disti_segment_name unit_name(const void *memory)
 {
     struct disti_segment_location at = {.offset = 1};
@@ -101,7 +109,7 @@ static inline struct disti_segment_name unit_name(const void *memory)
     return at.name;
 }
 
-/* The only block of an arena that is new. */
+/* Allocates memory; fails the test if that is impossible. */
 static inline void *unit_alloc(size_t bytes)
 {
     void *memory = NULL;
@@ -110,7 +118,7 @@ static inline void *unit_alloc(size_t bytes)
     return memory;
 }
 
-/* What an arena is made of: a segment that this process owns. */
+/* A segment that this process owns, without an arena. */
 struct unit_segment {
     struct disti_segment_name name;
     void *memory;
@@ -134,7 +142,7 @@ static inline void unit_segment_free(const struct unit_segment *segment)
     disti_segment_file_drop(&segment->name);
 }
 
-/* Bytes that differ from place to place, and from seed to seed. */
+/* Byte i of the fill pattern of a seed. */
 static inline unsigned char unit_byte(size_t i, unsigned seed)
 {
     return (unsigned char)(i * 7 + (i >> 8) * 13 + seed * 101 + 1);
@@ -164,7 +172,7 @@ static inline bool unit_zeros(const unsigned char *memory, size_t bytes)
     return true;
 }
 
-/* How many mappings of this process are of that name and have these rights. */
+/* Number of mappings of this process whose line in /proc/self/maps contains `name` and `rights`. */
 static inline int unit_mappings(const char *name, const char *rights)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -178,13 +186,13 @@ static inline int unit_mappings(const char *name, const char *rights)
     return count;
 }
 
-/* Those of segments that are shared. */
+/* Number of shared mappings of segments. */
 static inline int unit_shared_mappings(void)
 {
     return unit_mappings("memfd:libdist", "rw-s");
 }
 
-/* Those of an arena: what is used of it, and what is not yet. */
+/* Mappings of an arena: its used and its unused part. */
 #define UNIT_ARENA_MAPPINGS 2
 
 static inline bool unit_is_in_valgrind(void)
@@ -192,7 +200,8 @@ static inline bool unit_is_in_valgrind(void)
     return unit_mappings("vgpreload", "r") > 0;
 }
 
-/* Valgrind and sanitizers need mappings for themselves, and may give odd ones to the program. */
+/* True under Valgrind and sanitizers, which make mappings of their own, and whose heap may be
+ * mapped in an unusual way. */
 static inline bool unit_is_watched(void)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
