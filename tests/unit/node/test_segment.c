@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of segments in the process that owns them: alloc, find, free, fork, threads. */
+/* Segments in the process that owns them: alloc, find, free, fork, threads. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -12,7 +12,7 @@
 
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 
-static void test_alloc(void **state)
+static void test_alloc_is_aligned_and_zeroed(void **state)
 {
     static const size_t sizes[] = {0, 1, 4096, 4097, 100000, (2 << 20) - 1, 2 << 20, 5000001};
 
@@ -32,7 +32,7 @@ static void test_alloc(void **state)
     assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS);
 }
 
-static void test_free_what_is_not_there(void **state)
+static void test_free_refuses_other_addresses(void **state)
 {
     char *memory = unit_alloc(3 * PAGE);
     int local;
@@ -47,7 +47,7 @@ static void test_free_what_is_not_there(void **state)
     assert_int_equal(disti_segment_free(memory), DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void test_find(void **state)
+static void test_find_needs_the_whole_range(void **state)
 {
     struct disti_segment_location at = {.offset = 0};
     char *memory, *other;
@@ -76,8 +76,8 @@ static void test_find(void **state)
     assert_int_equal(disti_segment_free(other), DIST_OK);
 }
 
-/* Its owner finds it too, where it is. */
-static void test_map_own(void **state)
+/* disti_segment_map returns the owner's own mapping too. */
+static void test_the_owner_can_map_its_segment(void **state)
 {
     void *memory = unit_alloc(PAGE), *mapped = NULL;
     struct disti_segment_name name = unit_name(memory);
@@ -92,8 +92,9 @@ static void test_map_own(void **state)
     assert_int_equal(disti_segment_map(&name, &mapped), DIST_ERR_INVALID_ARGUMENT);
 }
 
-/* Freed in an order that has nothing to do with the addresses; what is left is still found. */
-static void test_many(void **state)
+/* Blocks are freed in an order unrelated to their addresses; the remaining blocks are still found.
+ */
+static void test_many_blocks_freed_out_of_order(void **state)
 {
     enum { MANY = 1000, STEP = 387 };
     static char *memory[MANY];
@@ -115,7 +116,7 @@ static void test_many(void **state)
     assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS);
 }
 
-static void test_no_memory(void **state)
+static void test_alloc_reports_lack_of_memory(void **state)
 {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 46};
     struct disti_segment_location at;
@@ -158,7 +159,7 @@ static int child_of_owner(void *arg, int channel)
     return 0;
 }
 
-static void test_fork(void **state)
+static void test_a_forked_child_has_its_own_view(void **state)
 {
     unsigned char *memory = unit_alloc(3 * PAGE);
 
@@ -172,7 +173,7 @@ static void test_fork(void **state)
 
 /* ---- threads ---- */
 
-/* The life of a block; NULL, or what did not work. */
+/* Allocates, uses and frees a block. Returns NULL, or the name of the step that failed. */
 static void *thread_round(unsigned seed, size_t pages)
 {
     struct disti_segment_location at;
@@ -206,7 +207,7 @@ static void *thread_work(void *arg)
     return wrong;
 }
 
-static void test_threads(void **state)
+static void test_threads_allocate_concurrently(void **state)
 {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
@@ -219,18 +220,18 @@ static void test_threads(void **state)
         pthread_join(threads[i], &wrong);
         assert_ptr_equal(wrong, NULL);
     }
-    assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS); /* one that is kept */
+    assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS); /* one empty arena is kept */
 }
 
-/* ---- a fork amid threads finds the tables whole, and no lock held ---- */
+/* ---- after a fork while other threads allocate, the child can use segments ---- */
 
 static atomic_bool forks_done;
 
-static void *forks_beside(void *arg)
+static void *allocate_until_done(void *arg)
 {
     while (!atomic_load(&forks_done)) {
         if (thread_round(7, 1 + (unsigned)(uintptr_t)arg))
-            return "round";
+            return "thread_round";
     }
     return NULL;
 }
@@ -244,7 +245,7 @@ static int child_of_threads(void *arg, int channel)
     return 0;
 }
 
-static void test_fork_amid_threads(void **state)
+static void test_fork_while_threads_allocate(void **state)
 {
     unsigned char *memory = unit_alloc(PAGE);
     pthread_t threads[2];
@@ -253,7 +254,7 @@ static void test_fork_amid_threads(void **state)
     (void)state;
     unit_fill(memory, PAGE, 5);
     for (uintptr_t i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, forks_beside, (void *)i), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, allocate_until_done, (void *)i), 0);
     for (int i = 0; i < 40; i++)
         unit_run(child_of_threads, memory);
     atomic_store(&forks_done, true);
@@ -267,15 +268,15 @@ static void test_fork_amid_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alloc),
-        cmocka_unit_test(test_free_what_is_not_there),
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_map_own),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_fork_amid_threads),
+        cmocka_unit_test(test_alloc_is_aligned_and_zeroed),
+        cmocka_unit_test(test_free_refuses_other_addresses),
+        cmocka_unit_test(test_find_needs_the_whole_range),
+        cmocka_unit_test(test_the_owner_can_map_its_segment),
+        cmocka_unit_test(test_many_blocks_freed_out_of_order),
+        cmocka_unit_test(test_alloc_reports_lack_of_memory),
+        cmocka_unit_test(test_a_forked_child_has_its_own_view),
+        cmocka_unit_test(test_threads_allocate_concurrently),
+        cmocka_unit_test(test_fork_while_threads_allocate),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

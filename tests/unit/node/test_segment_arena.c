@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of memory that comes as blocks of arenas: in the owner, in peers, in children. */
+/* Blocks of arenas: in the owner, in processes that map them, in forked children. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -12,7 +12,7 @@
 
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 
-static unsigned char *take(size_t bytes)
+static unsigned char *allocate(size_t bytes)
 {
     void *memory = NULL;
 
@@ -21,7 +21,7 @@ static unsigned char *take(size_t bytes)
     return memory;
 }
 
-static struct disti_segment_location where(const void *memory, size_t bytes)
+static struct disti_segment_location locate(const void *memory, size_t bytes)
 {
     struct disti_segment_location at = {.offset = 0};
 
@@ -38,37 +38,37 @@ static int descriptors(void)
     return count;
 }
 
-/* ---- what a block is ---- */
+/* ---- size, alignment and bounds of a block ---- */
 
-static void test_sizes(void **state)
+static void test_alloc_is_aligned_and_zeroed(void **state)
 {
     static const size_t sizes[] = {0, 1, 4096, 4097, 100000, (2 << 20) - 1, 2 << 20, 5000001};
 
     (void)state;
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            unsigned char *memory = take(sizes[i]);
+            unsigned char *memory = allocate(sizes[i]);
 
             assert_int_equal((uintptr_t)memory % (sizes[i] >= 2 << 20 ? 2 << 20 : PAGE), 0);
             assert_true(unit_zeros(memory, sizes[i]));
             unit_fill(memory, sizes[i], 3);
             assert_true(unit_filled(memory, sizes[i], 3));
-            assert_int_equal(where(memory, sizes[i]).name.pid, getpid());
+            assert_int_equal(locate(memory, sizes[i]).name.pid, getpid());
             assert_int_equal(disti_segment_free(memory), DIST_OK);
         }
     }
     assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS);
 }
 
-static void test_bounds(void **state)
+static void test_find_and_free_check_bounds(void **state)
 {
-    unsigned char *first = take(2 * PAGE), *second = take(2 * PAGE);
+    unsigned char *first = allocate(2 * PAGE), *second = allocate(2 * PAGE);
     struct disti_segment_location at;
 
     (void)state;
-    assert_int_equal(where(first + 5, PAGE).offset, where(first, 1).offset + 5);
-    assert_int_equal(where(first, 1).name.key, where(second, 1).name.key);
-    assert_true(where(first, 1).offset != where(second, 1).offset);
+    assert_int_equal(locate(first + 5, PAGE).offset, locate(first, 1).offset + 5);
+    assert_int_equal(locate(first, 1).name.key, locate(second, 1).name.key);
+    assert_true(locate(first, 1).offset != locate(second, 1).offset);
     assert_false(disti_segment_find(first, 2 * PAGE + 1, &at));
     assert_false(disti_segment_find(first + 1, SIZE_MAX, &at));
     assert_int_equal(disti_segment_free(first + PAGE), DIST_ERR_INVALID_ARGUMENT);
@@ -77,11 +77,11 @@ static void test_bounds(void **state)
     assert_int_equal(disti_segment_free(first), DIST_OK);
     assert_int_equal(disti_segment_free(first), DIST_ERR_INVALID_ARGUMENT);
     assert_false(disti_segment_find(first, 1, &at));
-    assert_int_equal(where(second, 2 * PAGE).name.pid, getpid());
+    assert_int_equal(locate(second, 2 * PAGE).name.pid, getpid());
     assert_int_equal(disti_segment_free(second), DIST_OK);
 }
 
-/* The file's bytes that take memory. */
+/* Number of bytes of the segment's file that have pages. */
 static size_t resident(const struct disti_segment_location *at)
 {
     struct stat info;
@@ -90,12 +90,12 @@ static size_t resident(const struct disti_segment_location *at)
     return (size_t)info.st_blocks * 512;
 }
 
-/* What is freed is the system's at once, though the arena stays. */
-static void test_gives_memory_back(void **state)
+/* The pages of a freed block are freed at once, although the arena still exists. */
+static void test_free_frees_the_pages(void **state)
 {
     enum { SOME = 5 << 20 };
-    unsigned char *memory = take(SOME), *beside = take(1);
-    struct disti_segment_location at = where(memory, SOME);
+    unsigned char *memory = allocate(SOME), *beside = allocate(1);
+    struct disti_segment_location at = locate(memory, SOME);
 
     (void)state;
     memset(memory, 1, SOME);
@@ -107,13 +107,13 @@ static void test_gives_memory_back(void **state)
     assert_int_equal(disti_segment_free(beside), DIST_OK);
 }
 
-/* ---- many ---- */
+/* ---- many blocks ---- */
 
 enum { MANY = 3000 };
 
-/* Of sizes from a page to some MiB, freed in another order: one descriptor more than before, two at
- * most, and contents that do not meet. */
-static void test_many(void **state)
+/* Blocks of up to 1 MiB are allocated and freed at random: they do not overlap, and need at most 3
+ * descriptors. */
+static void test_many_blocks_do_not_overlap(void **state)
 {
     static unsigned char *memory[MANY];
     static size_t bytes[MANY];
@@ -131,7 +131,7 @@ static void test_many(void **state)
             continue;
         }
         bytes[i] = 2 + (size_t)rand() % ((size_t)1 << rand() % 21);
-        memory[i] = take(bytes[i]);
+        memory[i] = allocate(bytes[i]);
         assert_true(memory[i][0] == 0 && memory[i][bytes[i] - 1] == 0);
         memory[i][0] = (unsigned char)i;
         memory[i][bytes[i] - 1] = (unsigned char)(i % 7);
@@ -143,8 +143,8 @@ static void test_many(void **state)
     assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS);
 }
 
-/* Ever larger ones, untouched, need few arenas, which go with them. */
-static void test_large(void **state)
+/* Large blocks need few arenas, which are freed with their blocks. */
+static void test_large_blocks_need_few_arenas(void **state)
 {
     unsigned char *memory[48];
     int before = descriptors();
@@ -153,7 +153,7 @@ static void test_large(void **state)
     if (unit_is_watched())
         skip();
     for (int i = 0; i < 48; i++) {
-        memory[i] = take((size_t)200 << 20);
+        memory[i] = allocate((size_t)200 << 20);
         memory[i][0] = (unsigned char)i;
     }
     assert_true(descriptors() <= before + 8);
@@ -166,6 +166,7 @@ static void test_large(void **state)
 
 /* ---- limits ---- */
 
+/* arg: limits the size of files instead of the number of descriptors. */
 static int peer_at_its_limits(void *arg, int channel)
 {
     struct rlimit none = {0, 0}, small = {64 << 10, RLIM_INFINITY};
@@ -186,24 +187,26 @@ static int peer_at_its_limits(void *arg, int channel)
     return 0;
 }
 
-/* Without descriptors, or with small files only, it is ordinary memory; no signal kills. */
-static void test_limits(void **state)
+/* If descriptors or the size of files are limited, alloc returns ordinary memory; no signal is
+ * raised. */
+static void test_ordinary_memory_at_resource_limits(void **state)
 {
     (void)state;
     if (unit_is_in_valgrind())
-        print_message("valgrind gives descriptors beyond the limit\n");
+        print_message("not tested: Valgrind allows more descriptors than the limit\n");
     else
         unit_run(peer_at_its_limits, NULL);
     unit_run(peer_at_its_limits, "files");
 }
 
-/* ---- peers ---- */
+/* ---- processes that map a block ---- */
 
 struct two {
     struct disti_segment_location at[2];
 };
 
-/* Two blocks, one mapping; what is freed reads zeros, then what comes there next. */
+/* Two blocks of an arena need one mapping. A freed block contains zeros, later the next block's
+ * data. */
 static int peer_maps_once(void *arg, int channel)
 {
     const struct two *two = arg;
@@ -224,10 +227,10 @@ static int peer_maps_once(void *arg, int channel)
     return 0;
 }
 
-static void test_peer(void **state)
+static void test_blocks_of_an_arena_share_a_mapping(void **state)
 {
-    unsigned char *memory[2] = {take(PAGE), take(PAGE)}, *again;
-    struct two two = {.at = {where(memory[0], PAGE), where(memory[1], PAGE)}};
+    unsigned char *memory[2] = {allocate(PAGE), allocate(PAGE)}, *again;
+    struct two two = {.at = {locate(memory[0], PAGE), locate(memory[1], PAGE)}};
     struct unit_peer peer;
 
     (void)state;
@@ -238,7 +241,7 @@ static void test_peer(void **state)
     assert_true(unit_filled(memory[1], PAGE, 3));
     assert_int_equal(disti_segment_free(memory[0]), DIST_OK);
     assert_true(unit_signal(peer.channel) && unit_wait(peer.channel));
-    again = take(PAGE);
+    again = allocate(PAGE);
     assert_ptr_equal(again, memory[0]);
     unit_fill(again, PAGE, 4);
     assert_true(unit_signal(peer.channel));
@@ -249,19 +252,19 @@ static void test_peer(void **state)
 
 /* ---- a peer that may still be writing ---- */
 
-static void test_retire(void **state)
+static void test_no_block_is_reused_after_retire(void **state)
 {
-    unsigned char *kept = take(PAGE), *freed = take(PAGE), *fresh;
-    struct disti_segment_location before = where(kept, PAGE);
+    unsigned char *kept = allocate(PAGE), *freed = allocate(PAGE), *fresh;
+    struct disti_segment_location before = locate(kept, PAGE);
     int open = descriptors();
 
     (void)state;
     disti_segment_retire();
     kept[0] = 5;
     assert_int_equal(disti_segment_free(freed), DIST_OK);
-    fresh = take(PAGE);
-    assert_true(where(fresh, PAGE).name.key != before.name.key);
-    assert_int_equal(where(kept, PAGE).name.key, before.name.key);
+    fresh = allocate(PAGE);
+    assert_true(locate(fresh, PAGE).name.key != before.name.key);
+    assert_int_equal(locate(kept, PAGE).name.key, before.name.key);
     assert_int_equal(kept[0], 5);
     assert_int_equal(disti_segment_free(kept), DIST_OK);
     assert_int_equal(descriptors(), open);
@@ -294,16 +297,16 @@ static int child_of_owner(void *arg, int channel)
     return 0;
 }
 
-static void test_fork(void **state)
+static void test_a_forked_child_has_its_own_view(void **state)
 {
     unsigned char *memory[3], *hole;
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        memory[i] = take(3 * PAGE);
+        memory[i] = allocate(3 * PAGE);
         unit_fill(memory[i], 3 * PAGE, (unsigned)i);
         if (i == 1) {
-            hole = take(PAGE);
+            hole = allocate(PAGE);
             assert_int_equal(disti_segment_free(hole), DIST_OK);
         }
     }
@@ -314,8 +317,8 @@ static void test_fork(void **state)
     }
 }
 
-/* A process that locks its future memory does not make all pages of an arena at once. */
-static void test_locked(void **state)
+/* mlockall(MCL_FUTURE) does not make all pages of an arena resident. */
+static void test_locking_does_not_fill_an_arena(void **state)
 {
     struct stat file;
     unsigned char *memory;
@@ -324,9 +327,9 @@ static void test_locked(void **state)
     disti_segment_retire();
     if (mlockall(MCL_FUTURE) < 0)
         skip();
-    memory = take(PAGE);
+    memory = allocate(PAGE);
     memset(memory, 1, PAGE);
-    assert_int_equal(fstat(where(memory, PAGE).name.fd, &file), 0);
+    assert_int_equal(fstat(locate(memory, PAGE).name.fd, &file), 0);
     assert_true((size_t)file.st_blocks * 512 <= (size_t)16 << 20);
     assert_int_equal(disti_segment_free(memory), DIST_OK);
     munlockall();
@@ -336,16 +339,16 @@ static void test_locked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_gives_memory_back),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_peer),
-        cmocka_unit_test(test_retire),
-        cmocka_unit_test(test_locked),
-        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_alloc_is_aligned_and_zeroed),
+        cmocka_unit_test(test_find_and_free_check_bounds),
+        cmocka_unit_test(test_free_frees_the_pages),
+        cmocka_unit_test(test_many_blocks_do_not_overlap),
+        cmocka_unit_test(test_large_blocks_need_few_arenas),
+        cmocka_unit_test(test_ordinary_memory_at_resource_limits),
+        cmocka_unit_test(test_blocks_of_an_arena_share_a_mapping),
+        cmocka_unit_test(test_no_block_is_reused_after_retire),
+        cmocka_unit_test(test_locking_does_not_fill_an_arena),
+        cmocka_unit_test(test_a_forked_child_has_its_own_view),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of registered memory that does not begin and end with pages. */
+/* Registered memory that does not begin or end at a page boundary ("ends" and twin: node.h). */
 #include "unit.h"
 
 #include <sys/mman.h>
@@ -19,34 +19,36 @@ struct registered {
     size_t bytes;
 };
 
-/* Sees all of it, ends included, but nothing of what is beside it; writes it. */
+/* Reads all registered bytes, ends included, and zeros in place of the bytes beside them; then
+ * writes all of them. */
 static int peer_sees_ends(void *arg, int channel)
 {
-    const struct registered *it = arg;
+    const struct registered *registered = arg;
     void *mapped = NULL;
     unsigned char *memory;
 
-    UNIT_CHECK(disti_segment_map(&it->at.name, &mapped) == DIST_OK);
-    memory = (unsigned char *)mapped + it->at.offset;
-    UNIT_CHECK(unit_filled(memory, it->bytes, 1));
+    UNIT_CHECK(disti_segment_map(&registered->at.name, &mapped) == DIST_OK);
+    memory = (unsigned char *)mapped + registered->at.offset;
+    UNIT_CHECK(unit_filled(memory, registered->bytes, 1));
     UNIT_CHECK((uintptr_t)memory % PAGE == 0 || memory[-1] == 0);
-    UNIT_CHECK(((uintptr_t)memory + it->bytes) % PAGE == 0 || memory[it->bytes] == 0);
-    unit_fill(memory, it->bytes, 2);
+    UNIT_CHECK(((uintptr_t)memory + registered->bytes) % PAGE == 0 ||
+               memory[registered->bytes] == 0);
+    unit_fill(memory, registered->bytes, 2);
     UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
     return 0;
 }
 
-static void ends_round(unsigned char *memory, size_t bytes)
+static void check_ends(unsigned char *memory, size_t bytes)
 {
-    struct registered it = {.bytes = bytes};
+    struct registered registered = {.bytes = bytes};
     struct unit_peer peer;
 
     unit_fill(memory, bytes, 1);
     assert_int_equal(disti_segment_register(memory, bytes), DIST_OK);
     assert_true(unit_filled(memory, bytes, 1));
-    assert_true(disti_segment_find(memory, bytes, &it.at));
+    assert_true(disti_segment_find(memory, bytes, &registered.at));
     assert_ptr_not_equal(disti_segment_load(memory, bytes), memory);
-    peer = unit_fork(peer_sees_ends, &it);
+    peer = unit_fork(peer_sees_ends, &registered);
     assert_true(unit_wait(peer.channel));
     disti_segment_store(memory, bytes);
     assert_true(unit_filled(memory, bytes, 2));
@@ -56,8 +58,8 @@ static void ends_round(unsigned char *memory, size_t bytes)
     assert_true(unit_filled(memory, bytes, 2));
 }
 
-/* What is beside it in its first and last page stays, and stays private. */
-static void test_ends(void **state)
+/* Bytes beside the memory, in its first and last page, keep their contents and stay private. */
+static void test_ends_are_shared_without_their_neighbours(void **state)
 {
     unsigned char *memory = map_private(5 * PAGE);
 
@@ -68,7 +70,7 @@ static void test_ends(void **state)
             unsigned char *begin = memory + PAGE + 700 * head;
             size_t bytes = 3 * PAGE - 700 * head - 900 * tail;
 
-            ends_round(begin, bytes);
+            check_ends(begin, bytes);
             for (unsigned char *at = memory; at < memory + 5 * PAGE; at++)
                 assert_true((at >= begin && at < begin + bytes) || *at == 9);
             memset(begin, 9, bytes);
@@ -77,8 +79,9 @@ static void test_ends(void **state)
     munmap(memory, 5 * PAGE);
 }
 
-/* Of a part only what lies in an end moves; what lies in none is at its place. */
-static void test_parts(void **state)
+/* load and store copy only the part of a range that is in an end. A range in no end needs no twin.
+ */
+static void test_only_parts_in_an_end_are_copied(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE), *mine = memory + PAGE - 100, *twin;
     size_t bytes = PAGE + 300;
@@ -98,8 +101,8 @@ static void test_parts(void **state)
     munmap(memory, 4 * PAGE);
 }
 
-/* Two that share a page, in whatever order they come and go; and one that has no whole page. */
-static void test_neighbours(void **state)
+/* Two registrations that share a page, and one without a whole page, in any order. */
+static void test_registrations_can_share_a_page(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE), *second = memory + PAGE + 100;
     size_t first = PAGE + 100, bytes = 2 * PAGE;
@@ -136,8 +139,8 @@ static int child_writes(void *arg, int channel)
     return 0;
 }
 
-/* Neither its writes to the shared pages are the parent's, nor those beside them. */
-static void test_fork(void **state)
+/* The parent sees none of the child's writes, neither to shared pages nor beside them. */
+static void test_writes_of_a_child_are_private(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE);
     struct disti_segment_location at;
@@ -155,10 +158,10 @@ static void test_fork(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_neighbours),
-        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_ends_are_shared_without_their_neighbours),
+        cmocka_unit_test(test_only_parts_in_an_end_are_copied),
+        cmocka_unit_test(test_registrations_can_share_a_page),
+        cmocka_unit_test(test_writes_of_a_child_are_private),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

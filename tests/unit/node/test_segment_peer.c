@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of segments in the processes that map them. */
+/* Segments in the processes that map them. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -27,7 +27,7 @@ static int peer_reads_and_writes(void *arg, int channel)
     return 0;
 }
 
-static void peer_share(size_t bytes)
+static void check_share(size_t bytes)
 {
     struct unit_segment own = unit_segment(bytes);
 
@@ -37,27 +37,27 @@ static void peer_share(size_t bytes)
     unit_segment_free(&own);
 }
 
-static void test_share(void **state)
+static void test_a_peer_reads_and_writes(void **state)
 {
     (void)state;
-    peer_share(PAGE);
-    peer_share(SOME);
+    check_share(PAGE);
+    check_share(SOME);
 }
 
-/* ---- a peer that has no /proc ---- */
+/* ---- a process without /proc ---- */
 
 static int peer_has_no_proc(void *arg, int channel)
 {
     void *memory = NULL;
 
     (void)channel;
-    UNIT_CHECK(chroot("/sys") == 0 && chdir("/") == 0); /* a folder without one */
+    UNIT_CHECK(chroot("/sys") == 0 && chdir("/") == 0); /* a directory without /proc */
     UNIT_CHECK(disti_segment_map(arg, &memory) == DIST_ERR_SYSTEM);
     UNIT_CHECK(strstr(dist_last_error(), "there is no /proc"));
     return 0;
 }
 
-static void test_no_proc(void **state)
+static void test_map_fails_without_proc(void **state)
 {
     struct unit_segment own;
 
@@ -69,7 +69,7 @@ static void test_no_proc(void **state)
     unit_segment_free(&own);
 }
 
-/* ---- freed under a peer ---- */
+/* ---- freed while another process has it mapped ---- */
 
 static int peer_outlives_segment(void *arg, int channel)
 {
@@ -87,7 +87,7 @@ static int peer_outlives_segment(void *arg, int channel)
     return 0;
 }
 
-static void test_freed(void **state)
+static void test_freed_memory_reads_as_zeros(void **state)
 {
     struct unit_segment own = unit_segment(SOME);
     struct unit_peer peer;
@@ -101,7 +101,7 @@ static void test_freed(void **state)
     unit_join(&peer);
 }
 
-/* ---- names that are wrong ---- */
+/* ---- wrong names ---- */
 
 static int peer_is_refused(void *arg, int channel)
 {
@@ -115,8 +115,9 @@ static int peer_is_refused(void *arg, int channel)
     return 0;
 }
 
-/* The descriptor's number goes to another file, to a segment of the same size too. */
-static void test_stale(void **state)
+/* The name of a freed segment is refused, also if its descriptor now belongs to another file or to
+ * another segment of the same size. */
+static void test_names_of_freed_segments_are_refused(void **state)
 {
     struct unit_segment own = unit_segment(SOME);
     struct disti_segment_name name = own.name;
@@ -136,7 +137,7 @@ static void test_stale(void **state)
     unit_segment_free(&own);
 }
 
-static void test_wrong_name(void **state)
+static void test_wrong_names_are_refused(void **state)
 {
     struct unit_segment own = unit_segment(SOME);
     struct disti_segment_name good = own.name, name = good;
@@ -160,8 +161,9 @@ static void test_wrong_name(void **state)
     unit_segment_free(&own);
 }
 
-/* A file of the right size and key that its owner can truncate would be a fault to come. */
-static void test_not_sealed(void **state)
+/* A file of the right size and key is refused if it is not sealed: if its owner truncated it, an
+ * access would raise SIGBUS. */
+static void test_unsealed_files_are_refused(void **state)
 {
     struct disti_segment_name name = {.key = 77, .bytes = PAGE, .pid = (int32_t)getpid()};
 
@@ -173,8 +175,8 @@ static void test_not_sealed(void **state)
     close(name.fd);
 }
 
-/* A cached mapping is no reason to believe another size. */
-static int peer_is_told_two_sizes(void *arg, int channel)
+/* A second name with another size is refused, although a mapping is cached. */
+static int peer_gets_two_sizes(void *arg, int channel)
 {
     struct disti_segment_name name = *(struct disti_segment_name *)arg;
     void *memory = NULL;
@@ -186,24 +188,24 @@ static int peer_is_told_two_sizes(void *arg, int channel)
     return 0;
 }
 
-static void test_two_sizes(void **state)
+static void test_a_second_size_is_refused(void **state)
 {
     struct unit_segment own = unit_segment(PAGE);
 
     (void)state;
-    unit_run(peer_is_told_two_sizes, &own.name);
+    unit_run(peer_gets_two_sizes, &own.name);
     unit_segment_free(&own);
 }
 
 /* ---- trim ---- */
 
-enum { TRIMMED = 600 }; /* more than there are chains */
+enum { TRIMMED = 600 }; /* more than the hash table has chains */
 
 struct trim {
     struct disti_segment_name names[TRIMMED];
 };
 
-static int peer_fork_child(void *arg, int channel)
+static int child_has_no_mappings(void *arg, int channel)
 {
     (void)arg;
     (void)channel;
@@ -211,7 +213,7 @@ static int peer_fork_child(void *arg, int channel)
     return 0;
 }
 
-/* Maps all, and lets go of the first last. */
+/* Maps all segments; the first is mapped twice and released once, so it stays held. */
 static int peer_trims(void *arg, int channel)
 {
     struct trim *trim = arg;
@@ -228,7 +230,7 @@ static int peer_trims(void *arg, int channel)
         UNIT_CHECK(*(int *)memory[i] == i);
     child = fork();
     if (child == 0)
-        _exit(peer_fork_child(NULL, -1));
+        _exit(child_has_no_mappings(NULL, -1));
     UNIT_CHECK(waitpid(child, &status, 0) == child && status == 0);
     UNIT_CHECK(disti_segment_map(&trim->names[0], &again) == DIST_OK && again == memory[0]);
     for (int i = 0; i < TRIMMED; i++)
@@ -253,7 +255,7 @@ static int peer_trims(void *arg, int channel)
     return 0;
 }
 
-static void test_trim(void **state)
+static void test_trim_unmaps_what_is_not_held(void **state)
 {
     static struct trim trim;
     static struct unit_segment own[TRIMMED];
@@ -271,7 +273,8 @@ static void test_trim(void **state)
 
 /* ---- huge pages ---- */
 
-/* KiB of huge pages by which the mapping that begins at memory is mapped; -1: no such mapping. */
+/* Returns how many KiB of the mapping that begins at `memory` are in huge pages; -1: no such
+ * mapping. */
 static long huge_kib(const void *memory)
 {
     FILE *smaps = fopen("/proc/self/smaps", "re");
@@ -290,7 +293,7 @@ static long huge_kib(const void *memory)
     return kib;
 }
 
-/* Does the kernel give huge pages for shared memory that asks for them? */
+/* True if the kernel provides huge pages for shared memory that is advised to have them. */
 static bool huge_enabled(void)
 {
     static const char *const paths[] = {
@@ -329,13 +332,13 @@ static int peer_has_huge(void *arg, int channel)
     return 0;
 }
 
-static void test_huge(void **state)
+static void test_huge_pages_are_used(void **state)
 {
     struct unit_segment own;
 
     (void)state;
     if (!huge_enabled()) {
-        print_message("the kernel gives no huge pages for shared memory here\n");
+        print_message("skipped: the kernel provides no huge pages for shared memory\n");
         skip();
     }
     own = unit_segment(SOME);
@@ -348,11 +351,15 @@ static void test_huge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_proc),    cmocka_unit_test(test_share),
-        cmocka_unit_test(test_freed),      cmocka_unit_test(test_stale),
-        cmocka_unit_test(test_wrong_name), cmocka_unit_test(test_not_sealed),
-        cmocka_unit_test(test_two_sizes),  cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_map_fails_without_proc),
+        cmocka_unit_test(test_a_peer_reads_and_writes),
+        cmocka_unit_test(test_freed_memory_reads_as_zeros),
+        cmocka_unit_test(test_names_of_freed_segments_are_refused),
+        cmocka_unit_test(test_wrong_names_are_refused),
+        cmocka_unit_test(test_unsealed_files_are_refused),
+        cmocka_unit_test(test_a_second_size_is_refused),
+        cmocka_unit_test(test_trim_unmaps_what_is_not_held),
+        cmocka_unit_test(test_huge_pages_are_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of memory that becomes a segment where it is, and private again. */
+/* Registration of memory in place, and its end. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -23,27 +23,28 @@ struct registered {
     size_t bytes;
 };
 
-/* Sees what was there before, then what the owner writes; what it writes the owner sees. */
+/* Reads the contents from before the registration, then what the owner writes, and writes data that
+ * the owner reads. After the registration it reads zeros. */
 static int peer_shares(void *arg, int channel)
 {
-    const struct registered *it = arg;
+    const struct registered *registered = arg;
     unsigned char *memory;
     void *mapped = NULL;
 
-    UNIT_CHECK(disti_segment_map(&it->at.name, &mapped) == DIST_OK);
-    memory = (unsigned char *)mapped + it->at.offset;
-    UNIT_CHECK(unit_filled(memory, it->bytes, 1));
+    UNIT_CHECK(disti_segment_map(&registered->at.name, &mapped) == DIST_OK);
+    memory = (unsigned char *)mapped + registered->at.offset;
+    UNIT_CHECK(unit_filled(memory, registered->bytes, 1));
     UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
-    UNIT_CHECK(unit_filled(memory, it->bytes, 2));
-    unit_fill(memory, it->bytes, 3);
+    UNIT_CHECK(unit_filled(memory, registered->bytes, 2));
+    unit_fill(memory, registered->bytes, 3);
     UNIT_CHECK(unit_signal(channel) && unit_wait(channel));
-    UNIT_CHECK(unit_zeros(memory, it->bytes));
+    UNIT_CHECK(unit_zeros(memory, registered->bytes));
     return 0;
 }
 
-static void register_round(unsigned char *memory, size_t bytes)
+static void check_register(unsigned char *memory, size_t bytes)
 {
-    struct registered it = {.bytes = bytes};
+    struct registered registered = {.bytes = bytes};
     struct disti_segment_location at;
     struct unit_peer peer;
 
@@ -51,11 +52,11 @@ static void register_round(unsigned char *memory, size_t bytes)
     if (disti_segment_register(memory, bytes) != DIST_OK)
         fail_msg("%s", dist_last_error());
     assert_true(unit_filled(memory, bytes, 1));
-    assert_true(disti_segment_find(memory, bytes, &it.at));
+    assert_true(disti_segment_find(memory, bytes, &registered.at));
     assert_false(disti_segment_find(memory, bytes + 1, &at));
     assert_true(disti_segment_find(memory + bytes - 1, 1, &at));
-    assert_int_equal(at.offset, it.at.offset + bytes - 1);
-    peer = unit_fork(peer_shares, &it);
+    assert_int_equal(at.offset, registered.at.offset + bytes - 1);
+    peer = unit_fork(peer_shares, &registered);
     assert_true(unit_wait(peer.channel));
     unit_fill(memory, bytes, 2);
     assert_true(unit_signal(peer.channel) && unit_wait(peer.channel));
@@ -63,64 +64,65 @@ static void register_round(unsigned char *memory, size_t bytes)
     assert_int_equal(disti_segment_unregister(memory), DIST_OK);
     assert_true(unit_filled(memory, bytes, 3));
     assert_false(disti_segment_find(memory, 1, &at));
-    unit_fill(memory, bytes, 4); /* is not seen by the peer */
+    unit_fill(memory, bytes, 4); /* the peer does not see it */
     assert_true(unit_signal(peer.channel));
     unit_join(&peer);
     assert_true(unit_filled(memory, bytes, 4));
     assert_true(unit_shared_mappings() <= UNIT_ARENA_MAPPINGS);
 }
 
-/* In the middle of something larger, whose rest is as before; and twice. */
-static void test_contents(void **state)
+/* Part of a larger mapping, registered twice: the remaining mapping is unchanged. */
+static void test_register_keeps_the_contents(void **state)
 {
     size_t bytes = ((size_t)5 << 20) + PAGE;
     unsigned char *memory = map_private(bytes + 2 * PAGE);
 
     (void)state;
     memset(memory, 9, bytes + 2 * PAGE);
-    register_round(memory + PAGE, bytes);
-    register_round(memory + PAGE, PAGE);
+    check_register(memory + PAGE, bytes);
+    check_register(memory + PAGE, PAGE);
     for (size_t i = 0; i < PAGE; i++)
         assert_true(memory[i] == 9 && memory[PAGE + bytes + i] == 9);
     munmap(memory, bytes + 2 * PAGE);
 }
 
-static void test_heap(void **state)
+static void test_heap_memory_can_be_registered(void **state)
 {
     static const size_t pages[] = {1, 3, 1000};
     void *memory = NULL;
 
     (void)state;
-    if (unit_is_watched()) /* Valgrind's heap can be executed */
+    if (unit_is_watched()) /* Valgrind's heap is executable */
         skip();
     for (int i = 0; i < 3; i++) {
         assert_int_equal(posix_memalign(&memory, PAGE, pages[i] * PAGE), 0);
-        register_round(memory, pages[i] * PAGE);
+        check_register(memory, pages[i] * PAGE);
         free(memory);
     }
 }
 
-/* Several mappings side by side are one memory. */
-static void test_patchwork(void **state)
+/* The memory consists of several adjacent mappings. */
+static void test_several_mappings_can_be_registered(void **state)
 {
     unsigned char *memory = map_private(6 * PAGE);
 
     (void)state;
     assert_int_equal(madvise(memory + 2 * PAGE, 2 * PAGE, MADV_DONTDUMP), 0);
-    register_round(memory, 6 * PAGE);
+    check_register(memory, 6 * PAGE);
     munmap(memory, 6 * PAGE);
 }
 
-/* ---- what is refused ---- */
+/* ---- memory that is refused ---- */
 
+/* Checks that registration is refused with a message that contains `word`. */
 static void refuse(void *memory, size_t bytes, const char *word)
 {
     assert_int_equal(disti_segment_register(memory, bytes), DIST_ERR_INVALID_ARGUMENT);
     if (!strstr(dist_last_error(), word))
-        fail_msg("'%s' does not say '%s'", dist_last_error(), word);
+        fail_msg("the message '%s' does not contain '%s'", dist_last_error(), word);
 }
 
-static void test_refused_shape(void **state)
+static void test_wrong_ranges_are_refused(void **state)
 {
     char *memory = map_private(4 * PAGE);
 
@@ -138,7 +140,7 @@ static void test_refused_shape(void **state)
     refuse(memory, PAGE, "not mapped");
 }
 
-static void test_refused_rights(void **state)
+static void test_read_only_memory_is_refused(void **state)
 {
     char *memory = map_private(3 * PAGE);
 
@@ -149,8 +151,8 @@ static void test_refused_rights(void **state)
     munmap(memory, 3 * PAGE);
 }
 
-/* Code that runs there goes on, as in a heap under valgrind: it stays ordinary memory. */
-static void test_executable(void **state)
+/* Executable memory, as Valgrind's heap is, stays ordinary memory, because code may run there. */
+static void test_executable_memory_stays_private(void **state)
 {
     unsigned char *memory = (unsigned char *)map_private(3 * PAGE);
     struct disti_segment_location at;
@@ -167,7 +169,7 @@ static void test_executable(void **state)
     munmap(memory, 3 * PAGE);
 }
 
-static void test_refused_sort(void **state)
+static void test_other_kinds_of_memory_are_refused(void **state)
 {
     FILE *file = tmpfile();
     void *memory;
@@ -189,7 +191,7 @@ static void test_refused_sort(void **state)
     assert_int_equal(disti_segment_free(memory), DIST_OK);
 }
 
-static void test_twice(void **state)
+static void test_registered_memory_is_not_registered_twice(void **state)
 {
     char *memory = map_private(3 * PAGE);
 
@@ -222,7 +224,7 @@ static int child_writes(void *arg, int channel)
     return 0;
 }
 
-static void test_fork(void **state)
+static void test_a_forked_child_has_its_own_view(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE);
 
@@ -235,9 +237,9 @@ static void test_fork(void **state)
     munmap(memory, 4 * PAGE);
 }
 
-/* ---- the kernel gives up ---- */
+/* ---- limits of the kernel ---- */
 
-/* Without a descriptor left it stays ordinary memory: no peer finds it, and it works. */
+/* Without a free descriptor, registered memory stays ordinary memory and can be used. */
 static int peer_without_descriptors(void *arg, int channel)
 {
     struct rlimit none = {0, 0};
@@ -255,13 +257,13 @@ static int peer_without_descriptors(void *arg, int channel)
     return 0;
 }
 
-static void test_no_descriptors(void **state)
+static void test_works_without_descriptors(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE);
 
     (void)state;
     if (unit_is_in_valgrind()) {
-        print_message("valgrind gives descriptors beyond the limit\n");
+        print_message("skipped: Valgrind allows more descriptors than the limit\n");
         skip();
     }
     unit_fill(memory, 4 * PAGE, 1);
@@ -269,7 +271,7 @@ static void test_no_descriptors(void **state)
     munmap(memory, 4 * PAGE);
 }
 
-/* With as many mappings as it allows nothing can be swapped; the contents are as they were. */
+/* At the limit of mappings, pages cannot be replaced by shared ones; the contents are unchanged. */
 static int peer_without_mappings(void *arg, int channel)
 {
     size_t pages = 1 << 18, made = 0;
@@ -293,7 +295,7 @@ static int peer_without_mappings(void *arg, int channel)
     return 0;
 }
 
-static void test_no_mappings(void **state)
+static void test_works_without_mappings(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE);
 
@@ -308,12 +310,17 @@ static void test_no_mappings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contents),       cmocka_unit_test(test_heap),
-        cmocka_unit_test(test_patchwork),      cmocka_unit_test(test_refused_shape),
-        cmocka_unit_test(test_refused_rights), cmocka_unit_test(test_executable),
-        cmocka_unit_test(test_refused_sort),   cmocka_unit_test(test_twice),
-        cmocka_unit_test(test_fork),           cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_no_mappings),
+        cmocka_unit_test(test_register_keeps_the_contents),
+        cmocka_unit_test(test_heap_memory_can_be_registered),
+        cmocka_unit_test(test_several_mappings_can_be_registered),
+        cmocka_unit_test(test_wrong_ranges_are_refused),
+        cmocka_unit_test(test_read_only_memory_is_refused),
+        cmocka_unit_test(test_executable_memory_stays_private),
+        cmocka_unit_test(test_other_kinds_of_memory_are_refused),
+        cmocka_unit_test(test_registered_memory_is_not_registered_twice),
+        cmocka_unit_test(test_a_forked_child_has_its_own_view),
+        cmocka_unit_test(test_works_without_descriptors),
+        cmocka_unit_test(test_works_without_mappings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
