@@ -422,7 +422,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool sends = irregular_gives_others(node, op);
     dist_status status = DIST_OK;
-    bool seen = true;
+    bool visible = true;
 
     for (int r = 0; r < node->ranks; r++) {
         struct node_peer *peer = &node->peers[r];
@@ -442,31 +442,31 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
         struct node_peer *peer = &node->peers[r];
         bool receives = !pattern->rooted || !sends;
-        bool far = receives && node_slot(peer->mailbox, op)->place == NODE_IN_MEMORY;
+        bool in_memory = receives && node_slot(peer->mailbox, op)->place == NODE_IN_MEMORY;
 
         if (r == node->rank)
             continue;
         if (receives)
             status = irregular_find_sender(node, op, r);
         if (sends && op->place == NODE_IN_MEMORY) {
-            far = true;
+            in_memory = true;
             if (pattern->rooted)
                 irregular_find_receiver(node, op, r);
             else
                 peer->by_bounce =
                     irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
         }
-        peer->last = far;
-        op->together |= far;
-        seen = seen && !peer->by_bounce && peer->means <= NODE_SEEN;
+        peer->last = in_memory;
+        op->together |= in_memory;
+        visible = visible && !peer->by_bounce && peer->means <= NODE_SEEN;
     }
     if (op->place == NODE_IN_MEMORY && sends)
-        seen = seen && node_slot(node->mailbox, op)->locations.in.name.key;
+        visible = visible && node_slot(node->mailbox, op)->locations.in.name.key;
     if (op->together) {
         size_t bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op) +
                        irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         op->piece = disti_node_piece(node, op);
-        op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+        op->way = visible ? NODE_WAY_DIRECT : NODE_WAY_CMA;
         disti_node_copy_mode_choose(node, op, bytes >= node->cache_bytes);
     }
     return status;

@@ -184,7 +184,7 @@ static int overflow_often(dist_collective collective, const int64_t *ns)
     return copy_mode;
 }
 
-/* The times are seconds: on a busy machine, time also passes between two readings of the clock. */
+/* The times are seconds, so that delays between two readings of the clock do not matter. */
 static void overflow_slots_are_streamed_if_that_is_faster(void **state)
 {
     const int64_t streams[NODE_COPY_MODES] = {[0] = 8 * SECOND, [NODE_STREAMS] = 5 * SECOND};

@@ -122,8 +122,8 @@ static void test_only_the_call_after_a_barrier_is_learned(void **state)
     assert_true(yields(ranks));
 }
 
-/* Learned are only calls in which receivers wait for senders that do not wait for them; irregular
- * calls too. */
+/* Only a call in which receivers wait for senders that do not wait for them is learned, also if it
+ * is irregular. */
 static void test_only_one_way_calls_are_learned(void **state)
 {
     static const struct {
@@ -184,7 +184,8 @@ static void test_forgotten_if_the_slot_was_reused(void **state)
     assert_false(yields(ranks));
 }
 
-/* Yields for a limited time, and no more after later barriers, if the root begins no call. */
+/* The rank yields for a limited time if the root begins no call, and no more after later barriers.
+ */
 static void test_forgotten_if_the_root_begins_nothing(void **state)
 {
     struct ranks *ranks = *state;

@@ -182,7 +182,7 @@ static void test_message_passing(void **state)
     assert_int_equal(litmus_run(message, check_seen), 0);
 }
 
-/* ---- store buffering: of two processes that each store, then load, one reads the other's ---- */
+/* ---- store buffering: if both processes store, then load, one reads the other's value ---- */
 
 static unsigned buffering_ordered(int process, struct cell *cell, unsigned batch)
 {
@@ -208,7 +208,7 @@ static unsigned buffering_weak(int process, struct cell *cell, unsigned batch)
     return atomic_load_explicit(other, memory_order_acquire);
 }
 
-/* Counts the rounds in which both processes read the value of the previous batch. */
+/* Counts the rounds in which both processes read an older value than this batch's. */
 static long check_buffering(struct litmus *litmus, unsigned batch)
 {
     long wrong = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registration of memory in place, and its end. */
+/* Registration and unregistration of memory, both in place. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -24,7 +24,7 @@ struct registered {
 };
 
 /* Reads the contents from before the registration, then what the owner writes, and writes data that
- * the owner reads. After the registration it reads zeros. */
+ * the owner reads. After the owner has unregistered the memory, reads zeros. */
 static int peer_shares(void *arg, int channel)
 {
     const struct registered *registered = arg;
