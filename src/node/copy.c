@@ -448,7 +448,7 @@ static inline void reduce_two(const struct disti_node_op *op, void *dst, const v
         op->pair(dst, a, b, count);
 }
 
-/* Reduces `bytes` bytes of node->sources, one of each rank, to the first `targets` of
+/* Reduces `bytes` bytes of node->sources, one for each rank, to the first `targets` of
  * node->targets. bounce: the last target is a bounce buffer. */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
                        int targets, bool bounce)
@@ -458,7 +458,9 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
     bool direct = op->way == NODE_WAY_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
     bool prefetches = is_long && op->copy_mode & NODE_ASKS;
-    /* Writes past the caches only without bounce buffers, whose lines should stay cached. */
+    /* past: all targets are written past the caches. Not if bounce buffers are used, whose lines
+     * are in the caches and should stay there. streams: only the last target is written past them.
+     */
     bool past = is_long && op->copy_mode & NODE_PAST && direct;
     bool streams = is_long && bounce && op->copy_mode & NODE_STREAMS;
     int cached_targets = past ? 0 : targets - streams; /* number of targets with ordinary stores */

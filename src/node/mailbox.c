@@ -405,7 +405,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
         self->out = op->call.out;
     locations->out_named = locations->out.name.key;
     /*
-     * Peers write to the twin of OUT (segment.h), so this rank uses the twin too. IN is replaced
+     * Peers write to the twin of OUT (node.h), so this rank uses the twin too. IN is replaced
      * together with OUT, so that both overlap in the same way as the program's buffers. Only IN is
      * loaded into its twin: all of OUT is overwritten, except for what is part of IN too.
      */
@@ -696,10 +696,11 @@ bool disti_node_map(struct disti_node *node)
         unmapped = mailbox_map(node) ? bounces_check(node, node->ranks <= MAILBOX_RANKS_MAPPED) : 0;
     node->used = unusable < 0 && unmapped < 0;
     if (unusable >= 0)
-        disti_info("not using shared memory for collectives: %s",
-                   unusable == node->rank
-                       ? "DIST_NODE_MEMORY=0 or DIST_FAULT is set, or it cannot be allocated"
-                       : "another rank does not use it");
+        disti_info(
+            "not using shared memory for collectives: %s",
+            unusable == node->rank
+                ? "DIST_NODE_MEMORY=0 or DIST_FAULT is set, or memory or descriptors are lacking"
+                : "another rank does not use it");
     else if (unmapped >= 0)
         disti_info("not using shared memory for collectives: rank %d cannot map the memory of "
                    "rank %d: %s",
@@ -807,8 +808,8 @@ static void mailbox_free(void *memory, bool now, int timeout_ms)
         disti_segment_free(deferred->memory);
         free(deferred);
     }
-    deferred = memory && !now ? calloc(1, sizeof(*deferred))
-                              : NULL; /* without memory for it: never freed */
+    /* If calloc fails, `memory` is never freed. */
+    deferred = memory && !now ? calloc(1, sizeof(*deferred)) : NULL;
     if (deferred) {
         deferred->memory = memory;
         deferred->until_ns = disti_deadline_ms((int64_t)DEFERRED_TIMEOUTS * timeout_ms);
