@@ -76,25 +76,25 @@ static void news_note_leaver(struct disti_world *world, const struct disti_notic
     if (!group->leaver) /* its deadline ends what waits for that rank */
         return;
     *group->leaver = *notice;
-    atomic_store(&group->is_left, true);
+    atomic_store(&group->has_leaver, true);
 }
 
-/* untold: this rank found it out without the store, and is to tell other ranks. */
-static void news_remember(struct disti_world *world, const struct disti_notice *notice, bool untold)
+/* must_forward: this rank found it out without the store, and is to tell other ranks. */
+static void news_remember(struct disti_world *world, const struct disti_notice *notice, bool must_forward)
 {
-    struct world_gone *gone = malloc(sizeof(*gone));
+    struct world_exit *gone = malloc(sizeof(*gone));
 
     if (!gone)
         return;
     gone->notice = *notice;
-    gone->untold = untold;
-    gone->next = world->gone;
-    world->gone = gone;
+    gone->must_forward = must_forward;
+    gone->next = world->exits;
+    world->exits = gone;
 }
 
 static bool news_knows(const struct disti_world *world, int world_rank)
 {
-    const struct world_gone *gone = world->gone;
+    const struct world_exit *gone = world->exits;
 
     while (gone && gone->notice.rank != world_rank)
         gone = gone->next;
@@ -112,7 +112,7 @@ static void news_distribute(struct disti_world *world)
             struct dist_group *told = news_find(world, notice.group);
 
             if (told && !told->has_news)
-                atomic_store(&told->is_told, true);
+                atomic_store(&told->reported_first, true);
         }
         if (notice.rank == world->rank ||
             (notice.group == DISTI_NO_GROUP && news_knows(world, notice.rank)))
@@ -127,7 +127,7 @@ static void news_distribute(struct disti_world *world)
             news_give(group, &notice, NEWS_OF_NONE);
         if (notice.group == DISTI_NO_GROUP) /* every rank sees the end of the holder itself */
             news_remember(world, &notice,
-                          world->orphaned && notice.rank >= 0 &&
+                          world->store_lost && notice.rank >= 0 &&
                               notice.rank != disti_store_holder(world->bootstrap.store));
     }
 }
@@ -200,7 +200,7 @@ static void news_lose_store(struct disti_world *world)
     struct disti_notice notice = {.group = DISTI_NO_GROUP};
     int count;
 
-    world->orphaned = true;
+    world->store_lost = true;
     count = ended ? news_watch(world, ended) : 0;
     for (int r = 0; count && r < world->size; r++) {
         if (!ended[r])
@@ -276,15 +276,15 @@ static void news_hear(void *arg, int sender, dist_status status, int of, const c
 /* Returns the next rank whose end is to be told, and sets to[]. -1: none. */
 static int news_next_untold(struct disti_world *world, bool *to)
 {
-    struct world_gone *gone;
+    struct world_exit *gone;
     int rank = -1;
 
     pthread_mutex_lock(&world->lock);
-    gone = world->gone;
-    while (gone && !gone->untold)
+    gone = world->exits;
+    while (gone && !gone->must_forward)
         gone = gone->next;
     if (gone) {
-        gone->untold = false;
+        gone->must_forward = false;
         rank = gone->notice.rank;
         for (int r = 0; r < world->size; r++)
             to[r] = r != world->rank && r != rank && !news_knows(world, r) &&
@@ -308,7 +308,7 @@ static bool news_listen(struct disti_world *world)
     if (!store || !disti_store_is_lost(store))
         return false;
     pthread_mutex_lock(&world->lock);
-    if (!world->orphaned)
+    if (!world->store_lost)
         news_lose_store(world);
     pthread_mutex_unlock(&world->lock);
     /* The store's client has just collected the processes that have ended. Messages that those sent
@@ -353,7 +353,7 @@ static bool news_is_seen(const struct dist_group *group, int rank)
     bool seen;
 
     pthread_mutex_lock(&world->lock);
-    seen = !world->orphaned || world->watched[group->members[rank]];
+    seen = !world->store_lost || world->watched[group->members[rank]];
     pthread_mutex_unlock(&world->lock);
     return seen;
 }
@@ -363,7 +363,7 @@ static bool news_is_seen(const struct dist_group *group, int rank)
 /* The oldest that concerns it: who has gone since may have left because of that one. */
 static void news_give_first(struct dist_group *group)
 {
-    const struct world_gone *gone = group->world->gone, *first = NULL;
+    const struct world_exit *gone = group->world->exits, *first = NULL;
 
     for (; gone; gone = gone->next) { /* newest first */
         if (news_concerns(group, &gone->notice))
@@ -400,7 +400,7 @@ void disti_news_unsubscribe(struct dist_group *group)
     pthread_mutex_unlock(&world->lock);
 }
 
-bool disti_news_is_gone(struct disti_world *world, int world_rank)
+bool disti_news_has_exited(struct disti_world *world, int world_rank)
 {
     bool gone;
 
@@ -431,7 +431,7 @@ static void news_hand_out(const struct dist_group *group, const struct disti_not
 /* Has one of its ranks begun to leave the group? Without a lock while none has. */
 static bool news_leaver(struct dist_group *group, struct disti_notice *notice_p)
 {
-    if (!atomic_load_explicit(&group->is_left, memory_order_relaxed))
+    if (!atomic_load_explicit(&group->has_leaver, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&group->world->lock);
     news_hand_out(group, group->leaver, notice_p);
@@ -556,7 +556,7 @@ static bool failure_is_alive(const struct dist_group *group, int rank)
     const struct disti_world *world = group->world;
     const int node = world->places[group->members[rank]].node;
 
-    return !disti_news_is_gone(group->world, group->members[rank]) &&
+    return !disti_news_has_exited(group->world, group->members[rank]) &&
            (node != world->places[group->lost_rank].node ||
             node == world->places[world->rank].node);
 }
@@ -903,12 +903,12 @@ static bool fault_is_first(struct dist_group *group, dist_status status)
     const int64_t until = disti_deadline_ms(FAULT_FIRST_MS);
     const bool asks = group->world_size > 1 && group->world->bootstrap.store;
 
-    while (asks && !fault_look_for_news(group) && !atomic_load(&group->is_told) &&
+    while (asks && !fault_look_for_news(group) && !atomic_load(&group->reported_first) &&
            !disti_store_is_lost(group->world->bootstrap.store) && !disti_expired(until))
         fault_wait_for_news(group);
     if (group->lost_process && disti_store_is_lost(group->world->bootstrap.store))
         return true; /* a rank that ended after this failure looks the same */
-    return atomic_load(&group->is_told) || group->lost_rank < 0 || group->lost_status == status;
+    return atomic_load(&group->reported_first) || group->lost_rank < 0 || group->lost_status == status;
 }
 
 /* Appends this rank's own finding to that of the rank that failed first. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group: made from some ranks of a world, opened with a backend, closed and freed. */
+/* A group: creation, opening with a backend, identity, monitored barrier, freeing. */
 #include "core/group.h"
 #include "backends/registry.h"
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nodes are numbered from 0 again, in the order of the ranks. */
+/* Copies the members' places and renumbers their nodes from 0 in the order of the ranks. */
 static dist_status group_copy_places(struct dist_group *group)
 {
     const struct dist_place *places = group->world->places;
@@ -32,7 +32,7 @@ static dist_status group_copy_places(struct dist_group *group)
     return DIST_OK;
 }
 
-/* This rank's number in the group, and its local rank. */
+/* Sets the rank, the local rank, the number of local ranks and `whole`. */
 static void group_count(struct dist_group *group)
 {
     group->whole = group->world_size == group->world->size;
@@ -90,7 +90,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     group->lost_rank = -1;
     status = disti_group_open_works(group);
     if (status != DIST_OK) {
-        disti_group_gone(group);
+        disti_group_retire(group);
         return status;
     }
     status = group_alloc(group);
@@ -127,11 +127,11 @@ static struct disti_party group_opening(const struct dist_group *group)
 {
     struct disti_party party = disti_group_party(group);
 
-    party.what = "for the others to open the group";
+    party.what = "for the other ranks to open the group";
     return party;
 }
 
-/* The all-gather that backends get: through the store, a fresh key each time. */
+/* The all-gather that backends get: through the store, with a new key for each call. */
 static dist_status group_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     struct dist_group *group = arg;
@@ -149,8 +149,8 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
                                   timeout_ms);
 }
 
-/* What rank 0 gives, to all: by a request of the group, since a key that anybody waits for
- * would fail with the loss of any rank of the world. */
+/* Broadcast from rank 0 through the store. A request of the group: a key that ranks of the whole
+ * world wait for would fail when any rank of the world is lost. */
 static dist_status group_broadcast(void *arg, void *data, size_t bytes)
 {
     struct dist_group *group = arg;
@@ -178,7 +178,7 @@ static dist_status group_lost(void *arg)
                       notice.text);
 }
 
-/* How many ranks of the world below `below` are on this process's machine. */
+/* Returns how many world ranks below `below` are on this process's node. */
 static int group_world_local(const struct dist_group *group, int below)
 {
     const struct disti_world *world = group->world;
@@ -189,8 +189,8 @@ static int group_world_local(const struct dist_group *group, int below)
     return count;
 }
 
-/* As disti_shared_cpus says of the members; 0 without memory, which makes predictions worse only.
- */
+/* Returns disti_shared_cpus for the members. Without memory returns 0, which only makes
+ * predicted costs less accurate. */
 static int group_shared_cpus(const struct dist_group *group)
 {
     struct disti_locality *members = calloc((size_t)group->world_size, sizeof(*members));
@@ -248,7 +248,8 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
     group->state = state;
     group->host_only = !backend->join && !disti_driver_possible();
     status = backend->open(state, &group->config);
-    if (status == DIST_OK && !backend->meets) /* nobody begins before all are open */
+    if (status == DIST_OK &&
+        !backend->meets) /* no rank starts an operation before all have opened the backend */
         status = group_all_gather(group, NULL, NULL, 0);
     group->open_by_ns = 0;
     return status;
@@ -292,9 +293,10 @@ int disti_group_news_fd(const struct dist_group *group)
     return store ? disti_store_fd(store) : -1;
 }
 
-/* What a group tells about itself and its ranks. */
+/* Identity of a group and its ranks */
 
-/* A child may ask where its parent was: only memory is read. */
+/* True also in a forked child, where the parent's groups can still be queried: these functions
+ * only read memory. */
 static bool identity_is_known(const struct dist_group *group)
 {
     return group && (!atomic_load(&group->destroyed) || group->inherited);
@@ -318,10 +320,11 @@ int dist_get_local_rank(const dist_group *group)
 dist_status dist_get_place(const dist_group *group, int rank, struct dist_place *place_p)
 {
     if (!identity_is_known(group))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_get_place: there is no such group");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_get_place: group is NULL or was destroyed");
     if (rank < 0 || rank >= group->world_size)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_get_place: rank %d is none of the group's, 0 to %d", rank,
+                          "dist_get_place: there is no rank %d in the group (valid: 0 to %d)", rank,
                           group->world_size - 1);
     if (!place_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_get_place: place_p is NULL");
@@ -354,9 +357,9 @@ int dist_get_group_rank(const dist_group *group, int global_rank)
     return -1;
 }
 
-/* A barrier through the store, which knows who has not come. */
+/* Monitored barrier: through the store, which can name the missing ranks. */
 
-/* The number of this barrier, the same on every rank. */
+/* Assigns the number of this barrier, which is equal on every rank. */
 static dist_status monitor_begin(struct dist_group *group, uint32_t *number_p)
 {
     dist_status status = DIST_OK;
@@ -382,8 +385,8 @@ dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
         return status;
     if (timeout_ms < 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "monitored_barrier: timeout_ms is %d: give milliseconds, or 0 for the "
-                          "group's",
+                          "monitored_barrier: timeout_ms is %d: pass milliseconds, or 0 for the "
+                          "group's timeout",
                           timeout_ms);
     status = disti_work_may_wait("dist_monitored_barrier");
     if (status == DIST_OK)
@@ -400,10 +403,10 @@ dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
     return status;
 }
 
-/* Memory for the lists of a new group: a rank that has none still has to tell the others so. */
+/* Rank lists for creating a group, with a preallocated pair for a rank without memory. */
 
-/* False: another thread has it. */
-static bool room_take_reserve(struct dist_group *parent)
+/* Returns false if another thread uses the reserve. */
+static bool lists_take_reserve(struct dist_group *parent)
 {
     bool taken;
 
@@ -414,27 +417,27 @@ static bool room_take_reserve(struct dist_group *parent)
     return !taken;
 }
 
-dist_status disti_group_room_take(struct dist_group *parent, struct disti_group_room *room)
+dist_status disti_group_lists_alloc(struct dist_group *parent, struct disti_group_lists *lists)
 {
     const size_t ranks = (size_t)parent->world_size;
 
-    room->ranks = calloc(2 * ranks, sizeof(*room->ranks));
-    room->is_reserve = !room->ranks;
-    if (room->is_reserve && room_take_reserve(parent))
-        room->ranks = parent->reserve;
-    if (!room->ranks)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of some of %d ranks",
+    lists->ranks = calloc(2 * ranks, sizeof(*lists->ranks));
+    lists->is_reserve = !lists->ranks;
+    if (lists->is_reserve && lists_take_reserve(parent))
+        lists->ranks = parent->reserve;
+    if (!lists->ranks)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for lists of %d ranks to create a group",
                           parent->world_size);
-    room->seen = room->ranks + ranks;
-    if (room->is_reserve)
-        memset(room->seen, 0, ranks * sizeof(*room->seen));
+    lists->seen = lists->ranks + ranks;
+    if (lists->is_reserve)
+        memset(lists->seen, 0, ranks * sizeof(*lists->seen));
     return DIST_OK;
 }
 
-void disti_group_room_give(struct dist_group *parent, const struct disti_group_room *room)
+void disti_group_lists_free(struct dist_group *parent, const struct disti_group_lists *lists)
 {
-    if (!room->is_reserve) {
-        free(room->ranks);
+    if (!lists->is_reserve) {
+        free(lists->ranks);
         return;
     }
     pthread_mutex_lock(&parent->world->lock);

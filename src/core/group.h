@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The state of a group and its world, its queue of works, and who drives it; private to the core.
- */
+/* Internal to the core: a world, its groups, their requests, and the state of their progress. */
 #ifndef DISTI_CORE_GROUP_H
 #define DISTI_CORE_GROUP_H
 
@@ -17,197 +16,198 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-/* What is known about a rank, for messages. Fixed size: it is exchanged as bytes. */
+/* What a rank publishes when it joins. Fixed size: exchanged as bytes. */
 struct world_peer {
     struct disti_locality locality;
     char backend[32];
-    uint64_t choice;  /* hash of the settings that must be the same everywhere */
-    uint64_t unknown; /* hash of the DIST_ variables that nobody knows; 0: there are none */
+    uint64_t choice;  /* hash of the settings that must be equal on all ranks */
+    uint64_t unknown; /* hash of the unknown DIST_ variables; 0: none */
 };
 
-/* A rank that is gone; kept for groups that are made later. */
-struct world_gone {
-    struct world_gone *next;
+/* A rank that has exited. Kept for groups that are created later. */
+struct world_exit {
+    struct world_exit *next;
     struct disti_notice notice;
-    bool untold; /* this rank is to tell the ranks that cannot see that process */
+    bool must_forward; /* this rank must notify the ranks that cannot observe that process */
 };
 
-/*
- * Made once by dist_init_process_group, gone with the group that it made. `lock` guards everything
- * behind it; whoever has a group's lock may take it, not the other way round.
- */
+/* Created by dist_init_process_group and freed with the group that it created. `lock` guards the
+ * members below it. A thread that holds a group's lock may take it, but not the other way round. */
 struct disti_world {
     struct disti_log log;
     int rank, size;
     int timeout_ms;
-    int64_t since_ns, join_by_ns; /* when this rank began to join, and until when it may */
+    int64_t since_ns, join_by_ns; /* when this rank began to join; deadline for joining */
     bool reproducible;
-    int device;   /* as in struct dist_options; -1: by local rank */
-    void *stream; /* of new groups */
+    int device;   /* as in struct dist_options; -1: chosen by local rank */
+    void *stream; /* default stream of new groups */
     struct disti_bootstrap bootstrap;
-    void (*peers_lost)(void);  /* of the backend that introduced the ranks, or NULL */
+    void (*peers_lost)(void);  /* from the backend that identified the ranks, or NULL */
     struct world_peer *peers;  /* by rank */
     struct dist_place *places; /* by rank */
-    bool *watched; /* by rank: without a store, this rank learns of the end of its process */
-    struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
+    bool *watched;             /* by rank: without the store, this rank monitors its process */
+    struct disti_wait_policy policy; /* depends on all ranks of this machine */
 
-    bool leaving; /* all its groups are being destroyed */
+    bool leaving; /* all groups of the world are being destroyed */
 
     pthread_mutex_t lock;
-    struct dist_group *groups; /* that are not gone, by number */
-    struct world_gone *gone;   /* newest first */
-    bool orphaned;             /* the store is lost, and this rank looks for deaths by itself */
-    uint32_t last_number;      /* in a world of one: of its newest group */
-    int64_t next_number;       /* else: of those for new groups that this rank has from the store */
+    struct dist_group *groups; /* open groups, sorted by number */
+    struct world_exit *exits;  /* ranks that have exited, newest first */
+    bool store_lost;           /* this rank detects exits without the store */
+    uint32_t last_number;      /* world of 1 rank: number of its newest group */
+    int64_t next_number;       /* otherwise: next group number that this rank has reserved */
     int numbers_left;
 };
 
-/* An empty world, with rank -1. The caller gives it to disti_world_close. */
+/* Creates an empty world with rank -1. The caller frees it with disti_world_close. */
 dist_status disti_world_new(struct disti_world **world_p);
 
-/* The settings that must be the same everywhere, and room for what they are, in errors. */
+/* The settings that must be equal on all ranks, and the buffer size for their values in errors. */
 #define DISTI_WORLD_CHOICES                                                                        \
     "DIST_ALGO, DIST_SEGMENTS, DIST_MPI_COLL, DIST_CHECKSUM and DIST_REPRODUCIBLE"
 #define DISTI_WORLD_CHOICE 224
 
-/*
- * Ranks with different algorithms would send each other messages that never meet. Writes the
- * settings as they are now, as far as there is room, and returns the hash of all of them.
- */
+/* Writes the current settings, truncated to the buffer, and returns a hash of their full text.
+ * Ranks with different settings would select different algorithms, whose messages do not match. */
 uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE]);
 
-/* Writes "rank 5 (host b, pid 812)", as notices begin. Returns its length. */
+/* Writes "rank 5 (host b, pid 812)", the beginning of every notice. Returns its length. */
 size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size);
 
-/* The text after the rank's pid in a message: "", or " in another PID namespace". */
+/* Returns the text after the rank's pid in a message: "" or " in another PID namespace". */
 const char *disti_world_elsewhere(const struct disti_world *world, int rank);
 
-/* True if the two ranks share a machine and a pid namespace. */
+/* True if the two ranks share a machine and a PID namespace. */
 bool disti_world_sees_process(const struct disti_world *world, int rank, int of);
 
-/* Not all ranks come to their end: whoever introduced them shall not wait for that. */
+/* Tells the backend that identified the ranks not to wait for lost ranks when the process exits. */
 void disti_world_lost(const struct disti_world *world);
 
-/* Leaves the store, waiting for the others to go if it is here, and frees. NULL is accepted. */
+/* Leaves the store and frees the world. If this process holds the store, first waits up to
+ * linger_ms for the other ranks to disconnect. NULL is accepted. */
 void disti_world_close(struct disti_world *world, int linger_ms);
 
-/* Works, and who moves them along; private to the core. */
+/* Requests */
 
-/* ---- for those who start operations ---- */
+/* ---- starting an operation ---- */
 
-/* What is to be started: a checked call, and what belongs to it. */
+/* An operation to start: a checked call and its resources. */
 struct disti_start {
-    /* All but the sequence, which the work gets, and `waits`, which disti_work_run sets. Other
-     * callers set that for a call on a stream behind which the program goes on. */
+    /* The sequence number is assigned by the request, and disti_work_run sets `waits`. Other
+     * callers set `waits` for a call on a stream that continues while the call runs. */
     struct dist_call call;
-    const char *name; /* of the function that the program called; NULL: as the collective */
+    const char *name; /* name of the public function, for messages; NULL: that of the collective */
     dist_manner manner;
-    size_t in_bytes, out_bytes;   /* from the first to the last element, for stage.c */
-    void *owned;                  /* lives as long as the work; may be NULL */
-    void (*release)(void *owned); /* frees it; NULL: free */
+    size_t in_bytes, out_bytes;   /* span from the first to the last element, for stage.c */
+    void *owned;                  /* freed with the request; may be NULL */
+    void (*release)(void *owned); /* NULL: free() */
     /*
-     * Called with `owned` each time the operation is about to start (a persistent one), and when it
-     * has ended well: by any thread, without locks, before anybody can see that it has ended. May
-     * be NULL. Failures end the group.
+     * Optional, called with `owned`: `begin` each time a persistent request starts, `finish` when
+     * the operation has succeeded, before its completion is visible. Any thread may call them,
+     * without locks. If one fails, the group fails.
      */
     dist_status (*begin)(void *owned);
     dist_status (*finish)(void *owned);
-    bool detached; /* nobody will wait: the library frees the work when it has ended */
+    bool detached; /* no caller waits: the library frees the request after completion */
 };
 
-/* Frees what belongs to it. */
+/* Releases `owned`. */
 void disti_start_release(struct disti_start *start);
 
 /*
- * Starts and waits, at most the group's timeout. OK: `owned` has been freed. Any failure: it is
- * still the caller's, and nothing uses it.
+ * Starts the operation and blocks until it completes, at most for the group's timeout. On success
+ * `owned` has been freed. On any failure the caller still owns it, and no operation uses it.
  */
 dist_status disti_work_run(struct dist_group *group, struct disti_start *start);
 
 /*
- * Starts, does not block on a peer. OK: `owned` is the library's, and *work_p is to be given to
- * dist_wait (detached: work_p may be NULL and is not set). Any failure: `owned` is the caller's.
+ * Starts the operation without waiting for a peer. On success the library owns `owned`, and the
+ * caller passes *work_p to dist_wait (with `detached`, work_p is not set and may be NULL). On any
+ * failure the caller still owns `owned`.
  */
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             dist_work **work_p);
 
-/* Makes a persistent work, which dist_start starts. `owned` as with disti_work_post. */
+/* Creates a persistent request, which dist_start starts. Ownership of `owned` as in
+ * disti_work_post. */
 dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
                                dist_work **work_p);
 
-/* ---- for those who make and end groups ---- */
+/* ---- opening and closing groups ---- */
 
-/* Readies a zeroed group for works. ERR_INVALID_ARGUMENT: a setting is wrong. */
+/* Initializes the request state of a zeroed group. ERR_INVALID_ARGUMENT: a setting is invalid. */
 dist_status disti_group_open_works(struct dist_group *group);
 
 /*
- * Ends all works: waits for those that are pending, at most the group's timeout; after that, or
- * after an error, they end with it. Then the group takes no calls any more, and nobody but the
- * caller touches its backend. Returns the failure that pending works met.
+ * Completes all requests: waits for pending requests, at most for the group's timeout. After the
+ * timeout or an error, the remaining requests fail with it. Afterwards the group accepts no calls,
+ * and only the caller may use its backend. Returns the error that pending requests failed with.
  */
 dist_status disti_group_drain(struct dist_group *group);
 
 /*
- * A reference to the bare structure: its owner has one, which it gives back instead of free(group)
- * when all else in it has been freed, and so has each work that the program has not given to
- * dist_wait yet, since the group tells how it ended.
+ * Reference counting of the structure itself. The owner of the group holds one reference and
+ * releases it after it has freed everything else in the group. Each request that the program has
+ * not passed to dist_wait holds another, since the group stores the cause of its failure.
  */
 void disti_group_retain(struct dist_group *group);
 void disti_group_release(struct dist_group *group);
 
-/* Is this thread in a function that the program gave to dist_on_complete? */
+/* True in a thread that runs a callback set with dist_on_complete. */
 bool disti_work_is_calling(void);
 
-/* There it must not block: ERR_INVALID_ARGUMENT, which says that `what` does. */
+/* Returns ERR_INVALID_ARGUMENT if this thread runs such a callback, where blocking calls are
+ * forbidden. `what` is the call's name for the message. */
 dist_status disti_work_may_wait(const char *what);
 
-/* ---- within ---- */
+/* ---- internal ---- */
 
 enum disti_work_kind {
-    DISTI_WORK_BLOCKING,         /* on the stack of the caller, who waits */
-    DISTI_WORK_ASYNC,            /* the program holds it, and waits for its end */
-    DISTI_WORK_STREAM,           /* the same, but dist_wait may leave its end to the stream: */
-    DISTI_WORK_DETACHED,         /* then, or from the beginning, nobody waits for it */
-    DISTI_WORK_PERSISTENT,       /* the program holds it, and starts it many times */
-    DISTI_WORK_PERSISTENT_STREAM /* the same; each start posts a work of kind STREAM */
+    DISTI_WORK_BLOCKING,         /* on the stack of the caller, which waits for it */
+    DISTI_WORK_ASYNC,            /* the program holds a handle and waits for it */
+    DISTI_WORK_STREAM,           /* like ASYNC, but dist_wait on a stream may make it DETACHED */
+    DISTI_WORK_DETACHED,         /* no thread waits for it */
+    DISTI_WORK_PERSISTENT,       /* the program holds a handle and starts it repeatedly */
+    DISTI_WORK_PERSISTENT_STREAM /* like PERSISTENT; each start posts a STREAM request */
 };
 
 /*
  * A started operation.
  *
- *     launch            ticket ends           completed, in order            waited for
+ *     started           ticket ends           completed, in order            waited for
  *    -------> in queue ------------> in queue -------------------> ended ---------------> freed
- *                                              finish and fn,
+ *                                              calls finish and fn
  *                                              without the lock
  *
- * `ended` is set last, with the lock held, and can be read without. A persistent work is ended
- * while it is not started. The program holds a handle (work.h), never the address.
+ * `ended` is set last, with the lock held, and can be read without the lock. A persistent request
+ * counts as ended while it is not started. The program holds a handle (work.h), never the address.
  */
 struct disti_work {
     struct dist_group *group;
     struct dist_ticket ticket;
-    struct dist_call call; /* the backend reads it, messages quote it */
-    const char *name;      /* as in struct disti_start */
+    struct dist_call call; /* read by the backend and by messages */
+    const char *name;
     enum disti_work_kind kind;
     void *owned;
     void (*release)(void *owned);
     dist_status (*finish)(void *owned);
     int64_t deadline_ns;
-    bool extended;           /* the deadline was put off, since nobody drove */
-    bool warned;             /* half of its time has passed, and somebody was told */
-    struct disti_work *next; /* in the queue */
-    dist_status status;      /* how it ended */
+    bool extended; /* the deadline was extended, since no thread made progress for a while */
+    bool warned;   /* the warning after half of the timeout was logged */
+    struct disti_work *next; /* next in the queue */
+    dist_status status;      /* valid when ended */
     atomic_bool ended;
     union {
-        struct { /* ASYNC, STREAM, DETACHED: what dist_on_complete gave */
+        struct { /* ASYNC, STREAM, DETACHED: set by dist_on_complete */
             dist_work_fn fn;
             void *arg;
         } on_complete;
         struct { /* PERSISTENT */
             dist_status (*begin)(void *owned);
-            bool started; /* and not yet waited for */
+            bool started; /* started and not yet waited for */
         } persistent;
-        dist_work *posted; /* PERSISTENT_STREAM: started and not yet waited for; else NULL */
+        dist_work *posted; /* PERSISTENT_STREAM: the posted request until it is waited for;
+                              otherwise NULL */
     };
 };
 
@@ -216,44 +216,45 @@ static inline bool disti_work_is_persistent(const struct disti_work *work)
     return work->kind == DISTI_WORK_PERSISTENT || work->kind == DISTI_WORK_PERSISTENT_STREAM;
 }
 
-/* What messages call it. */
+/* Returns the name of the operation for messages. */
 static inline const char *disti_work_name(const struct disti_work *work)
 {
     return work->name ? work->name : dist_collective_string(work->call.collective);
 }
 
-/* The same for one that nothing belongs to. */
+/* Initializes a request that owns no resources. */
 void disti_work_fill_call(struct dist_group *group, const struct dist_call *call,
                           enum disti_work_kind kind, struct disti_work *work);
-/* Posts a filled blocking work and waits until it has ended. Call with the lock held and the log in
- * use; gives both back. */
+/* Posts an initialized blocking request and waits until it has ended. The caller holds the lock
+ * and has selected the group's log; both are released. */
 dist_status disti_work_wait_here(struct disti_work *work);
-/* How an ended work ended; dist_last_error has the cause. */
+/* Returns the status of an ended request; dist_last_error has the cause. */
 dist_status disti_work_result(const struct disti_work *work);
 
-/* Gives back a pin of the work (work.h). The last frees what it owns, and lets go of its group.
- */
+/* Releases a pin of the request (work.h). The last release frees what the request owns and drops
+ * its reference to the group. */
 void disti_work_unpin(struct disti_work *work);
-/* The same for one that was claimed, whose handle is good for nothing from now on: the claim's pin,
- * and with pins 2 the library's own too. */
+/* Releases the claim's pin of a request and invalidates its handle; with pins == 2 also releases
+ * the library's own pin. */
 void disti_work_retire(struct disti_work *work, int pins);
 
-/* calls.c: with DIST_CHECK_NUMERICS=1, tells of the first element that is no number among
- * what this rank gives to a call, or has got from it. Call with the lock held. */
+/* calls.c: with DIST_CHECK_NUMERICS=1, warns about the first NaN or infinity in this rank's
+ * input or output of a call. Call with the lock held. */
 void disti_numerics_given(const struct disti_work *work);
 void disti_numerics_got(const struct disti_work *work);
 
-/* stage.c: what the program puts on its stream from now on comes after this work of kind STREAM,
- * and the library sees to its end: it is DETACHED. False: it has ended, or is about to. */
+/* stage.c: makes the program's stream wait for this STREAM request and detaches the request, so
+ * that the library completes it. Returns false if it has ended or is about to. */
 bool disti_stream_join(struct disti_work *work);
 
-/* In a forked child: its thread is in no function of the program any more. */
+/* In a forked child: resets the state that says that this thread runs a callback. */
 void disti_complete_forked(void);
 
-/* Who moves a group's works along: one thread at a time; private to the core. */
+/* Progress */
 
 /*
- * Who drives a group, that is: calls progress, completes works, sleeps until there is news.
+ * The progress owner of a group: calls the backend's progress function, completes requests, and
+ * sleeps until there are events. At most one thread at a time.
  *
  *     THREAD_CALLS                            CALLER_CALLS
  *          ^                                       ^
@@ -264,10 +265,10 @@ void disti_complete_forked(void);
  *        v                                          v
  *     THREAD_SLEEPS                           CALLER_SLEEPS
  *
- * CALLER is a thread in a call of the library, THREAD the progress thread, from which a caller
- * takes over. CALLS: without the lock, in a function of the program. SLEEPS: without the lock, the
- * backend armed; whoever is about to call the backend wakes the driver first. CLOSED: nobody drives
- * again.
+ * CALLER: a thread in a call of the library. THREAD: the progress thread, from which a caller can
+ * take over. CALLS: in a callback of the program, without the lock. SLEEPS: without the lock, with
+ * the backend armed; a thread that is about to call the backend first wakes the owner. CLOSED: no
+ * thread makes progress again.
  */
 enum disti_drive_state {
     DISTI_DRIVE_IDLE,
@@ -280,32 +281,30 @@ enum disti_drive_state {
     DISTI_DRIVE_CLOSED
 };
 
-/* Does the progress thread serve this group? Decided once, when works first need it. */
+/* Whether the progress thread serves this group. Decided once, when requests first need it. */
 enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES };
 
-/*
- * The part of a group that works need. Guarded by the group's lock, but `wanted` and `references`.
- * `state` is written under the lock and may be read without.
- */
+/* A group's progress state. Guarded by the group's lock, except `wanted` and `references`.
+ * `state` is written with the lock held and may be read without it. */
 struct disti_drive {
-    _Atomic enum disti_drive_state state; /* changed by disti_drive_go alone */
-    bool completion_due; /* tickets may have ended since disti_complete looked last */
-    int wake_fd;         /* the sleeper's doorbell */
-    int waiters;         /* threads that wait for `changed` */
-    int messages;        /* sends and receives in the queue */
-    int64_t released_ns; /* when the last driver left works behind */
-    int64_t watch_ns;    /* when dist_test looked at deadlines last */
-    int64_t test_ns;     /* when a caller looked last that does not wait: it may look again soon */
-    atomic_int wanted;   /* threads that wait for the lock */
+    _Atomic enum disti_drive_state state; /* changed only by disti_drive_go */
+    bool completion_due;                  /* tickets may have ended since the last disti_complete */
+    int wake_fd;                          /* eventfd that wakes a sleeping owner */
+    int waiters;                          /* threads that wait on `changed` */
+    int messages;                         /* number of sends and receives in the queue */
+    int64_t released_ns; /* when the last owner released the group with requests pending */
+    int64_t watch_ns;    /* when dist_test last checked deadlines */
+    int64_t test_ns;     /* when a non-blocking caller last polled; it may poll again soon */
+    atomic_int wanted;   /* number of threads that wait for the lock */
     atomic_int references;
-    struct disti_change changed; /* a work has ended, or nobody drives any more */
+    struct disti_change changed; /* a request has ended or the owner has released the group */
     enum disti_service service;
-    bool one_thread;    /* decided with it: no thread but those that post may call the backend */
-    pthread_t left_by;  /* the thread that left works behind */
-    atomic_bool listed; /* progress.c; changed with the lock of its list, as is the next */
+    bool one_thread;    /* decided with `service`: only threads that post may call the backend */
+    pthread_t left_by;  /* the thread that released the group with requests pending */
+    atomic_bool listed; /* guarded by the lock of progress.c's list, like next_listed */
     STAILQ_ENTRY(dist_group) next_listed;
     struct dist_group *next_served; /* guarded by the list's lock */
-    struct dist_group *next_driven; /* the progress thread's own, and so is `driven` */
+    struct dist_group *next_driven; /* used only by the progress thread, like `driven` */
     bool driven;
 };
 
@@ -330,286 +329,288 @@ static inline bool disti_drive_sleeps(enum disti_drive_state state)
     return state == DISTI_DRIVE_CALLER_SLEEPS || state == DISTI_DRIVE_THREAD_SLEEPS;
 }
 
-/* The group's lock. A thread that drives the group lets others in. */
+/* Take and release the group's lock. The progress owner yields it to waiting threads. */
 void disti_group_lock(struct dist_group *group);
 void disti_group_unlock(struct dist_group *group);
-/* The same for a call of the library: this thread's log is the group's meanwhile. */
+/* The same at the start and end of a public call; also select the group's log for this thread. */
 void disti_group_enter(struct dist_group *group);
 void disti_group_exit(struct dist_group *group);
 
-/* progress.c; with the lock held. */
+/* progress.c; call with the lock held. */
 
-/* Follows an arrow of the drawing. ERR_INTERNAL where there is none: the state is as it was. */
+/* Makes a transition of the state diagram. ERR_INTERNAL if there is no such transition; the
+ * state is unchanged then. */
 dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to);
 
-/* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
- * in time `until` (INT64_MAX: without end; the works have deadlines). */
+/* Makes progress, or waits while another thread does, until `work` has ended (NULL: all
+ * requests) or until the time `until` (INT64_MAX: no limit; the requests have deadlines). */
 void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until);
-/* Drives once, unless another caller does; never blocks. Returns how much happened. */
+/* Makes progress once, unless another caller owns the group; never blocks. Returns the number of
+ * events handled. */
 int disti_drive_once(struct dist_group *group);
-/* After a change by a thread that may not be the driver: completes what has ended, and sees to it
- * that somebody drives the rest. */
+/* Call after a change by a thread that may not be the progress owner: completes ended requests
+ * and ensures that a thread makes progress on the remaining requests. */
 void disti_drive_kick(struct dist_group *group);
 
-/* A ticket may have failed as this work was posted: ends the group. */
+/* Fails the group if the ticket of `newest` failed when it was posted. */
 void disti_drive_check(struct dist_group *group, const struct disti_work *newest);
 
-/* progress.c; with the lock held. */
-
-/* Before a call of the backend, and after a change that the driver must see: ends its sleep. */
+/* Wakes a sleeping progress owner. Call before a call of the backend and after a change that the
+ * owner must see. */
 void disti_drive_wake(struct dist_group *group);
 
-/* progress.c: the thread of the process. */
+/* progress.c: the progress thread. */
 
-/* Does DIST_PROGRESS_THREAD hold something sensible? */
+/* ERR_INVALID_ARGUMENT if DIST_PROGRESS_THREAD is invalid. */
 dist_status disti_progress_check(void);
 
-/* And it is long work: the thread is to come now, not at its next tick. Call without the lock,
- * which the thread wants as soon as it is awake. */
+/* Wakes the progress thread immediately instead of at its next tick, for a long operation. Call
+ * without the group's lock, which the thread takes as soon as it wakes. */
 void disti_progress_hurry(void);
 
-/* A process group and its works; private to the core. */
+/* Groups */
 
 #define GROUP_TIMEOUT_MS (5 * 60 * 1000)
-/* News, and what they end. An error that quotes it is longer still: see base/log.c. */
+/* Buffer size for a notice together with the call that it ends. An error that quotes it is
+ * longer: see base/log.c. */
 #define GROUP_TEXT (DISTI_NEWS_MAX + 300)
 
 /*
- * Some ranks of a world, with their own connections and their own order of operations. `lock`
- * guards everything behind it, and the calls into the backend. After the first error `failed` holds
- * it, `cause` its text, and the backend has been aborted. The works keep `lock` and what is behind
- * it until the last of them is freed, even if the group is gone.
+ * Some ranks of a world, with their own connections and order of operations. `lock` guards the
+ * members below it and calls into the backend. After the first error, `failed` is its status,
+ * `cause` is its text, and the backend has been aborted. `lock` and the members below it stay valid
+ * until the last request is freed, even after the group is closed.
  *
- * The structure itself, some hundred bytes, stays for long once the program has seen it: so a
- * handle of a group that is gone is known as such. It may become another group's when a thousand
- * younger ones are gone too.
+ * The structure itself (a few hundred bytes) is kept after the group is freed, so that stale
+ * handles are rejected. It is reused after the program has destroyed about 1000 more groups.
  */
 struct dist_group {
-    struct dist_group *older, *newer; /* that the program has seen, and that are not gone */
-    bool known;                       /* it has seen this one */
-    atomic_bool destroyed;            /* or not this process's: its handle is good for nothing */
-    atomic_bool over;      /* destroyed, failed or asked to abort: for ever, so no lock is needed */
-    bool forked;           /* this process was forked from the one that has, or had, the group */
-    bool inherited;        /* and that one had not destroyed it */
-    bool told_leaving;     /* other ranks know that this rank waits to leave it */
-    atomic_bool abandoned; /* the others know that this rank takes part in nothing any more */
+    struct dist_group *older, *newer; /* list of the groups that the program has */
+    bool known;                       /* in that list */
+    atomic_bool destroyed;            /* also set in a forked child: the handle is invalid */
+    atomic_bool over;                 /* destroyed, failed or aborting; never reset */
+    bool forked;           /* this process was forked from the one that created the group */
+    bool inherited;        /* forked, and the parent process had not destroyed it */
+    bool leave_reported;   /* this rank has reported to the store that it is leaving */
+    atomic_bool abandoned; /* this rank has reported to the store that it has abandoned the group */
     struct disti_world *world;
-    struct dist_group *next; /* of this world, by number; guarded by the world's lock */
+    struct dist_group *next; /* next group of the world, by number; guarded by the world's lock */
     const struct disti_log *log;
-    uint32_t number; /* the same on all its ranks, no other group's of this world; 0: the world */
+    uint32_t number; /* equal on all its ranks and unique in the world; 0: the world */
     int rank, world_size, local_rank, local_ranks;
     int timeout_ms;
-    void *stream;              /* dist_set_stream; guarded by lock */
-    int *members;              /* by rank: the rank in the world */
-    bool whole;                /* members[r] == r, for every rank of the world */
+    void *stream;              /* set by dist_set_stream; guarded by lock */
+    int *members;              /* by rank: its rank in the world */
+    bool whole;                /* all ranks of the world, with members[r] == r */
     struct dist_place *places; /* by rank */
-    char *job;                 /* the world's job and the number */
+    char *job;                 /* the world's job name and the number */
     struct dist_backend_config config;
     const struct dist_backend *backend;
-    void *state;    /* the backend's; NULL until it is opened */
-    bool host_only; /* all memory is the host's, as far as anybody knows */
+    void *state;    /* the backend's state; NULL until opened */
+    bool host_only; /* the program cannot have device memory */
     struct disti_wait_policy policy;
-    void (*meanwhile)(void *arg); /* the program's, for those who wait; NULL: none */
+    void (*meanwhile)(void *arg); /* the program's callback for waiting threads, or NULL */
     void *meanwhile_arg;
-    uint32_t gathers;            /* how many all-gathers through the store: their keys */
-    int64_t open_by_ns;          /* while it is opened: the deadline; else 0 */
-    struct disti_notice *news;   /* the first that concerns it; guarded by the world's lock */
-    bool has_news;               /* the same */
-    struct disti_notice *leaver; /* the first to leave it; NULL: nobody waits for that. The same */
-    atomic_bool is_left;         /* there is one */
-    atomic_bool is_told;         /* this rank's failure was the first that the store heard of */
-    struct group_turn *turns;    /* lists that groups were made of, guarded by the world's lock */
-    uint32_t splits;             /* the same */
-    int *reserve;                /* group.c */
-    bool reserve_taken;          /* guarded by the world's lock */
-    struct group_turn *spare_turn; /* the same; NULL: it is used, and there was no other */
+    uint32_t gathers;            /* number of store exchanges so far; makes their keys unique */
+    int64_t open_by_ns;          /* deadline while the group is being opened; otherwise 0 */
+    struct disti_notice *news;   /* first failure notice; guarded by the world's lock */
+    bool has_news;               /* `news` is set; guarded by the world's lock */
+    struct disti_notice *leaver; /* notice of the rank that leaves after the fewest calls, or NULL;
+                                    guarded by the world's lock */
+    atomic_bool has_leaver;      /* `leaver` is set; readable without a lock */
+    atomic_bool reported_first;  /* the store reported this rank's failure as the group's first */
+    struct group_turn *turns;    /* uses of each rank list; guarded by the world's lock */
+    uint32_t splits;             /* number of dist_split_group calls; guarded by the world's lock */
+    int *reserve;                /* preallocated lists for disti_group_lists */
+    bool reserve_taken;          /* `reserve` is in use; guarded by the world's lock */
+    struct group_turn *spare_turn; /* preallocated entry for `turns`, or NULL */
 
     struct disti_lock lock;
     struct disti_drive drive;
-    struct disti_flight flight; /* what was called last */
+    struct disti_flight flight; /* the last calls */
     bool numerics;              /* DIST_CHECK_NUMERICS */
-    bool strange[2];            /* the last call was given, or gave, what is no number */
+    bool strange[2];            /* input, output of the last call contained NaN or infinity */
     uint64_t sequence, message_sequence;
-    struct disti_repeat *repeats;         /* calls.c: by collective; NULL: none yet */
-    uint32_t remembered;                  /* numbers for them, so far */
-    struct disti_work *works, *last_work; /* started and not ended, in order */
-    uint32_t barriers;                    /* monitored ones, begun */
+    struct disti_repeat *repeats;         /* calls.c: by collective; NULL: not allocated */
+    uint32_t remembered;                  /* number of identifiers assigned to `repeats` */
+    struct disti_work *works, *last_work; /* pending requests, in order */
+    uint32_t barriers;                    /* number of monitored barriers begun */
     dist_status failed;
-    bool aborted;                    /* by dist_abort, here or by another rank */
-    atomic_bool abort_asked;         /* dist_abort was called here; not guarded by the lock */
-    atomic_bool abort_possible;      /* the same: between open and close */
-    struct disti_store_alarm *alarm; /* tells the others; NULL: nobody to tell */
-    int lost_rank;                   /* a rank that is gone, -1: none; works get a grace to end */
-    dist_status lost_status;         /* with lost_rank: what the group ends with */
-    bool lost_process;               /* its process is; else it has failed in this group */
-    int64_t lost_until_ns;
-    char *cause;     /* GROUP_TEXT bytes */
-    char *lost_text; /* GROUP_TEXT bytes */
+    bool aborted;               /* ended by dist_abort on this rank or another */
+    atomic_bool abort_asked;    /* dist_abort was called on this rank; not guarded by the lock */
+    atomic_bool abort_possible; /* between open and close; not guarded by the lock */
+    struct disti_store_alarm *alarm; /* reports dist_abort; NULL: no store or memory */
+    int lost_rank; /* the lost or failed rank, or -1; pending requests get a grace period */
+    dist_status lost_status; /* valid with lost_rank: the status that the group ends with */
+    bool lost_process;       /* its process was lost; otherwise the rank failed in this group */
+    int64_t lost_until_ns;   /* end of the grace period */
+    char *cause;             /* GROUP_TEXT bytes */
+    char *lost_text;         /* GROUP_TEXT bytes */
 };
 
-/* group.c: making and ending one. */
+/* group.c: creating and freeing a group. */
 
-/* What a group is to be. */
+/* Parameters of a new group. */
 struct disti_group_spec {
     uint32_t number;
-    const int *members; /* rank in the world by rank of the group, this process's among them;
-                           NULL: the whole world */
+    const int *members; /* world ranks in group order, including this process's; NULL: all ranks */
     int size;
     int timeout_ms;
     void *stream;
     void (*meanwhile)(void *arg);
     void *meanwhile_arg;
-    int64_t until_ns; /* when it has to be open */
-    bool no_memory;   /* here: the others are told so, and no rank makes it */
+    int64_t until_ns; /* deadline for opening */
+    bool no_memory;   /* this rank is out of memory: creation fails on all ranks */
 };
 
-/* A group, not open yet. The caller gives it to disti_group_free. */
+/* Creates a group that is not open yet. The caller frees it with disti_group_free. */
 dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
                             struct dist_group **group_p);
 
-/* Opens the backend. Blocks until all ranks have done so, at most until until_ns. */
+/* Opens the backend. Blocks until all ranks have opened theirs, at most until spec->until_ns. */
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
 
-/* Closes the backend, and frees all but what world.c and works need. NULL is accepted. */
+/* Closes the backend and frees everything except the structure that requests and stale handles
+ * still use. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
 
 /* world.c */
 
-/* Room for a new group, zeroed; NULL: no memory. The caller frees it until the program knows it. */
+/* Returns a zeroed structure for a new group, or NULL without memory. The caller frees it with
+ * disti_group_retire. */
 struct dist_group *disti_group_blank(void);
-/* The program sees it from now on. */
-void disti_group_know(struct dist_group *group);
-/* It is freed, but for its structure; the program may have seen it or not. */
-void disti_group_gone(struct dist_group *group);
-/* The group of that number, from the newest on, with its lock; NULL: another thread has that, or is
- * about to free it. False: there are not so many. */
-bool disti_group_try(int number, struct dist_group **group_p);
+/* Adds an open group to the list of the groups that the program has. */
+void disti_group_publish(struct dist_group *group);
+/* Removes the group from that list, if it is there, and keeps its structure so that stale
+ * handles are rejected. */
+void disti_group_retire(struct dist_group *group);
+/* Locks the group at position `number` of the list, newest first. *group_p is NULL if another
+ * thread holds its lock or is about to free it. Returns false if there is no such position. */
+bool disti_group_try_lock(int number, struct dist_group **group_p);
 
-/* failure.c: from now on it may be aborted; and it may not any more. */
+/* failure.c: dist_abort is possible between these two calls. */
 void disti_abort_ready(struct dist_group *group);
 void disti_abort_end(struct dist_group *group);
 
-/*
- * ERR_INVALID_ARGUMENT for NULL, for a group that is gone, and in a forked child. `what`: the call,
- * for the message.
- */
+/* ERR_INVALID_ARGUMENT for NULL, for a destroyed group, and in a forked child. `what` is the
+ * call's name for the message. */
 dist_status disti_group_check(const struct dist_group *group, const char *what);
 
-/* Its ranks, as the store wants them. Valid as long as the group. */
+/* Returns the group's rank set for requests to the store. Valid as long as the group. */
 struct disti_party disti_group_party(const struct dist_group *group);
 
-/* For dist_backend_config.leave; arg: the group. Any thread. */
+/* Implements dist_backend_config.leave; `arg` is the group. Reports to the other ranks that this
+ * rank `what` and takes part in no further operation. Any thread may call it. */
 void disti_group_abandon(void *arg, const char *what);
 
-/* "rank 3", or "rank 1 of group 5 (world rank 3)"; for messages. Returns text. */
+/* Writes "rank 3" or "rank 1 of group 5 (world rank 3)" for messages. Returns text. */
 #define GROUP_NAME 64
 const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME]);
 
-/* Readable when there is news of lost ranks; -1: there is nothing to wait for. */
+/* Returns a descriptor that is readable when failure notices are available, or -1 if there is no
+ * store. */
 int disti_group_news_fd(const struct dist_group *group);
 
 /* failure.c */
 
-/* From now on news that concern the group are kept for it; and what is known already. */
+/* Starts to keep failure notices for the group, including a notice that has arrived already. */
 void disti_news_subscribe(struct dist_group *group);
 void disti_news_unsubscribe(struct dist_group *group);
-/* The first news that concern the group, without waiting; false: there are none yet. */
+/* Copies the group's first failure notice without blocking. Returns false if there is none. */
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
 
-/* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */
-bool disti_news_is_gone(struct disti_world *world, int world_rank);
+/* True if another rank's process is known to have left the job or to have been lost. */
+bool disti_news_has_exited(struct disti_world *world, int world_rank);
 
-/* compare.c: what the ranks called, compared as they leave the group. */
+/* groups.c: comparison of the ranks' calls when they leave the group. */
 
-/* The same on all ranks that called the same. */
+/* Equal on all ranks that made the same calls. */
 struct disti_summary {
-    uint64_t calls, kept; /* collectives called, and recorded at most */
-    uint64_t hash;        /* of the recorded ones */
+    uint64_t calls, kept; /* collectives called; capacity of the record */
+    uint64_t hash;        /* hash of the recorded calls */
 };
 
-/* groups.c */
-
-/* NULL: no memory. */
+/* groups.c: returns an entry for group->turns, or NULL without memory. */
 struct group_turn *disti_turn_new(void);
 void disti_turns_free(struct dist_group *group);
 
 /*
- * group.c: lists for a group that is made of another's ranks. The parent keeps some in reserve for
- * a rank that has no memory, which then says so where it meets the others.
+ * group.c: rank lists for creating a group from another group's ranks. The parent keeps one
+ * preallocated pair, so that a rank without memory can still tell the other ranks that it cannot
+ * take part.
  */
-struct disti_group_room {
-    int *ranks, *seen; /* as many as the parent has ranks; seen is zeroed */
-    bool is_reserve;   /* there was no other memory */
+struct disti_group_lists {
+    int *ranks, *seen; /* one entry for each rank of the parent; seen is zeroed */
+    bool is_reserve;   /* the preallocated lists, since allocation failed */
 };
 
-dist_status disti_group_room_take(struct dist_group *parent, struct disti_group_room *room);
-void disti_group_room_give(struct dist_group *parent, const struct disti_group_room *room);
+dist_status disti_group_lists_alloc(struct dist_group *parent, struct disti_group_lists *lists);
+void disti_group_lists_free(struct dist_group *parent, const struct disti_group_lists *lists);
 
-/* memory.c: what the backend has allocated for the program and the program has left, before close.
- */
+/* memory.c: frees the memory that the backend allocated for the program and that the program has
+ * not freed. Call before the backend is closed. */
 void disti_memory_reclaim(struct dist_group *group);
-/* In a forked child: what was allocated is the parent's. */
+/* In a forked child: forgets the parent's allocations. */
 void disti_memory_forked(void);
-/* memory.c: the same for memory of dist_shared_alloc. */
+/* In a forked child: forgets the parent's memory from dist_shared_alloc. */
 void disti_shared_forked(void);
 
 /* stage.c */
 
-/* ERR_INVALID_ARGUMENT for one that is not the same in every thread. */
+/* ERR_INVALID_ARGUMENT for a stream whose meaning depends on the calling thread. */
 dist_status disti_stream_check(const void *stream);
 
-/* Tells the backend that several posts follow, or that this was all; see its slot batch. */
+/* Begins or ends a batch of posts (`batch` in struct dist_backend). */
 dist_status disti_group_batch(struct dist_group *group, bool begin);
 
-/* fault.c: what ends a group. Call with the lock held. */
+/* failure.c: ending a group. Call with the lock held. */
 
 /*
- * The first error: tells the other ranks, keeps it, aborts the backend, ends every work. If another
- * rank's failure was reported first the group ends with that one; `failed` holds the status.
+ * Ends the group with its first error: notifies the other ranks, stores the error, aborts the
+ * backend and ends every request. If another rank's failure was reported first, the group ends with
+ * that failure; `failed` holds the status.
  */
 void disti_group_break(struct dist_group *group, dist_status status, const char *text);
 
 /*
- * A call could not be started here, with dist_last_error as its cause, and the lock is not held.
- * The others go on with theirs: the group ends, unless the program was to blame or it had ended
- * before. Returns what the group ended with, else the status.
+ * Handles a call that this rank could not start; dist_last_error has the cause. With ERR_NO_MEMORY
+ * and ERR_SYSTEM, the other ranks may have started theirs, so the group ends unless it had ended.
+ * Returns the status that the group ended with, otherwise `status`. Call without the lock.
  */
 dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
 
-/* With that status of it, is a process gone? Else a rank has failed in this group, and lives on. */
+/* True if the group ended with `status` because a process was lost. False if a rank failed in
+ * this group and its process is alive. */
 static inline bool disti_group_has_lost(const struct dist_group *group, dist_status status)
 {
     return status == DIST_ERR_PEER_LOST && (group->lost_rank < 0 || group->lost_process);
 }
 
 /*
- * A call of the backend failed with dist_last_error as its cause. For a lost peer the store's news
- * are waited for briefly, since they name the rank that failed first. work may be NULL.
+ * Handles a failed call of the backend; dist_last_error has the cause. If a peer was lost, briefly
+ * waits for the store's notice, which names the rank that failed first. `work` may be NULL.
  */
 void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status);
 
-/*
- * Looks for news of lost ranks and for the deadline of `work`, warns at half of it; breaks the
- * group when a rank that is gone did not leave enough behind for the works to end.
- */
+/* Checks for failure notices and for the deadline of `work`, and warns at half of the timeout.
+ * Ends the group if its requests cannot complete without a lost rank. */
 void disti_group_watch(struct dist_group *group, struct disti_work *work);
 
-/*
- * Has the program aborted it, here or elsewhere? Then the group ends now. For calls that do not
- * drive it; a driver sees it by itself.
- */
+/* Ends the group if it was aborted on this rank or another. For calls that make no progress; the
+ * progress owner checks by itself. */
 void disti_group_check_abort(struct dist_group *group);
 
-/* failure.c: dist_abort was called here, and the group has not failed: ends it. */
+/* Ends the group after dist_abort was called on this rank, if it has not failed. */
 void disti_group_abort(struct dist_group *group);
 
-/* failure.c: the sentences in which failures are told. With the lock held. */
+/* failure.c: texts of failures. Call with the lock held. */
 
-/* "all_reduce #412 (float32 x 1048576, sum)"; NULL: "its operations". */
+/* Writes "all_reduce #412 (float32 x 1048576, sum)"; for NULL returns "its operations". */
 #define GROUP_CALL 160
 const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CALL]);
 
-/* ERR_ABORTED with the first cause, for calls on a broken group. */
+/* Returns ERR_ABORTED with the first cause, for calls on a failed group. `what` is the call's
+ * name. */
 dist_status disti_group_refuse(const struct dist_group *group, const char *what);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups: making and leaving them, shrinking, and how their ranks agree. */
+/* Creating, splitting, shrinking and leaving groups, and how their ranks agree on these. */
 #include "backends/registry.h"
 #include "base/checked.h"
 #include "base/clock.h"
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Leaving: the end of a group, together with its other ranks. */
+/* Leaving a group together with its other ranks */
 
-/* How long the others may take to go away once all have come to the end. */
+/* How long the store waits for the other ranks to disconnect after all have left. */
 #define LEAVE_LINGER_MS 2000
 
 void disti_group_abandon(void *arg, const char *what)
@@ -32,22 +32,22 @@ void disti_group_abandon(void *arg, const char *what)
     disti_store_report(group->world->bootstrap.store, &party, DIST_ERR_PEER_LOST, text);
 }
 
-/* What this rank leaves: a group, or the world with all its groups. */
-static void leave_tell(struct dist_group *group)
+/* Reports to the store, once, that this rank is leaving the group. */
+static void leave_report(struct dist_group *group)
 {
     const struct disti_party party = disti_group_party(group);
 
     if (group->world_size > 1 && !atomic_load(&group->abandoned) && !group->failed &&
-        !group->told_leaving)
+        !group->leave_reported)
         disti_store_tell_leaving(group->world->bootstrap.store, &party, group->sequence);
-    group->told_leaving = true;
+    group->leave_reported = true;
 }
 
 /*
- * Another rank may wait in a call of the group that this rank called with other arguments, and ask
- * this rank: its question is in a message that is read here. Returns true if no work is pending.
+ * Makes progress once if no thread does. Another rank may be blocked in a mismatched call and ask
+ * this rank for its call; the question arrives as a message. Returns true if no request is pending.
  */
-static bool leave_look(struct dist_group *group)
+static bool leave_poll(struct dist_group *group)
 {
     enum disti_drive_state state;
     int moved = 0;
@@ -66,18 +66,22 @@ static bool leave_look(struct dist_group *group)
     return idle;
 }
 
-/* Other ranks let this rank wait. They may wait for it, in this group or another that it leaves. */
+/*
+ * Called while this rank waits for other ranks to leave. They may be blocked in a call that this
+ * rank never makes, in this group or, if the world is destroyed, in another: reports that this rank
+ * is leaving.
+ */
 static void leave_late(void *arg)
 {
     struct dist_group *group = arg, *other = group->world->groups;
 
     if (!group->world->leaving) {
-        leave_look(group);
-        leave_tell(group);
+        leave_poll(group);
+        leave_report(group);
     }
     for (; group->world->leaving && other; other = other->next) {
-        if (leave_look(other) || other == group)
-            leave_tell(other);
+        if (leave_poll(other) || other == group)
+            leave_report(other);
     }
 }
 
@@ -88,7 +92,8 @@ static bool compare_same(const struct disti_summary *all, int ranks);
 static dist_status compare_explain(struct dist_group *group, const struct disti_summary *sums,
                                    int timeout_ms);
 
-/* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
+/* Waits until all ranks leave the group, so that no pending messages are lost and no disconnect
+ * looks like a crash. Also compares the ranks' calls. */
 static dist_status leave_together(struct dist_group *group, int64_t until)
 {
     struct disti_party party = disti_group_party(group);
@@ -100,16 +105,17 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
 
     if (group->failed || group->world_size == 1 || atomic_load(&group->abandoned))
         return DIST_OK;
-    party.what = "for the others to leave the group";
+    party.what = "for the other ranks to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
     compare_summarize(group, &own);
-    all = calloc((size_t)group->world_size, sizeof(*all)); /* NULL: this rank compares nothing */
+    all = calloc((size_t)group->world_size,
+                 sizeof(*all)); /* NULL: this rank does not compare calls */
     status = disti_store_leave(store, &party, key, &own, all, sizeof(own), disti_left_ms(until),
                                leave_late, group);
-    /* It is over here: a rank that comes later need not wait. */
+    /* This rank has given up: a rank that leaves later must not wait for it. */
     if (status == DIST_ERR_TIMEOUT && !disti_news_read(group, &notice))
         disti_store_report(store, &party, status, dist_last_error());
-    if (group->failed) /* by what leave_look found */
+    if (group->failed) /* leave_poll found an error */
         status = disti_fail(group->failed, "%s", group->cause);
     else if (status == DIST_OK && all && !compare_same(all, group->world_size))
         status = compare_explain(group, all, disti_left_ms(until));
@@ -128,7 +134,7 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
     group->config.left = left == DIST_OK && !group->failed;
     lost = group->failed ? group->failed : left;
     if (lost == DIST_ERR_TIMEOUT ||
-        disti_group_has_lost(group, lost)) /* a rank is gone or silent */
+        disti_group_has_lost(group, lost)) /* a rank is lost or silent */
         disti_world_lost(group->world);
     disti_group_free(group);
     return status == DIST_OK ? left : status;
@@ -156,7 +162,7 @@ dist_status dist_destroy_process_group(dist_group *group)
     }
     disti_faults_at(DISTI_FAULT_CLOSE);
     world->leaving = true;
-    /* In order of their numbers: so all ranks wait for each other in one order. */
+    /* In the order of their numbers, so that all ranks wait for each other in the same order. */
     for (struct dist_group *other = world->groups, *next; other; other = next) {
         next = other->next;
         left = other->number ? leave_group(other, until) : DIST_OK;
@@ -168,35 +174,37 @@ dist_status dist_destroy_process_group(dist_group *group)
     return others == DIST_OK ? status : others;
 }
 
-/* A group of those that are left. */
+/* Shrinking: a group of the surviving ranks */
 
 /*
- * The store tells every rank of each loss in one order. So those that are left come to one list in
- * the end: who has an older one meets nobody under it, for a rank of it is gone, and hears which.
+ * The store notifies every rank of each loss, in the same order, so the surviving ranks arrive at
+ * the same list. A rank that tries an outdated list cannot complete the exchange, since the list
+ * contains a lost rank; its attempt fails with the notice of that rank.
  *
- *     A: loses C ........... [A B] waits for B ......... both made it: done
- *     B: [A B C] fails: C .. [A B] meets A
+ *     A: loses C ........... [A B] waits for B ......... both created it: done
+ *     B: [A B C] fails: C .. [A B] joins A
  *
- * A rank that dies while the group is made may leave it made on some ranks only. So it counts when
- * all its ranks have said in the store that they have it, which all or none of them hear.
+ * If a rank dies during creation, the group may exist on some ranks only. So all ranks confirm in
+ * the store that they have created it; the confirmation succeeds on all ranks or on none.
  */
 
-/* Between tries that found nobody else gone: a connection broke, or news are late. */
+/* Delay between attempts if no further rank is known to be lost: a connection broke, or a notice
+ * is late. */
 #define SHRINK_AGAIN_MS 10
 
-/* The ranks of the group that are there, as far as is known here. Returns how many. */
+/* Writes the group's ranks that are not known to be lost. Returns their number. */
 static int shrink_list(struct dist_group *group, int *ranks)
 {
     int left = 0;
 
     for (int r = 0; r < group->world_size; r++) {
-        if (!disti_news_is_gone(group->world, group->members[r]))
+        if (!disti_news_has_exited(group->world, group->members[r]))
             ranks[left++] = r;
     }
     return left;
 }
 
-/* Do all its ranks have the new group? The same answer on all of them. */
+/* Waits until all ranks have created the new group. The result is the same on all of them. */
 static dist_status shrink_confirm(struct dist_group *group, int timeout_ms)
 {
     struct disti_party party = disti_group_party(group);
@@ -204,7 +212,7 @@ static dist_status shrink_confirm(struct dist_group *group, int timeout_ms)
 
     if (group->world_size == 1)
         return DIST_OK;
-    party.what = "for the others that are left";
+    party.what = "for the other surviving ranks";
     snprintf(key, sizeof(key), "dist/shrink/%u", group->number);
     return disti_store_all_gather(group->world->bootstrap.store, &party, key, NULL, NULL, 0,
                                   timeout_ms);
@@ -236,8 +244,9 @@ static dist_status shrink_try(struct dist_group *group, const int *ranks, int co
 }
 
 /*
- * Without the store the ranks have no common order of losses: two parts of the job could each take
- * the other for dead and go on. The status is not ERR_PEER_LOST, at which programs try again.
+ * Fails if the store is lost. Without it the ranks have no common order of losses: each of two
+ * parts of the job could take the other for dead and continue. The status is not ERR_PEER_LOST, at
+ * which programs try again.
  */
 static dist_status shrink_check_store(const struct dist_group *group)
 {
@@ -248,14 +257,14 @@ static dist_status shrink_check_store(const struct dist_group *group)
         return DIST_OK;
     if (disti_store_lost_why(store, why, sizeof(why)))
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: dist_shrink cannot find out which ranks are left: %s. To "
-                          "survive the death of rank 0 too, start the ranks with distrun "
-                          "--on-failure continue, under mpirun or srun one distrun a node: its "
-                          "agent holds the store",
+                          "rank %d: dist_shrink cannot determine the surviving ranks: %s. To "
+                          "survive the loss of rank 0 too, run the store in a launcher: start "
+                          "the ranks with distrun --on-failure continue (under mpirun or srun: "
+                          "one distrun per node)",
                           group->world->rank, why);
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d: dist_shrink cannot find out which ranks are left: %s. No rank can "
-                      "go on: start the job again",
+                      "rank %d: dist_shrink cannot determine the surviving ranks: %s. No rank can "
+                      "continue: restart the job",
                       group->world->rank, why);
 }
 
@@ -283,7 +292,7 @@ dist_status dist_shrink(dist_group *group, const struct dist_group_options *give
     if (status != DIST_OK) {
         const int declined = shrink_list(group, ranks);
 
-        /* The ranks that are left and call dist_shrink are told why this rank does not come. */
+        /* Tell the other surviving ranks, which call dist_shrink, why this rank fails. */
         for (int i = 0; i < declined; i++)
             ranks[i] = group->members[ranks[i]];
         status = group_decline(group, ranks, declined, status);
@@ -305,20 +314,20 @@ out:
     return status;
 }
 
-/* Before a group is made: its ranks meet in the store, and agree on a number. */
+/* Agreement: the ranks of a new group agree on its number through the store */
 
-/* How often a list of ranks was taken to make a group of them. */
+/* Counts how often groups were created from one list of ranks. */
 struct group_turn {
     struct group_turn *next;
     uint64_t hash;
     uint32_t taken;
 };
 
-/* What each rank lays before the others. Fixed size: it is exchanged as bytes. */
+/* What each rank sends to the others. Fixed size: exchanged as bytes. */
 struct agree_offer {
-    uint64_t choice;  /* of algorithms, now: variables may have changed since the ranks joined */
-    uint32_t number;  /* of the first rank in the world; else 0 */
-    char backend[52]; /* "": it cannot make the group */
+    uint64_t choice;  /* hash of the settings, which may have changed since the ranks joined */
+    uint32_t number;  /* the group's number, from its lowest world rank; otherwise 0 */
+    char backend[52]; /* "": the rank cannot create the group */
 };
 
 struct group_turn *disti_turn_new(void)
@@ -326,7 +335,8 @@ struct group_turn *disti_turn_new(void)
     return calloc(1, sizeof(struct group_turn));
 }
 
-/* The spare one is replaced as soon as there is memory. */
+/* Returns the entry for `hash`, if necessary a new one from the preallocated entry, or NULL.
+ * agree_take_turn replaces that entry as soon as there is memory. */
 static struct group_turn *agree_find_turn(struct dist_group *parent, uint64_t hash)
 {
     struct group_turn *turn = parent->turns;
@@ -344,8 +354,8 @@ static struct group_turn *agree_find_turn(struct dist_group *parent, uint64_t ha
 }
 
 /*
- * Which time this list is used: what the ranks meet under. Threads may make groups of one list at
- * once, if all ranks begin in the same order.
+ * Returns how often the list was used before, which is part of the key of the exchange. Several
+ * threads may create groups of one list concurrently if they begin in the same order on all ranks.
  */
 static dist_status agree_take_turn(struct dist_group *parent, uint64_t hash, uint32_t *turn_p)
 {
@@ -373,7 +383,8 @@ void disti_turns_free(struct dist_group *group)
     }
 }
 
-/* Would messages of a group with that number be those of one that lives? Numbers are cut off. */
+/* True if tags of group `number` would be those of another open group, since tags contain only
+ * the low bits of the number. */
 static bool group_number_clashes(struct disti_world *world, uint32_t number)
 {
     const struct dist_group *group;
@@ -387,10 +398,10 @@ static bool group_number_clashes(struct disti_world *world, uint32_t number)
     return group;
 }
 
-/* Numbers that a rank takes from the store at once: it asks for the next few groups too. */
+/* How many numbers a rank reserves in the store at a time, for its next groups. */
 #define AGREE_NUMBERS 16
 
-/* The next of those that this rank has. False: it has none. */
+/* Takes the next reserved number. Returns false if none is left. */
 static bool agree_own_number(struct disti_world *world, int64_t *number_p)
 {
     bool own;
@@ -405,7 +416,8 @@ static bool agree_own_number(struct disti_world *world, int64_t *number_p)
     return own;
 }
 
-/* More of them; what another thread has just fetched is lost. */
+/* Reserves more numbers. Numbers that another thread has reserved at the same time are
+ * discarded. */
 static dist_status agree_fetch_numbers(struct disti_world *world)
 {
     int64_t first;
@@ -414,7 +426,8 @@ static dist_status agree_fetch_numbers(struct disti_world *world)
     if (status != DIST_OK)
         return status;
     if (first < 1 || first > INT32_MAX - AGREE_NUMBERS)
-        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: this job has made %lld groups already",
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "rank %d: this job has created %lld groups, the maximum: restart it",
                           world->rank, (long long)first);
     pthread_mutex_lock(&world->lock);
     world->next_number = first;
@@ -423,7 +436,7 @@ static dist_status agree_fetch_numbers(struct disti_world *world)
     return DIST_OK;
 }
 
-/* A number that no other group of this world has, nor had. */
+/* Returns a number that no other group of this world has or had. */
 static dist_status agree_new_number(struct disti_world *world, uint32_t *number_p)
 {
     dist_status status = DIST_OK;
@@ -443,24 +456,26 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
     return status;
 }
 
-/* All see the same offers. Where they do not agree, each rank fails, and says how it sees it. */
+/* Compares the offers, which are the same on all ranks. If they differ, each rank fails with a
+ * message of its own. */
 static dist_status agree_compare(const struct disti_world *world,
                                  const struct disti_group_spec *spec,
                                  const struct agree_offer *mine, const struct agree_offer *offers)
 {
     for (int i = 0; i < spec->size; i++) {
         if (!offers[i].backend[0])
-            return disti_fail(DIST_ERR_PEER_LOST,
-                              "new group: rank %d (world rank %d, host %s) cannot make it, as its "
-                              "error says: call it again once that rank can",
-                              i, spec->members[i], world->peers[spec->members[i]].locality.host);
+            return disti_fail(
+                DIST_ERR_PEER_LOST,
+                "new group: rank %d (world rank %d, host %s) cannot create the group; "
+                "its own error has the cause: fix that and create the group again",
+                i, spec->members[i], world->peers[spec->members[i]].locality.host);
     }
     for (int i = 1; i < spec->size; i++) {
         if (strncmp(offers[i].backend, offers[0].backend, sizeof(offers[0].backend)) != 0)
             return disti_fail(
                 DIST_ERR_MISMATCH,
-                "new group: rank %d (world rank %d, host %s) wants backend %.59s, but rank 0 "
-                "(world rank %d, host %s) wants %.59s: name the same backend on all its ranks",
+                "new group: rank %d (world rank %d, host %s) requests backend %.59s, but rank "
+                "0 (world rank %d, host %s) requests %.59s: select the same backend on all ranks",
                 i, spec->members[i], world->peers[spec->members[i]].locality.host,
                 offers[i].backend, spec->members[0], world->peers[spec->members[0]].locality.host,
                 offers[0].backend);
@@ -473,8 +488,8 @@ static dist_status agree_compare(const struct disti_world *world,
             return disti_fail(
                 DIST_ERR_MISMATCH,
                 "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
-                "%d, host %s) has others, as some have changed since the ranks joined: give "
-                "all ranks the same " DISTI_WORLD_CHOICES,
+                "%d, host %s) has different ones, since variables have changed after the "
+                "ranks joined: set the same values on all ranks for " DISTI_WORLD_CHOICES,
                 world->rank, text, i, spec->members[i],
                 world->peers[spec->members[i]].locality.host);
         }
@@ -484,7 +499,7 @@ static dist_status agree_compare(const struct disti_world *world,
 
 #define AGREE_KEY 96
 
-/* The name under which the ranks of a list meet for the `turn`-th time. Returns key. */
+/* Writes the store key of the `turn`-th exchange of the list. Returns key. */
 static const char *agree_key(char key[AGREE_KEY], const struct dist_group *parent, int size,
                              uint64_t hash, uint32_t turn)
 {
@@ -498,26 +513,27 @@ static uint64_t agree_hash(const int *members, int count)
     return disti_hash_bytes(DISTI_HASH_START, members, (size_t)count * sizeof(*members));
 }
 
-/* True if another rank has declined, or the parent was aborted, on all ranks. */
+/* True if creation failed with this status on all ranks, since a rank declined or the parent was
+ * aborted. */
 static bool group_is_declined(dist_status status)
 {
     return status == DIST_ERR_INVALID_ARGUMENT || status == DIST_ERR_NO_BACKEND ||
            status == DIST_ERR_ABI || status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_ABORTED;
 }
 
-/* The status that the other ranks get: `status` if it says something of arguments, or ERR_ABORTED.
- */
+/* Returns the status for the other ranks: `status` if it is about arguments, otherwise
+ * ERR_ABORTED. */
 static dist_status group_decline_status(dist_status status)
 {
     return group_is_declined(status) ? status : DIST_ERR_ABORTED;
 }
 
 /*
- * Instead of disti_group_agree, by a rank whose program passed wrong arguments, as dist_last_error
- * says: the other ranks' calls end with that. `members` are ranks of the world. Does not wait.
- * Returns status, and leaves the last error as it is.
+ * Called instead of group_agree by a rank whose arguments are invalid (dist_last_error has the
+ * cause): fails the other ranks' calls with that cause. `members` are world ranks. Uses up a turn
+ * of the list, as on every other rank. Does not block. Returns `status` and preserves the last
+ * error.
  */
-/* A rank that declined has used its turn, and so has every other rank. */
 static dist_status group_decline(struct dist_group *parent, const int *members, int count,
                                  dist_status status)
 {
@@ -563,7 +579,7 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     if (status != DIST_OK && !group_is_declined(status)) {
         struct group_turn *given;
 
-        /* The ranks did not meet: a next try, which some begin late, shall meet them. */
+        /* The exchange failed: undo the turn, so that a retry uses the same key as late ranks. */
         pthread_mutex_lock(&parent->world->lock);
         given = agree_find_turn(parent, hash);
         if (given && given->taken == turn + 1)
@@ -573,7 +589,7 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     return status;
 }
 
-/* What this rank offers; it cannot make the group if that fails. */
+/* Fills in this rank's offer. On failure the offer says that the rank cannot create the group. */
 static dist_status agree_offer(struct disti_world *world, const struct disti_group_spec *spec,
                                const char *backend, bool numbers, struct agree_offer *mine)
 {
@@ -592,10 +608,8 @@ static dist_status agree_offer(struct disti_world *world, const struct disti_gro
     return status;
 }
 
-/*
- * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
- * all have come, at most until until_ns: ERR_TIMEOUT names who did not.
- */
+/* The ranks of a new group agree on its number and verify that they request the same backend.
+ * Blocks until all have joined, at most until until_ns; ERR_TIMEOUT names the missing ranks. */
 static dist_status group_agree(struct dist_group *parent, const struct disti_group_spec *given,
                                const char *backend, uint32_t *number_p)
 {
@@ -612,7 +626,8 @@ static dist_status group_agree(struct dist_group *parent, const struct disti_gro
     spec.no_memory = spec.no_memory || !offers;
     status = agree_offer(parent->world, &spec, backend, spec.members[first] == parent->world->rank,
                          &mine);
-    /* Also to say that it cannot: else the others wait for their timeout. */
+    /* Also if this rank cannot create the group: otherwise the other ranks would wait for their
+     * timeout. */
     met = agree_exchange(parent, &spec, hash, &mine, status == DIST_OK ? offers : NULL);
     if (status == DIST_OK)
         status = met;
@@ -624,18 +639,18 @@ static dist_status group_agree(struct dist_group *parent, const struct disti_gro
     return status;
 }
 
-/* New groups of some ranks of another: by a list, by colour, of all. */
+/* New groups from a list of ranks, by color, or of all ranks */
 
-/* What dist_split_group exchanges. */
+/* Exchanged by dist_split_group. */
 struct split_choice {
     int32_t color, key;
 };
-#define SPLIT_NO_MEMORY INT32_MIN /* a color: the rank cannot split */
+#define SPLIT_NO_MEMORY INT32_MIN /* as color: the rank has no memory for the call */
 
-/* A rank that has this rank's colour. */
+/* A rank with this rank's color. */
 struct split_member {
     int32_t key;
-    int rank; /* in the parent */
+    int rank; /* rank in the parent */
 };
 
 static dist_status groups_bad(const struct dist_group *parent, const char *what, const char *format,
@@ -653,7 +668,8 @@ static dist_status groups_bad(const struct dist_group *parent, const char *what,
                       text);
 }
 
-/* A failed group may be a parent, so that the ranks that are left go on; an aborted one not. */
+/* Checks the parent. A failed group may be a parent, so that the surviving ranks can continue;
+ * an aborted group may not. */
 static dist_status groups_check_parent(struct dist_group *parent, const char *what)
 {
     dist_status status = disti_group_check(parent, what);
@@ -668,7 +684,7 @@ static dist_status groups_check_parent(struct dist_group *parent, const char *wh
     return status;
 }
 
-/* Who waits for the others from here on gives up when the parent is aborted. */
+/* From here until groups_end, this thread stops waiting if the parent is aborted. */
 static void groups_begin(const struct dist_group *parent)
 {
     disti_log_use(parent->log);
@@ -687,10 +703,8 @@ static bool groups_is_auto(const char *backend)
     return !backend || !*backend || strcmp(backend, "auto") == 0;
 }
 
-/*
- * groups.c: checks the arguments that all calls have which make groups. `options` becomes a copy of
- * `given` with every default filled in. `what`: the call, for the message.
- */
+/* Checks the arguments that all calls for creating groups have in common. `options` becomes a
+ * copy of `given` with every default filled in. `what` is the call's name for the message. */
 static dist_status groups_check(const struct dist_group *parent, const char *what,
                                 const struct dist_group_options *given, dist_group **group_p,
                                 struct dist_group_options *options)
@@ -714,7 +728,7 @@ static dist_status groups_check(const struct dist_group *parent, const char *wha
         memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
     if (options->timeout_ms < 0)
         return groups_bad(parent, what,
-                          "timeout_ms is %d: give milliseconds, or 0 for the parent's",
+                          "timeout_ms is %d: pass milliseconds, or 0 for the parent's timeout",
                           options->timeout_ms);
     if (options->timeout_ms == 0)
         options->timeout_ms = parent->timeout_ms;
@@ -726,7 +740,8 @@ static dist_status groups_check(const struct dist_group *parent, const char *wha
     return status;
 }
 
-/* A single rank needs nobody; otherwise what was asked for, as in dist_init_process_group. */
+/* Returns the name of the backend: self for a single rank, otherwise as in
+ * dist_init_process_group, with the parent's backend as the default. */
 static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
 {
     if (groups_is_auto(asked) && size == 1)
@@ -747,9 +762,9 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
         return status;
     if (group_number_clashes(world, spec->number))
         status = disti_fail(DIST_ERR_UNSUPPORTED,
-                            "rank %d has kept a group while a million others were made, and the "
-                            "new one would share its number: create the group again",
-                            world->rank);
+                            "rank %d has an old group whose message tags are the same as those of "
+                            "new group %u: destroy unused groups, or create the group again",
+                            world->rank, spec->number);
     if (status == DIST_OK)
         status = disti_backend_find(backend_name, &backend);
     if (status == DIST_OK)
@@ -758,12 +773,12 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
         disti_group_free(group);
         return status;
     }
-    disti_group_know(group);
+    disti_group_publish(group);
     *group_p = group;
     return DIST_OK;
 }
 
-/* A group of ranks[count] of the parent, which are turned into ranks of the world. */
+/* Creates a group of the parent's `ranks`, which are converted in place to world ranks. */
 static dist_status groups_make(struct dist_group *parent, int *ranks, int count, bool no_memory,
                                const struct dist_group_options *options, int64_t until,
                                dist_group **group_p)
@@ -796,7 +811,8 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
     return status;
 }
 
-/* Each a rank of the parent, and once. *mine_p: is this rank among them? */
+/* Checks that each entry is a rank of the parent and occurs once. Sets *mine_p to whether this
+ * rank is in the list. */
 static dist_status groups_check_list(const struct dist_group *parent, const int *ranks, int count,
                                      int *seen, bool *mine_p)
 {
@@ -808,24 +824,25 @@ static dist_status groups_check_list(const struct dist_group *parent, const int 
             status = groups_bad(parent, what, "ranks[%d] is %d: the parent has the ranks 0 to %d",
                                 i, ranks[i], parent->world_size - 1);
         else if (seen[ranks[i]])
-            status = groups_bad(parent, what, "ranks[%d] and ranks[%d] are both %d: name each once",
-                                seen[ranks[i]] - 1, i, ranks[i]);
+            status =
+                groups_bad(parent, what, "ranks[%d] and ranks[%d] are both %d: list each rank once",
+                           seen[ranks[i]] - 1, i, ranks[i]);
         else
-            seen[ranks[i]] = i + 1; /* where, from 1 */
+            seen[ranks[i]] = i + 1; /* index + 1 */
     }
     *mine_p = seen[parent->rank] != 0;
     return status;
 }
 
-/* The first `count` ranks of the room, from now until the timeout. */
-static dist_status groups_make_now(struct dist_group *parent, const struct disti_group_room *room,
+/* Creates a group of the first `count` ranks of the lists; the timeout starts here. */
+static dist_status groups_make_now(struct dist_group *parent, const struct disti_group_lists *lists,
                                    int count, const struct dist_group_options *options,
                                    dist_group **group_p)
 {
     dist_status status;
 
     groups_begin(parent);
-    status = groups_make(parent, room->ranks, count, room->is_reserve, options,
+    status = groups_make(parent, lists->ranks, count, lists->is_reserve, options,
                          disti_deadline_ms(options->timeout_ms), group_p);
     groups_end();
     return status;
@@ -836,7 +853,7 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
 {
     static const char what[] = "dist_new_group";
     struct dist_group_options options;
-    struct disti_group_room room;
+    struct disti_group_lists lists;
     bool mine = false;
     dist_status status = groups_check_parent(parent, what);
 
@@ -845,27 +862,27 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
     if (!ranks)
         return groups_bad(parent, what, "ranks is NULL");
     if (count < 1)
-        return groups_bad(parent, what, "count is %d: list 1 to %d ranks of the parent", count,
+        return groups_bad(parent, what, "count is %d: pass 1 to %d ranks of the parent", count,
                           parent->world_size);
-    status = disti_group_room_take(parent, &room);
+    status = disti_group_lists_alloc(parent, &lists);
     if (status != DIST_OK)
         return status;
-    status = groups_check_list(parent, ranks, count, room.seen, &mine);
+    status = groups_check_list(parent, ranks, count, lists.seen, &mine);
     if (status != DIST_OK)
         goto out;
-    memcpy(room.ranks, ranks, (size_t)count * sizeof(*ranks));
+    memcpy(lists.ranks, ranks, (size_t)count * sizeof(*ranks));
     status = groups_check(parent, what, given, group_p, &options);
     if (status != DIST_OK && mine) {
         for (int i = 0; i < count; i++)
-            room.ranks[i] = parent->members[room.ranks[i]];
-        status = group_decline(parent, room.ranks, count, status);
+            lists.ranks[i] = parent->members[lists.ranks[i]];
+        status = group_decline(parent, lists.ranks, count, status);
     }
     if (status == DIST_OK && mine)
-        status = groups_make_now(parent, &room, count, &options, group_p);
+        status = groups_make_now(parent, &lists, count, &options, group_p);
     else if (status == DIST_OK)
         *group_p = NULL;
 out:
-    disti_group_room_give(parent, &room);
+    disti_group_lists_free(parent, &lists);
     return status;
 }
 
@@ -874,7 +891,7 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
 {
     static const char what[] = "dist_dup_group";
     struct dist_group_options options;
-    struct disti_group_room room;
+    struct disti_group_lists lists;
     dist_status status = groups_check_parent(parent, what);
 
     if (status != DIST_OK)
@@ -882,13 +899,13 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
     status = groups_check(parent, what, given, group_p, &options);
     if (status != DIST_OK)
         return group_decline(parent, parent->members, parent->world_size, status);
-    status = disti_group_room_take(parent, &room);
+    status = disti_group_lists_alloc(parent, &lists);
     if (status != DIST_OK)
         return status;
     for (int r = 0; r < parent->world_size; r++)
-        room.ranks[r] = r;
-    status = groups_make_now(parent, &room, parent->world_size, &options, group_p);
-    disti_group_room_give(parent, &room);
+        lists.ranks[r] = r;
+    status = groups_make_now(parent, &lists, parent->world_size, &options, group_p);
+    disti_group_lists_free(parent, &lists);
     return status;
 }
 
@@ -899,12 +916,12 @@ dist_status dist_decline_dup_group(dist_group *parent, dist_status status)
     if (checked != DIST_OK)
         return checked;
     if (status >= DIST_OK)
-        return groups_bad(parent, "dist_decline_dup_group", "status is %d: pass a DIST_ERR_",
+        return groups_bad(parent, "dist_decline_dup_group", "status is %d: pass a DIST_ERR_ value",
                           (int)status);
     return group_decline(parent, parent->members, parent->world_size, status);
 }
 
-/* By key, then by rank. */
+/* Orders by key, then by rank. */
 static int split_order(const void *a, const void *b)
 {
     const struct split_member *x = a, *y = b;
@@ -916,7 +933,7 @@ static int split_order(const void *a, const void *b)
 
 #define SPLIT_KEY 64
 
-/* The name under which the ranks exchange their choices this time, in key. Returns which it is. */
+/* Writes the store key of the next exchange of choices. Returns its number. */
 static uint32_t split_take_turn(struct dist_group *parent, char key[SPLIT_KEY])
 {
     uint32_t turn;
@@ -928,7 +945,7 @@ static uint32_t split_take_turn(struct dist_group *parent, char key[SPLIT_KEY])
     return turn;
 }
 
-/* As group_decline. */
+/* Like group_decline, for dist_split_group. */
 static dist_status split_decline(struct dist_group *parent, dist_status status)
 {
     struct disti_party party = disti_group_party(parent);
@@ -943,7 +960,7 @@ static dist_status split_decline(struct dist_group *parent, dist_status status)
     return status;
 }
 
-/* Every rank's choice. The parent's operations and failures are not touched: this is the store. */
+/* Exchanges every rank's choice through the store, so it works on a failed parent too. */
 static dist_status split_exchange(struct dist_group *parent, const struct split_choice *mine,
                                   int64_t until, struct split_choice *all)
 {
@@ -965,7 +982,7 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
     if (status == DIST_OK || group_is_declined(status))
         return status;
     pthread_mutex_lock(&parent->world->lock);
-    if (parent->splits == turn + 1) /* the next try shall meet those that were late */
+    if (parent->splits == turn + 1) /* the retry must use the same key as late ranks */
         parent->splits = turn;
     pthread_mutex_unlock(&parent->world->lock);
     return status;
@@ -975,10 +992,11 @@ static dist_status split_check(const struct dist_group *parent, const struct spl
 {
     for (int r = 0; r < parent->world_size; r++) {
         if (all[r].color == SPLIT_NO_MEMORY)
-            return disti_fail(DIST_ERR_PEER_LOST,
-                              "dist_split_group: rank %d (host %s) has no memory for it: free some "
-                              "there, and call it again",
-                              r, parent->world->peers[parent->members[r]].locality.host);
+            return disti_fail(
+                DIST_ERR_PEER_LOST,
+                "dist_split_group: rank %d (host %s) has no memory for the call: free "
+                "memory there and call it again",
+                r, parent->world->peers[parent->members[r]].locality.host);
     }
     return DIST_OK;
 }
@@ -996,7 +1014,8 @@ static dist_status split_make(struct dist_group *parent, const struct split_choi
 
     if (!all || !members || !ranks) {
         split_exchange(parent, &cannot, until, NULL);
-        disti_fail(status, "rank %d has no memory to split %zu ranks", parent->rank, count);
+        disti_fail(status, "dist_split_group: rank %d has no memory for lists of %zu ranks",
+                   parent->rank, count);
         goto out;
     }
     status = split_exchange(parent, mine, until, all);
@@ -1004,7 +1023,7 @@ static dist_status split_make(struct dist_group *parent, const struct split_choi
         status = split_check(parent, all);
     if (status != DIST_OK)
         goto out;
-    size = 0; /* the parent's ranks of one colour, in the new order */
+    size = 0; /* the parent's ranks of this color, in the new order */
     for (int r = 0; r < parent->world_size; r++) {
         if (all[r].color == mine->color)
             members[size++] = (struct split_member){.key = all[r].key, .rank = r};
@@ -1035,7 +1054,7 @@ dist_status dist_split_group(dist_group *parent, int color, int key,
         return status;
     status = groups_check(parent, what, given, group_p, &options);
     if (status == DIST_OK && color < 0 && color != DIST_NO_COLOR)
-        status = groups_bad(parent, what, "color is %d: give 0 or more, or DIST_NO_COLOR", color);
+        status = groups_bad(parent, what, "color is %d: pass 0 or more, or DIST_NO_COLOR", color);
     if (status != DIST_OK)
         return split_decline(parent, status);
     groups_begin(parent);
@@ -1044,15 +1063,15 @@ dist_status dist_split_group(dist_group *parent, int color, int key,
     return status;
 }
 
-/* Compares what the ranks called as they leave a group. */
+/* Comparison of the ranks' calls when they leave a group */
 
 /*
- * A call in which no rank waited for another ends well even if the ranks called different things,
- * for instance broadcasts from two roots. A later call that waits finds that. If there is none, the
- * ranks find it here:
+ * A call in which no rank waits for another succeeds even if the ranks made different calls, for
+ * instance broadcasts from two roots. The next call that waits reports the mismatch. If there is no
+ * such call, the ranks detect it here:
  *
  *   leave      all ranks exchange a summary: a hash of their last calls
- *   details    only if summaries differ: all ranks exchange their last calls
+ *   details    only if the summaries differ: all ranks exchange their last calls
  */
 #define COMPARE_CALLS 1024
 #define COMPARE_DETAILS 64
@@ -1062,10 +1081,11 @@ struct compare_call {
 };
 
 struct compare_details {
-    struct compare_call calls[COMPARE_DETAILS]; /* by sequence */
+    struct compare_call calls[COMPARE_DETAILS]; /* at index sequence % COMPARE_DETAILS */
 };
 
-/* Only what is the same on all ranks. False: the call is not recorded. */
+/* Copies the part of a recorded call that must be equal on all ranks. Returns false if the call
+ * is not recorded. */
 static bool compare_recall(struct dist_group *group, uint64_t sequence, struct compare_call *call_p)
 {
     const struct disti_flight_entry *entry = disti_flight_entry(&group->flight.calls, sequence);
@@ -1090,7 +1110,7 @@ static bool compare_recall(struct dist_group *group, uint64_t sequence, struct c
     return true;
 }
 
-/* Returns how many of the last calls are recorded: none with DIST_FLIGHT=0. */
+/* Returns the capacity of the call record; 0 with DIST_FLIGHT=0. */
 static uint64_t compare_kept(const struct dist_group *group)
 {
     const struct disti_flight_ring *calls = &group->flight.calls;
@@ -1133,7 +1153,8 @@ static const struct compare_call *compare_find(const struct compare_details *det
     return call->sequence == sequence ? call : NULL;
 }
 
-/* The first call that rank 0 and another rank do not have in common. False: none is recorded. */
+/* Finds the first call that differs between rank 0 and another rank. Returns false if none is
+ * recorded. */
 static bool compare_first(const struct compare_details *all, int ranks, uint64_t from, uint64_t to,
                           uint64_t *sequence_p, int *rank_p)
 {
@@ -1154,7 +1175,7 @@ static bool compare_first(const struct compare_details *all, int ranks, uint64_t
     return false;
 }
 
-/* "called broadcast(count 5, float32, root 1)" */
+/* Writes "called broadcast(count 5, float32, root 1)". */
 static void compare_name(const struct compare_call *call, char *text, size_t size)
 {
     const dist_collective collective = call ? (dist_collective)(call->what >> 32 & 0xff) : 0;
@@ -1181,7 +1202,7 @@ static void compare_name(const struct compare_call *call, char *text, size_t siz
     disti_text(text + used, size - used, ")");
 }
 
-/* All ranks make the same sentence of the same data. */
+/* Reports the mismatch. All ranks produce the same text from the same data. */
 static dist_status compare_report(const struct dist_group *group, const struct disti_summary *sums,
                                   const struct compare_details *all)
 {
@@ -1195,10 +1216,10 @@ static dist_status compare_report(const struct dist_group *group, const struct d
     if (!compare_first(all, group->world_size, most < COMPARE_DETAILS ? 0 : most - COMPARE_DETAILS,
                        most, &sequence, &rank))
         return disti_fail(DIST_ERR_MISMATCH,
-                          "%s, dist_destroy_process_group: the ranks called different collectives, "
-                          "more than %d calls ago or not recorded (DIST_FLIGHT=0): make every rank "
-                          "call the same collectives with "
-                          "the same arguments in the same order",
+                          "%s, dist_destroy_process_group: the ranks called different collectives "
+                          "more than %d calls ago, or calls are not recorded (DIST_FLIGHT=0): make "
+                          "every rank call the same collectives with the same arguments in the "
+                          "same order",
                           name, COMPARE_DETAILS);
     compare_name(compare_find(&all[0], sequence), first, sizeof(first));
     compare_name(compare_find(&all[rank], sequence), other, sizeof(other));
@@ -1210,7 +1231,8 @@ static dist_status compare_report(const struct dist_group *group, const struct d
         name, first, (unsigned long long)sequence, rank, other);
 }
 
-/* They are not the same: all ranks exchange details. Reports and returns ERR_MISMATCH. */
+/* The summaries differ: exchanges the last calls among all ranks. Returns ERR_MISMATCH with a
+ * report. */
 static dist_status compare_explain(struct dist_group *group, const struct disti_summary *sums,
                                    int timeout_ms)
 {
@@ -1220,7 +1242,7 @@ static dist_status compare_explain(struct dist_group *group, const struct disti_
     dist_status status = DIST_ERR_NO_MEMORY;
     char key[64];
 
-    party.what = "for the calls of the others";
+    party.what = "for the other ranks' calls";
     snprintf(key, sizeof(key), "dist/calls/%u", group->number);
     if (own) {
         uint64_t at = group->sequence < COMPARE_DETAILS ? 0 : group->sequence - COMPARE_DETAILS;
@@ -1237,8 +1259,9 @@ static dist_status compare_explain(struct dist_group *group, const struct disti_
     else
         status =
             disti_fail(DIST_ERR_MISMATCH,
-                       "%s, dist_destroy_process_group: the ranks called different collectives "
-                       "and exchange no details: make every rank call the same in the same order",
+                       "%s, dist_destroy_process_group: the ranks called different collectives, "
+                       "but could not exchange details: make every rank call the same collectives "
+                       "with the same arguments in the same order",
                        disti_group_name(group, (char[GROUP_NAME]){0}));
     free(all);
     return status;

@@ -705,7 +705,7 @@ void disti_group_release(struct dist_group *group)
     free(group->repeats);
     free(group->cause);
     free(group->lost_text);
-    disti_group_gone(group);
+    disti_group_retire(group);
 }
 
 static void progress_forget(struct dist_group *group);
@@ -997,7 +997,7 @@ static void others_poke(void)
     const struct disti_log *log = disti_log_current();
     struct dist_group *group;
 
-    for (int i = 0; i < OTHERS_AT_ONCE && disti_group_try(i, &group); i++) {
+    for (int i = 0; i < OTHERS_AT_ONCE && disti_group_try_lock(i, &group); i++) {
         if (!group)
             continue;
         if (!group->works && others_may(group) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The world: the ranks tell each other where they are and what they want. */
+/* The world: dist_init_process_group, and the list of the groups that the program has. */
 #include "base/settings/config.h"
 
 #include "backends/registry.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the names of unknown variables, in a warning. */
+/* Buffer size for the names of unknown variables in a warning. */
 #define WORLD_UNKNOWN 1024
 #define WORLD_UNKNOWN_TEXT                                                                         \
     "the environment of rank %d has variables that libdist does not know: %s. See dist-env(7)"
@@ -51,11 +51,11 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     disti_endpoints_close(world->bootstrap.job, world->rank);
     disti_doorbell_close();
     disti_bootstrap_close(&world->bootstrap, linger_ms);
-    while (world->gone) {
-        struct world_gone *gone = world->gone;
+    while (world->exits) {
+        struct world_exit *exited = world->exits;
 
-        world->gone = gone->next;
-        free(gone);
+        world->exits = exited->next;
+        free(exited);
     }
     pthread_mutex_destroy(&world->lock);
     free(world->peers);
@@ -78,7 +78,8 @@ uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WOR
     return disti_hash_text(disti_hash_text(DISTI_HASH_START, text), algo ? algo : "");
 }
 
-/* Rank `other` has other settings than this one. All ranks see that some differ, and tell them. */
+/* Called on all ranks when rank `other` has different settings: exchanges the settings as text
+ * for the error message. */
 static dist_status world_choices_differ(const struct disti_world *world, int other)
 {
     char mine[DISTI_WORLD_CHOICE], *all = calloc((size_t)world->size, DISTI_WORLD_CHOICE);
@@ -91,18 +92,21 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
     if (status == DIST_OK)
         status = disti_fail(DIST_ERR_MISMATCH,
                             "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                            "\"%.223s\": give all ranks the same " DISTI_WORLD_CHOICES,
+                            "\"%.223s\": set the same values on all ranks for " DISTI_WORLD_CHOICES,
                             world->rank, mine, other, world->peers[other].locality.host,
-                            all ? all + (size_t)other * DISTI_WORLD_CHOICE : "others");
+                            all ? all + (size_t)other * DISTI_WORLD_CHOICE : "different settings");
     free(all);
     return status;
 }
 
-/* One rank tells what others have too: the lowest that has just these. Of a slip of the pen even a
- * user who has asked for no log hears, once. */
-static void world_warn_of_unknown(const struct disti_world *world, const char *names, bool meant)
+/*
+ * Warns about unknown DIST_ variables, only on the lowest rank of all ranks that have the same
+ * ones. If a name is probably misspelt (`misspelt`), the warning is printed once even without a
+ * log.
+ */
+static void world_warn_of_unknown(const struct disti_world *world, const char *names, bool misspelt)
 {
-    static atomic_flag told = ATOMIC_FLAG_INIT;
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     uint64_t unknown = world->peers[world->rank].unknown;
     int first = 0;
 
@@ -110,13 +114,13 @@ static void world_warn_of_unknown(const struct disti_world *world, const char *n
         first++;
     if (!unknown || first != world->rank)
         return;
-    if (meant && !atomic_flag_test_and_set(&told))
+    if (misspelt && !atomic_flag_test_and_set(&warned))
         disti_notice(WORLD_UNKNOWN_TEXT, world->rank, names);
     else
         disti_warn(WORLD_UNKNOWN_TEXT, world->rank, names);
 }
 
-/* Every rank must have asked for the same backend and the same algorithms. */
+/* Returns ERR_MISMATCH unless all ranks have the same backend and the same settings. */
 static dist_status world_check_peers(const struct disti_world *world)
 {
     const struct world_peer *mine = &world->peers[world->rank];
@@ -127,8 +131,8 @@ static dist_status world_check_peers(const struct disti_world *world)
 
         if (strncmp(peer->backend, mine->backend, sizeof(mine->backend)) != 0)
             return disti_fail(DIST_ERR_MISMATCH,
-                              "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: "
-                              "name the same backend on all ranks",
+                              "rank %d requests backend %s, but rank %d (host %.63s) requests "
+                              "%.31s: select the same backend on all ranks",
                               world->rank, mine->backend, r, peer->locality.host, peer->backend);
         if (peer->choice != mine->choice && other < 0)
             other = r;
@@ -146,7 +150,7 @@ static dist_status world_number_nodes(struct disti_world *world)
     for (int r = 0; r < ranks; r++) {
         struct disti_locality *locality = &world->peers[r].locality;
 
-        locality->host[sizeof(locality->host) - 1] = '\0'; /* it came from another process */
+        locality->host[sizeof(locality->host) - 1] = '\0'; /* received from another process */
         all[r] = *locality;
         world->places[r] = locality->place;
     }
@@ -169,7 +173,8 @@ static dist_status world_exchange(struct disti_world *world, const struct world_
                                   sizeof(*mine), disti_left_ms(world->join_by_ns));
 }
 
-/* Where the launcher does not say how many ranks are on this machine, all may be. */
+/* Discovers this rank's locality. If the launcher does not set the number of local ranks,
+ * assumes that all ranks may be local. */
 static dist_status world_discover(const struct disti_world *world, struct disti_locality *locality)
 {
     int local = world->bootstrap.local_rank, here = world->bootstrap.local_world_size;
@@ -205,17 +210,15 @@ bool disti_world_sees_process(const struct disti_world *world, int rank, int of)
     return a->machine == b->machine && a->processes == b->processes && a->processes;
 }
 
-/*
- * The ranks tell each other where they are and what they want, and compare it. After the
- * rendezvous; blocks until all have come, at most the timeout.
- */
+/* Exchanges locality, backend and settings among the ranks and compares them. Call after the
+ * rendezvous. Blocks until all ranks have joined, at most for the timeout. */
 static dist_status world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size;
     char choice[DISTI_WORLD_CHOICE], unknown[WORLD_UNKNOWN];
     struct world_peer mine;
     dist_status status;
-    bool meant;
+    bool misspelt;
 
     world->peers = calloc((size_t)ranks, sizeof(*world->peers));
     world->places = calloc((size_t)ranks, sizeof(*world->places));
@@ -226,12 +229,12 @@ static dist_status world_meet(struct disti_world *world, const char *backend_nam
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
     mine.choice = disti_world_choice(world, choice);
     mine.unknown =
-        disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown), &meant);
+        disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown), &misspelt);
     status = world_discover(world, &mine.locality);
     if (status == DIST_OK)
         status = world_exchange(world, &mine);
     if (status == DIST_OK)
-        world_warn_of_unknown(world, unknown, meant);
+        world_warn_of_unknown(world, unknown, misspelt);
     if (status == DIST_OK)
         status = disti_bootstrap_correct_host(&world->bootstrap);
     if (status == DIST_OK)
@@ -239,20 +242,20 @@ static dist_status world_meet(struct disti_world *world, const char *backend_nam
     return status == DIST_OK ? world_number_nodes(world) : status;
 }
 
-/* Joining: from options to an open group. */
+/* Joining: dist_init_process_group. */
 
-/* How long the others may take to come and learn that this rank could not join. */
+/* After a failed join: how long the store waits for the other ranks to read the failure. */
 #define INIT_LINGER_MS 3000
 
-/* How long this rank looks for the others to tell them so. */
-#define INIT_TELL_MS 2000
+/* Timeout of the rendezvous that only reports a failure to the other ranks. */
+#define INIT_REPORT_MS 2000
 
-/* Open files: of many ranks a rank may be connected with each. Some programs close all that there
- * may be, so there shall not be too many. */
+/* Limit that the number of open files is raised to: a rank may be connected to every other rank.
+ * Not higher, since some programs close every possible descriptor. */
 #define INIT_FILES 65536
 
-/* Refuses a number below `least`, and sets it to `unset`: to tell the other ranks it is not needed.
- */
+/* Checks that *number is at least `least` or equals `unset`. Otherwise sets it to `unset`, so
+ * that init_meet_and_fail can continue, and returns an error. `meaning` describes `unset`. */
 static dist_status init_check_number(const char *name, int *number, int least, int unset,
                                      const char *meaning)
 {
@@ -261,11 +264,12 @@ static dist_status init_check_number(const char *name, int *number, int least, i
     if (value >= least || value == unset)
         return DIST_OK;
     *number = unset;
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "options->%s is %d: give %d or more, or %d %s",
-                      name, value, least, unset, meaning);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "options->%s is %d: it must be %d or more, or %d %s", name, value, least,
+                      unset, meaning);
 }
 
-/* A copy of the options, of which unknown tails are ignored; then every number is in range. */
+/* Copies the options, ignoring unknown members at their end, and checks every number. */
 static dist_status init_copy(const struct dist_options *given, struct dist_options *options)
 {
     static const struct dist_options fresh = DIST_OPTIONS_INIT;
@@ -288,11 +292,11 @@ static dist_status init_copy(const struct dist_options *given, struct dist_optio
     if (status == DIST_OK)
         status = init_check_number("timeout_ms", &options->timeout_ms, 1, 0, "for the default");
     if (status == DIST_OK)
-        status = init_check_number("device", &options->device, 0, -1, "for that of DIST_DEVICE");
+        status = init_check_number("device", &options->device, 0, -1, "to use DIST_DEVICE");
     return status;
 }
 
-/* Fills in every default. */
+/* Replaces unset options by their defaults. */
 static dist_status init_options(struct dist_options *options)
 {
     int timeout_ms, reproducible = 0;
@@ -318,7 +322,7 @@ static dist_status init_options(struct dist_options *options)
     return status;
 }
 
-/* The name that "auto" stands for. */
+/* Returns the backend's name, resolving "auto". */
 static const char *init_backend_name(const struct dist_options *options, int world_size)
 {
     if (strcmp(options->backend, "auto") != 0)
@@ -339,10 +343,8 @@ static dist_status init_wrong_world(int asked, const struct dist_identity *ident
                       asked, identity->world_size, asked);
 }
 
-/*
- * What the MPI runtime says overrides the options, as in torch.distributed: say so. A process that
- * mpirun did not start is a world of one to MPI, whatever started it: not what is wanted.
- */
+/* The MPI runtime's rank overrides the options, as in torch.distributed. Without mpirun, MPI
+ * reports a world of 1 rank; returns an error if another launcher started more ranks. */
 static dist_status init_check_identity(const struct dist_options *options,
                                        const struct dist_identity *identity)
 {
@@ -352,8 +354,9 @@ static dist_status init_check_identity(const struct dist_options *options,
     if (options->world_size >= 0 && options->world_size != identity->world_size)
         return init_wrong_world(options->world_size, identity);
     if (options->rank >= 0 && options->rank != identity->rank)
-        disti_warn("rank %d was requested, but the MPI runtime says %d: using MPI's", options->rank,
-                   identity->rank);
+        disti_warn(
+            "rank %d was requested, but this is rank %d of the MPI runtime: using MPI's rank",
+            options->rank, identity->rank);
     if (identity->world_size > 1)
         return DIST_OK;
     status = disti_launch_detect(&launch);
@@ -362,7 +365,8 @@ static dist_status init_check_identity(const struct dist_options *options,
     return status;
 }
 
-/* Lets a backend with a launcher of its own introduce the ranks: it becomes the oob. */
+/* Asks the backend for this rank's identity, and uses the backend's all-gather for the
+ * rendezvous. */
 static dist_status init_identify(struct disti_world *world, const struct dist_backend *backend,
                                  struct dist_options *options)
 {
@@ -382,7 +386,8 @@ static dist_status init_identify(struct disti_world *world, const struct dist_ba
     return DIST_OK;
 }
 
-/* Who introduces the ranks: the program's own all-gather, a backend, or the environment. */
+/* Chooses the source of this rank's identity: the program's own all-gather, a backend, or the
+ * environment. */
 static dist_status init_introduce(struct disti_world *world, struct dist_options *options)
 {
     const struct dist_backend *backend;
@@ -401,9 +406,10 @@ static dist_status init_introduce(struct disti_world *world, struct dist_options
         return DIST_OK;
     status = disti_backend_find("mpi", &backend);
     if (status == DIST_OK && !backend->identify)
-        status = disti_fail(DIST_ERR_RENDEZVOUS,
-                            "mpi:// needs a backend that identifies ranks: start the program with "
-                            "mpirun, with an mpi module built for that MPI");
+        status =
+            disti_fail(DIST_ERR_RENDEZVOUS,
+                       "mpi:// needs backend mpi: start the program with mpirun and use an mpi "
+                       "module built for that MPI");
     return status == DIST_OK ? init_identify(world, backend, options) : status;
 }
 
@@ -423,27 +429,25 @@ static dist_status init_meet(struct disti_world *world, const struct dist_option
     return DIST_OK;
 }
 
-/*
- * This rank has failed before it has met the others. It meets them all the same, if no backend is
- * needed for that: else they would wait for it until their deadline.
- */
+/* This rank failed before the rendezvous. Does the rendezvous anyway, if it needs no backend, so
+ * that the other ranks do not wait until their deadline. */
 static dist_status init_meet_and_fail(struct disti_world *world, const struct dist_options *options,
                                       dist_status status)
 {
     char text[GROUP_TEXT];
 
     disti_text(text, sizeof(text), "%s", dist_last_error());
-    disti_log_use(NULL); /* it has been logged where it was found */
+    disti_log_use(NULL); /* the cause has been logged already */
     if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options) &&
         !disti_rendezvous_is_scheduler(options))
         init_meet(world, options,
-                  options->timeout_ms && options->timeout_ms < INIT_TELL_MS ? options->timeout_ms
-                                                                            : INIT_TELL_MS);
+                  options->timeout_ms && options->timeout_ms < INIT_REPORT_MS ? options->timeout_ms
+                                                                              : INIT_REPORT_MS);
     disti_fail_unlogged(text);
     return status;
 }
 
-/* From the options to a world whose ranks know each other. */
+/* Does the rendezvous and the exchange with all ranks, and finds the backend. */
 static dist_status init_join(struct disti_world *world, struct dist_options *options,
                              const struct dist_backend **backend_p)
 {
@@ -484,7 +488,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
     disti_info("rank %d of %d joined: backend %s, started by %s, %d ranks on this machine",
                group->rank, group->world_size, group->backend->name, world->bootstrap.launcher,
                group->local_ranks);
-    disti_group_know(group);
+    disti_group_publish(group);
     *group_p = group;
     return DIST_OK;
 }
@@ -500,7 +504,7 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
     status = init_copy(given, &options);
     if (status == DIST_OK && !group_p)
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                            "dist_init_process_group: group_p is NULL: give the address of a "
+                            "dist_init_process_group: group_p is NULL: pass the address of a "
                             "dist_group *");
     if (status == DIST_OK)
         status = init_options(&options);
@@ -530,32 +534,31 @@ out:
         if (status == DIST_ERR_PEER_LOST)
             disti_last_call_note_loss();
         disti_store_report(world->bootstrap.store, NULL, status, dist_last_error());
-        if (status != DIST_ERR_TIMEOUT) /* whoever is not here by now has been waited for */
+        if (status !=
+            DIST_ERR_TIMEOUT) /* after a timeout, missing ranks have already been waited for */
             disti_store_server_expect_all(world->bootstrap.server);
     }
     disti_world_close(world, INIT_LINGER_MS);
     return status;
 }
 
-/* The groups that the program has, and has had; and what becomes of them in a child that it forks.
- */
+/* List of the program's groups, and handling of fork. */
 
-/* So many of those that are gone keep their structure, so that their handles are refused. */
-#define KNOWN_GONE 1024
+/* Number of freed groups whose structures are kept, so that stale handles are rejected. */
+#define KNOWN_FREED 1024
 
-/* Newest first. The handles stay reachable, and so does what is to be refused in a child. */
+/* The program's groups, newest first. They also stay reachable in a forked child, which rejects
+ * their handles. */
 static struct dist_group *_Atomic known_newest;
 DISTI_PROCESS_LOCK(known_lock);
 
-/* Those that are gone, by `next`, oldest first: of more than KNOWN_GONE the oldest is used again.
- */
-static struct dist_group *known_gone, **known_gone_end = &known_gone;
-static int known_gone_count;
+/* Structures of freed groups, linked by `next`, oldest first. If there are more than
+ * KNOWN_FREED, the oldest is reused. */
+static struct dist_group *known_freed, **known_freed_end = &known_freed;
+static int known_freed_count;
 
-/*
- * The parent's groups, with their connections, memory and threads, are the parent's: whatever the
- * child did with them would be done in the parent's name. Their memory is left as it is.
- */
+/* The parent's groups, with their connections, memory and threads, still belong to the parent:
+ * invalidates them in the child, without freeing their memory. */
 static void known_forked(void)
 {
     for (struct dist_group *group = atomic_load(&known_newest); group; group = group->older) {
@@ -565,7 +568,7 @@ static void known_forked(void)
         atomic_store(&group->over, true);
         atomic_store(&group->abort_possible, false);
     }
-    for (struct dist_group *group = known_gone; group; group = group->next)
+    for (struct dist_group *group = known_freed; group; group = group->next)
         group->forked = true;
     disti_flight_forked();
     disti_memory_forked();
@@ -579,7 +582,7 @@ static void known_watch_forks(void)
     pthread_atfork(NULL, NULL, known_forked);
 }
 
-void disti_group_know(struct dist_group *group)
+void disti_group_publish(struct dist_group *group)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -596,7 +599,7 @@ void disti_group_know(struct dist_group *group)
     disti_flight_show(group);
 }
 
-bool disti_group_try(int number, struct dist_group **group_p)
+bool disti_group_try_lock(int number, struct dist_group **group_p)
 {
     struct dist_group *group;
 
@@ -609,12 +612,13 @@ bool disti_group_try(int number, struct dist_group **group_p)
     return group;
 }
 
-void disti_group_gone(struct dist_group *group)
+void disti_group_retire(struct dist_group *group)
 {
-    /* One that was never seen may be in the place of one that was, and is to be refused as that. */
+    /* also for a group that was never opened, whose structure may have belonged to an opened one */
     atomic_store(&group->destroyed, true);
     pthread_mutex_lock(&known_lock);
-    if (group->known) { /* a child that is forked meanwhile finds a list with an end */
+    if (group->known) { /* in an order that keeps the list intact for a child forked at this moment
+                         */
         if (group->newer)
             group->newer->older = group->older;
         else
@@ -623,9 +627,9 @@ void disti_group_gone(struct dist_group *group)
             group->older->newer = group->newer;
     }
     group->next = NULL;
-    *known_gone_end = group;
-    known_gone_end = &group->next;
-    known_gone_count++;
+    *known_freed_end = group;
+    known_freed_end = &group->next;
+    known_freed_count++;
     pthread_mutex_unlock(&known_lock);
 }
 
@@ -634,10 +638,10 @@ struct dist_group *disti_group_blank(void)
     struct dist_group *group = NULL;
 
     pthread_mutex_lock(&known_lock);
-    if (known_gone_count > KNOWN_GONE) {
-        group = known_gone;
-        known_gone = group->next;
-        known_gone_count--;
+    if (known_freed_count > KNOWN_FREED) {
+        group = known_freed;
+        known_freed = group->next;
+        known_freed_count--;
     }
     pthread_mutex_unlock(&known_lock);
     if (!group)

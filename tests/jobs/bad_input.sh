@@ -63,7 +63,7 @@ DIST_TIMEOUT=soon job_fails "DIST_TIMEOUT" self 2 train_mnist "${quick[@]}" "${s
 # Settings that differ between ranks would let their messages never meet.
 different() { DIST_ALGO=all_reduce:$([ "$RANK" = 1 ] && echo ring || echo direct) exec "$@"; }
 export -f different
-job_fails "give all ranks the same DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
+job_fails "set the same values on all ranks for DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
     "$builddir/train_mnist" --dist-backend gloo "${quick[@]}"
 
 # A variable that nobody reads: one warning a job, with the name that is meant, asked for or not.

@@ -221,7 +221,7 @@ static void rank_wants_another_backend(int rank, void *arg)
 
     options.backend = rank == 0 ? "gloo" : "self";
     CHECK(dist_new_group(world, both, 2, &options, &group) == DIST_ERR_MISMATCH);
-    CHECK_SAYS("wants backend gloo", "wants self", "world rank 0", "host ");
+    CHECK_SAYS("requests backend gloo", "requests self", "world rank 0", "host ");
     options.backend = "glue";
     CHECK(dist_dup_group(world, &options, &group) == DIST_ERR_NO_BACKEND);
     options.backend = "self"; /* which is for one rank */

@@ -91,12 +91,12 @@ static void options_are_checked(void **state)
         const char *text;
         int rank, world_size, local_rank, timeout_ms, device;
     } cases[] = {
-        {"options->rank is -9: give 0 or more, or -1 to ask the launcher", -9, 1, 0, 0, 0},
-        {"options->world_size is -5: give 1 or more, or -1", 0, -5, 0, 0, 0},
+        {"options->rank is -9: it must be 0 or more, or -1 to ask the launcher", -9, 1, 0, 0, 0},
+        {"options->world_size is -5: it must be 1 or more, or -1", 0, -5, 0, 0, 0},
         {"options->world_size is 0", 0, 0, 0, 0, 0},
         {"options->local_rank is -9", 0, 1, -9, 0, 0},
-        {"options->timeout_ms is -1: give 1 or more, or 0 for the default", 0, 1, 0, -1, 0},
-        {"options->device is -9: give 0 or more, or -1", 0, 1, 0, 0, -9},
+        {"options->timeout_ms is -1: it must be 1 or more, or 0 for the default", 0, 1, 0, -1, 0},
+        {"options->device is -9: it must be 0 or more, or -1", 0, 1, 0, 0, -9},
         {"local rank 1 is out of range", 0, 1, 1, 0, 0},
         {"rank 1 (given by the program) is out of range", 1, 1, 0, 0, 0},
     };
