@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rings of calls: an entry is found by the call's sequence. */
+/* The flight recorder: rings of the last calls, and their dumps as JSON. */
 #include "base/settings/config.h"
 
 #include "base/clock.h"
@@ -43,8 +43,8 @@ static struct disti_flight_ring *ring_of(struct disti_flight *flight, const stru
     return disti_collective_pair(call->collective) ? &flight->messages : &flight->calls;
 }
 
-/* The clean pages of a new one take no memory until they are written to. Without memory, as with
- * DIST_FLIGHT=0, nothing is recorded. */
+/* Allocates a ring. Its pages use no memory until they are written. With DIST_FLIGHT=0 or
+ * without memory, recording is disabled. */
 static void ring_make(struct disti_flight *flight, struct disti_flight_ring *ring)
 {
     struct disti_flight_entry *entries;
@@ -85,7 +85,7 @@ void disti_flight_begin(struct disti_flight *flight, const struct dist_call *cal
                           memory_order_release);
 }
 
-/* NULL: so many calls later another one stands there. */
+/* Returns the entry of the call, or NULL if a later call has overwritten it. */
 static struct disti_flight_entry *ring_find(struct disti_flight *flight,
                                             const struct dist_call *call)
 {
@@ -135,12 +135,12 @@ void disti_flight_free(struct disti_flight *flight)
     free(atomic_exchange(&flight->waits_for, NULL));
 }
 
-/* Where dumps go: a file, on a file system that may not answer. */
+/* Writing a dump to a file, whose file system may not respond. */
 
 #define SAVE_MS 500
 
-/* Empties a file that was there, and refuses that of another user, who may have laid it for us.
- * Returns an errno. */
+/* Truncates an existing file. Rejects a file of another user, who may have placed it there.
+ * Returns 0 or an errno value. */
 static int save_empty(int fd)
 {
     struct stat status;
@@ -165,13 +165,11 @@ static int save_write(int fd, const struct disti_flight_text *text)
     return text->cut ? ENOMEM : 0;
 }
 
-/* A FIFO that nobody reads is an error, and no wait. */
+/* O_NONBLOCK: opening a FIFO without a reader fails instead of blocking. */
 #define SAVE_FLAGS (O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY)
 
-/*
- * A file that is new is ours, whoever its owner is: shares and mounts that map users show another.
- * Returns an errno.
- */
+/* Opens or creates the file. The owner of a new file is not checked, since network file systems
+ * and mounts that map users may report another owner. Returns 0 or an errno value. */
 static int save_open(const char *path, int *fd_p)
 {
     *fd_p = open(path, SAVE_FLAGS | O_CREAT | O_EXCL, 0644);
@@ -181,8 +179,8 @@ static int save_open(const char *path, int *fd_p)
     return *fd_p < 0 ? errno : save_empty(*fd_p);
 }
 
-/* Writes it to a file that is made, or made new, and frees it. 0, or an errno. Async-signal-safe;
- * blocks as long as the file system does. */
+/* Writes the text to a new or truncated file and frees it. Returns 0 or an errno value.
+ * Async-signal-safe; blocks as long as the file system does. */
 static int flight_save(const char *path, struct disti_flight_text *text)
 {
     int fd, error = save_open(path, &fd);
@@ -197,13 +195,13 @@ static int flight_save(const char *path, struct disti_flight_text *text)
     return error;
 }
 
-/* ---- by a thread ---- */
+/* ---- writing in a thread ---- */
 
-/* What the thread writes, and who waits for it: the last of them frees it. */
+/* Shared by the writing thread and the thread that waits for it. The last of the two frees it. */
 struct save {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool done, left;
+    bool done, abandoned; /* written; no longer waited for */
     int error;
     struct disti_flight_text text;
     char path[DISTI_FLIGHT_PATH];
@@ -237,15 +235,15 @@ static void *save_run(void *arg)
 {
     struct save *save = arg;
     const int error = flight_save(save->path, &save->text);
-    bool left;
+    bool abandoned;
 
     pthread_mutex_lock(&save->lock);
     save->error = error;
     save->done = true;
-    left = save->left;
+    abandoned = save->abandoned;
     pthread_cond_signal(&save->changed);
     pthread_mutex_unlock(&save->lock);
-    if (left)
+    if (abandoned)
         save_free(save);
     return NULL;
 }
@@ -267,7 +265,7 @@ static int save_wait(struct save *save)
     while (!save->done && error == 0)
         error = pthread_cond_timedwait(&save->changed, &save->lock, &end);
     done = save->done;
-    save->left = true;
+    save->abandoned = true;
     error = done ? save->error : ETIMEDOUT;
     pthread_mutex_unlock(&save->lock);
     if (done)
@@ -275,7 +273,8 @@ static int save_wait(struct save *save)
     return error;
 }
 
-/* The same, for half a second at most: then ETIMEDOUT, and a thread goes on with it. */
+/* Like flight_save, but blocks for at most SAVE_MS: then returns ETIMEDOUT while a thread
+ * continues to write. */
 static int flight_save_soon(const char *path, struct disti_flight_text *text)
 {
     struct save *save = save_new(path, text);
@@ -289,13 +288,13 @@ static int flight_save_soon(const char *path, struct disti_flight_text *text)
     return flight_save(path, text);
 }
 
-/* A dump of the flight recorder: JSON, made with calls that a signal handler may make. */
+/* Composing a dump: JSON, with async-signal-safe calls only. */
 
-#define DUMP_ROOM (1u << 16) /* bytes at first */
+#define DUMP_ROOM (1u << 16) /* initial size in bytes */
 
 struct dump {
     struct disti_flight_text *out;
-    int64_t wall_ns; /* the time of day when the clock was 0 */
+    int64_t wall_ns; /* time of day at which the monotonic clock was 0 */
 };
 
 /* ---- text, without stdio and malloc ---- */
@@ -350,7 +349,8 @@ static void dump_number(struct dump *dump, int64_t number)
     dump_digits(dump, number < 0 ? 0 - (uint64_t)number : (uint64_t)number, 10, 1);
 }
 
-/* In quotes. What another thread is writing at this moment may lack its end: hence `most`. */
+/* Writes a string in quotes, at most `most` bytes: a text that another thread is writing may
+ * lack its terminator. */
 static void dump_string(struct dump *dump, const char *text, size_t most)
 {
     dump_byte(dump, '"');
@@ -382,7 +382,7 @@ static void dump_words(struct dump *dump, const char *name, const char *text, si
     dump_string(dump, text, most);
 }
 
-/* Seconds since 1970. */
+/* Writes a member with the time in seconds since 1970. */
 static void dump_time(struct dump *dump, const char *name, int64_t ns)
 {
     const uint64_t us = (uint64_t)(dump->wall_ns + ns) / 1000;
@@ -400,7 +400,8 @@ static const char *const dump_states[] = {
     [DISTI_FLIGHT_DONE] = "done",     [DISTI_FLIGHT_ENDED] = "done",
     [DISTI_FLIGHT_FAILED] = "failed", [DISTI_FLIGHT_REFUSED] = "refused"};
 
-/* what: as it was when it was found to be that call's; the entry may be another's since. */
+/* `what` is the value read when the entry held this call; the entry may have been overwritten
+ * since. */
 static void dump_entry(struct dump *dump, const struct disti_flight_entry *entry, uint64_t sequence,
                        uint64_t what)
 {
@@ -440,7 +441,7 @@ static bool dump_has(const struct disti_flight_entry *entry)
     return atomic_load(&entry->what) >> 56 != DISTI_FLIGHT_NONE;
 }
 
-/* Does the entry hold the call of that number? Not while it is written over. */
+/* True if the entry holds the call `sequence` and is not being overwritten. */
 static bool dump_holds(const struct disti_flight_entry *entry, uint64_t sequence, uint64_t *what_p)
 {
     *what_p = atomic_load(&entry->what);
@@ -448,7 +449,7 @@ static bool dump_holds(const struct disti_flight_entry *entry, uint64_t sequence
            atomic_load(&entry->what) == *what_p;
 }
 
-/* The newest sequence; false: there was no call. */
+/* Finds the newest sequence number. Returns false if no call is recorded. */
 static bool dump_newest(const struct disti_flight_entry *entries, uint64_t mask, uint64_t *newest_p)
 {
     bool any = false;
@@ -464,10 +465,11 @@ static bool dump_newest(const struct disti_flight_entry *entries, uint64_t mask,
     return any;
 }
 
-/* Of so many entries the oldest is left out: calls that begin meanwhile write over those. */
+/* The oldest 1/DUMP_MARGIN of the entries are omitted, since new calls overwrite them during the
+ * dump. */
 #define DUMP_MARGIN 64
 
-/* Oldest first. What is being written over at this moment is left out. */
+/* Writes the entries, oldest first, without those that are being overwritten. */
 static void dump_entries(struct dump *dump, const struct disti_flight_entry *entries, uint64_t mask)
 {
     bool first = true;
@@ -509,7 +511,7 @@ static void dump_group(struct dump *dump, const struct dist_group *group)
     dump_text(dump, "\n  {\"group\":");
     dump_number(dump, group->number);
     dump_text(dump, ",\"job\":\"");
-    /* The job's name lets its owner into the store: its hash names the job as well. */
+    /* The hash instead of the job's name, since the name grants access to the store. */
     dump_digits(dump, disti_hash_text(DISTI_HASH_START, group->world->bootstrap.job), 16, 16);
     dump_byte(dump, '"');
     dump_member(dump, "rank", group->rank);
@@ -531,10 +533,7 @@ static void dump_group(struct dump *dump, const struct dist_group *group)
     dump_byte(dump, '}');
 }
 
-/*
- * Makes a text of what the groups of the list have recorded. Async-signal-safe; the groups must
- * stay meanwhile.
- */
+/* Composes the text for a list of groups, which must not change meanwhile. Async-signal-safe. */
 static void flight_compose(struct disti_flight_text *text, const struct disti_flight_head *head,
                            const struct dist_group *groups)
 {
@@ -559,23 +558,21 @@ static void flight_compose(struct disti_flight_text *text, const struct disti_fl
     dump_text(&dump, "]}\n");
 }
 
-/* When the flight recorder writes a dump: at a failure, at SIGUSR1, and when the program asks. */
+/* Triggers of a dump: a failure, SIGUSR1, dist_flight_dump. */
 
 #define TRIGGER_FILE "dist-flight.%r.json"
-/* So many files of a process at most: from then on the last is written again. */
+/* At most TRIGGER_FILES files per process; later dumps overwrite the last file. */
 #define TRIGGER_FILES 9
 
-/*
- * All groups that the program has, for who writes a dump. A signal handler cannot wait for a mutex
- * that its own thread holds: so `taken` is held with signals blocked.
- */
+/* All groups of the program, for the thread that writes a dump. `taken` is a spin lock held with
+ * signals blocked, since a signal handler cannot wait for a mutex that its own thread holds. */
 static struct {
     atomic_flag taken;
-    struct dist_group *groups; /* by flight.next */
-    char path[512];            /* as DIST_FLIGHT_FILE says; "": no group was shown yet */
+    struct dist_group *groups; /* linked by flight.next */
+    char path[512];            /* from DIST_FLIGHT_FILE; "": no group was added yet */
     char host[DISTI_HOST_SIZE];
-    bool same;   /* that is no file, but such as a terminal: written to again and again */
-    int written; /* files of that path */
+    bool is_reused; /* `path` is not a regular file: every dump is written to it */
+    int written;    /* number of files written */
 } trigger = {.taken = ATOMIC_FLAG_INIT};
 
 static void trigger_take(sigset_t *mask)
@@ -588,15 +585,16 @@ static void trigger_take(sigset_t *mask)
         sched_yield();
 }
 
-static void trigger_give(const sigset_t *mask)
+static void trigger_release(const sigset_t *mask)
 {
     atomic_flag_clear(&trigger.taken);
     pthread_sigmask(SIG_SETMASK, mask, NULL);
 }
 
 /*
- * The first file has the path's name; later ones, in the order of what went wrong, ".2" and so on
- * behind it. Without stdio, and without a look at a disk, which may not answer.
+ * Returns the name of the next file: the path itself, then with ".2", ".3" and so on appended, in
+ * the order of the triggers. Without stdio, and without accessing the file system, which may not
+ * respond.
  */
 static void trigger_name(char path[DISTI_FLIGHT_PATH])
 {
@@ -604,7 +602,7 @@ static void trigger_name(char path[DISTI_FLIGHT_PATH])
 
     memcpy(path, trigger.path, length);
     path[length] = '\0';
-    if (trigger.same)
+    if (trigger.is_reused)
         return;
     trigger.written += trigger.written < TRIGGER_FILES;
     if (trigger.written > 1) {
@@ -614,7 +612,8 @@ static void trigger_name(char path[DISTI_FLIGHT_PATH])
     }
 }
 
-/* What there is to tell; `path`, unless it is NULL: the file for it. False: nothing. */
+/* Composes a dump of all groups, and unless `path` is NULL also the name of its file. Returns
+ * false if there is no group. */
 static bool trigger_compose(const char *reason, struct disti_flight_text *text, char *path)
 {
     struct disti_flight_head head = {.reason = reason};
@@ -628,7 +627,7 @@ static bool trigger_compose(const char *reason, struct disti_flight_text *text, 
         flight_compose(text, &head, trigger.groups);
     if (any && path)
         trigger_name(path);
-    trigger_give(&mask);
+    trigger_release(&mask);
     return any;
 }
 
@@ -662,15 +661,15 @@ static void trigger_set(void (*handler)(int))
     sigaction(SIGUSR1, &action, NULL);
 }
 
-/* A program that handles the signal itself, before or after, keeps it. */
+/* A program that handles the signal itself, before or after this call, keeps its handler. */
 void disti_flight_watch(void)
 {
     if (trigger_is(SIG_DFL))
         trigger_set(trigger_signal);
 }
 
-/* The process is in exit(), or a program that has libdist.a in a shared object of its own unloads
- * that, and the handler with it. */
+/* Runs in exit(), or when the shared object that contains the library, and with it the handler,
+ * is unloaded. */
 __attribute__((destructor)) static void trigger_unload(void)
 {
     if (trigger_is(trigger_signal))
@@ -685,21 +684,21 @@ void disti_flight_show(struct dist_group *group)
     char path[sizeof(trigger.path)];
     struct stat status;
     sigset_t mask;
-    bool same;
+    bool is_reused;
 
     disti_file_name(pattern && *pattern ? pattern : TRIGGER_FILE, group->world->rank, path,
                     sizeof(path));
-    same = lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    is_reused = lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
     trigger_take(&mask);
     memcpy(trigger.path, path, sizeof(path));
-    trigger.same = same;
+    trigger.is_reused = is_reused;
     disti_host_short(trigger.host);
     group->flight.next = trigger.groups;
     if (trigger.groups)
         trigger.groups->flight.self = &group->flight.next;
     group->flight.self = &trigger.groups;
     trigger.groups = group;
-    trigger_give(&mask);
+    trigger_release(&mask);
 }
 
 void disti_flight_hide(struct dist_group *group)
@@ -713,10 +712,11 @@ void disti_flight_hide(struct dist_group *group)
     if (group->flight.next)
         group->flight.next->flight.self = group->flight.self;
     group->flight.self = NULL;
-    trigger_give(&mask);
+    trigger_release(&mask);
 }
 
-/* A group of one waits for nobody. Who has waited until its deadline does not wait for a disk. */
+/* Groups of 1 rank write no dump. Does not wait long for the disk, since the caller may have
+ * waited until its deadline already. */
 bool disti_flight_failed(struct dist_group *group, const char *reason, char path[DISTI_FLIGHT_PATH])
 {
     struct disti_flight_text text = {0};
@@ -727,13 +727,17 @@ bool disti_flight_failed(struct dist_group *group, const char *reason, char path
         return false;
     error = flight_save_soon(path, &text);
     if (error == ETIMEDOUT)
-        disti_warn("the flight recorder still writes %s: its file system does not answer", path);
+        disti_warn(
+            "the flight recorder has not finished writing %s within %d ms: its file system does "
+            "not respond",
+            path, SAVE_MS);
     else if (error)
-        disti_warn("the flight recorder cannot write %s: %s", path, strerror(error));
+        disti_warn("the flight recorder cannot write %s: %s. Set DIST_FLIGHT_FILE to another path",
+                   path, strerror(error));
     return !error;
 }
 
-/* The parent's groups are the parent's. No thread is left that could hold them. */
+/* Forgets the parent's groups. No other thread exists that could hold `taken`. */
 void disti_flight_forked(void)
 {
     atomic_flag_clear(&trigger.taken);
@@ -753,7 +757,7 @@ dist_status dist_flight_dump(const char *path)
     path = path ? path : usual;
     errno = flight_save(path, &text);
     return errno ? disti_fail_errno(DIST_ERR_SYSTEM,
-                                    "dist_flight_dump: cannot write %s: give another path, or set "
+                                    "dist_flight_dump: cannot write %s: pass another path, or set "
                                     "DIST_FLIGHT_FILE",
                                     path)
                  : DIST_OK;

@@ -9,17 +9,17 @@
 #include <stdatomic.h>
 
 /*
- * Where a call stands:
+ * The states of a recorded call:
  *
- *            not all are there            all of it is done
- *   BEGUN ---------------------> WAITING -------------------> DONE
- *     |                             '---------> FAILED
- *     |---> ENDED, as it was made: no clock was read
- *     |---> REFUSED: the backend failed, and with it the group
- *     '---> NONE: it was no call after all, as the backend cannot do it
+ *            not all ranks arrived        completed
+ *   BEGUN ---------------------> WAITING -----------> DONE
+ *     |                             '---------------> FAILED
+ *     |---> ENDED: completed by the fast path, which reads no clock
+ *     |---> REFUSED: the backend failed to start it, so the group failed
+ *     '---> NONE: not a call, since the backend does not support it
  */
 enum disti_flight_state {
-    DISTI_FLIGHT_NONE, /* no call at all */
+    DISTI_FLIGHT_NONE, /* no call */
     DISTI_FLIGHT_BEGUN,
     DISTI_FLIGHT_WAITING,
     DISTI_FLIGHT_DONE,
@@ -29,18 +29,18 @@ enum disti_flight_state {
 };
 
 /*
- * A call. Whoever has the group's lock writes, in any order, while another thread may read: so each
- * member is atomic, but all of them together are not, and a reader may see half of a new call.
+ * A recorded call. Written with the group's lock held, while another thread may read it. Each
+ * member is atomic, but the entry as a whole is not: a reader may see a mixture of two calls.
  *
- *    63    56 55  48 47    40 39        32 31    0
- *   | state  | op   | dtype  | collective | root  |    what
+ *     63    56 55  48 47    40 39        32 31    0
+ *    | state  | op   | dtype  | collective | root  |    what
  */
 struct disti_flight_entry {
     atomic_ullong what;
     atomic_ullong count, sequence;
-    atomic_llong begun_ns, ended_ns; /* 0: not known, as in all that ENDED */
-    const char *_Atomic name;        /* NULL: as the collective, as in all that ENDED */
-    atomic_llong tag, status;        /* of a message; of what FAILED */
+    atomic_llong begun_ns, ended_ns; /* 0: unknown; not set in state ENDED */
+    const char *_Atomic name;        /* NULL: the collective's name; not set in state ENDED */
+    atomic_llong tag, status;        /* tag: messages only; status: state FAILED only */
 };
 
 #define DISTI_FLIGHT_OP_CREATED 255
@@ -54,22 +54,23 @@ static inline uint64_t disti_flight_what(const struct dist_call *call,
            (uint64_t)(call->collective & 0xff) << 32 | (uint32_t)call->root;
 }
 
-/* Entries that are used again and again: a call's is found by its sequence. */
+/* A ring of entries, indexed by a call's sequence number. */
 struct disti_flight_ring {
     struct disti_flight_entry *_Atomic entries; /* never NULL */
-    uint64_t mask;                              /* so many of them, less one: a power of two */
+    uint64_t mask; /* number of entries - 1; the number is a power of two */
 };
 
-#define DISTI_FLIGHT_WAITS 1024 /* bytes of waits_for */
+#define DISTI_FLIGHT_WAITS 1024 /* size of waits_for in bytes */
 
-/* A group's part of the recorder. A ring is made by the first call that belongs there. */
+/* A group's part of the flight recorder. Each ring is allocated by the first call recorded in
+ * it. */
 struct disti_flight {
     struct disti_flight_ring calls, messages;
-    bool off;                        /* nothing is recorded */
-    struct disti_flight_entry none;  /* a ring of one that nobody reads, in place of those */
-    struct dist_group *next, **self; /* in the list of all groups; self NULL: in none */
-    char *_Atomic waits_for;         /* whom the oldest call waited for; NULL: nobody looked */
-    atomic_bool failed;              /* the group's cause stands */
+    bool off;                        /* recording is disabled */
+    struct disti_flight_entry none;  /* placeholder while a ring is not allocated; never read */
+    struct dist_group *next, **self; /* in the list of all groups; self == NULL: not in the list */
+    char *_Atomic waits_for; /* ranks that the oldest call waited for; NULL: not determined */
+    atomic_bool failed;      /* the group's `cause` is set */
 };
 
 static inline struct disti_flight_entry *disti_flight_entry(struct disti_flight_ring *ring,
@@ -79,8 +80,9 @@ static inline struct disti_flight_entry *disti_flight_entry(struct disti_flight_
 }
 
 /*
- * A call that ends as it is made; `what` was made before. If it does not end after all, it begins
- * anew. A dozen instructions and no clock, since every short call comes here.
+ * Records a call that the fast path completed; `what` was computed before. If the call does not
+ * complete there, disti_flight_begin records it again. A few instructions and no clock, since every
+ * short call runs this.
  */
 static inline void disti_flight_ended(struct disti_flight *flight, uint64_t what, uint64_t count,
                                       uint64_t sequence)
@@ -92,17 +94,18 @@ static inline void disti_flight_ended(struct disti_flight *flight, uint64_t what
     atomic_store_explicit(&entry->sequence, sequence, memory_order_relaxed);
 }
 
-/* flight.c; with the group's lock. */
+/* flight.c; call with the group's lock held. */
 
-/* Readies a zeroed recorder. ERR_INVALID_ARGUMENT: DIST_FLIGHT is nonsense. */
+/* Initializes a zeroed recorder. ERR_INVALID_ARGUMENT: DIST_FLIGHT is invalid. */
 dist_status disti_flight_open(struct disti_flight *flight);
-/* A call begins; makes the ring if there is none. Without memory nothing is recorded. */
+/* Records the begin of a call, and allocates the ring on the first call. Records nothing without
+ * memory. */
 void disti_flight_begin(struct disti_flight *flight, const struct dist_call *call,
                         const char *name);
-/* It goes on to another state, at now_ns; 0: the time is not known. */
+/* Sets the state of a call at the time now_ns; 0: unknown. */
 void disti_flight_go(struct disti_flight *flight, const struct dist_call *call,
                      enum disti_flight_state state, int64_t now_ns);
-/* It has ended so. */
+/* Records the status of a completed call. */
 void disti_flight_end(struct disti_flight *flight, const struct dist_call *call,
                       dist_status status);
 void disti_flight_free(struct disti_flight *flight);
@@ -111,29 +114,31 @@ void disti_flight_free(struct disti_flight *flight);
 
 struct dist_group;
 
-/* From now on SIGUSR1 makes a dump, or nothing where there is no group; it ends no process. */
+/* Installs a SIGUSR1 handler that writes a dump if there is a group, unless the program handles
+ * the signal. */
 void disti_flight_watch(void);
-/* From now on, until the other, dumps show the group. */
+/* Add the group to dumps, and remove it. */
 void disti_flight_show(struct dist_group *group);
 void disti_flight_hide(struct dist_group *group);
-/* The group has failed, and its cause stands: makes a dump. False: there is none; else its name. */
+/* Writes a dump after the group has failed and its `cause` is set. Returns true and the file's
+ * name, or false if no file was written. */
 #define DISTI_FLIGHT_PATH 520
 bool disti_flight_failed(struct dist_group *group, const char *reason,
                          char path[DISTI_FLIGHT_PATH]);
-/* In a forked child. */
+/* In a forked child: forgets the parent's groups. */
 void disti_flight_forked(void);
 
-/* What a dump begins with. */
+/* The header of a dump. */
 struct disti_flight_head {
     const char *reason; /* "timeout", ... */
     char host[DISTI_HOST_SIZE];
 };
 
-/* A dump in memory that is mapped for it. Zeroed is empty. */
+/* The text of a dump, in memory mapped for it. All zeros: empty. */
 struct disti_flight_text {
     char *bytes;
     size_t used, room;
-    bool cut; /* there was no memory for the rest */
+    bool cut; /* truncated for lack of memory */
 };
 
 #endif

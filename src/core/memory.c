@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that the backend moves fastest: its own, or segments, which peers of the machine map. */
+/* dist_alloc, dist_register and dist_shared_alloc: memory from the backend, or from segments
+ * that other processes of the machine can map. */
 #include "base/settings/config.h"
 
 #include "base/checked.h"
@@ -10,90 +11,91 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Memory that a backend allocated; it goes with the group. */
-struct memory_loan {
-    struct memory_loan *next;
+/* Memory that a backend allocated for the program. Freed with the group at the latest. */
+struct memory_entry {
+    struct memory_entry *next;
     struct dist_group *group;
     void *memory;
 };
 
 DISTI_PROCESS_LOCK(memory_lock);
-static struct memory_loan *memory_loans;
-static struct memory_loan *memory_empties; /* registered with 0 bytes */
+static struct memory_entry *memory_allocated;
+static struct memory_entry *memory_empty; /* addresses registered with 0 bytes */
 
-static void memory_note(struct memory_loan **list, struct memory_loan *loan)
+static void memory_add(struct memory_entry **list, struct memory_entry *entry)
 {
     pthread_mutex_lock(&memory_lock);
-    loan->next = *list;
-    *list = loan;
+    entry->next = *list;
+    *list = entry;
     pthread_mutex_unlock(&memory_lock);
 }
 
-/* Takes out the loan of that memory, or if that is NULL one of the group's; NULL: there is none. */
-static struct memory_loan *memory_take(struct memory_loan **list, const struct dist_group *group,
-                                       const void *memory)
+/* Removes and returns the entry of `memory`, or any entry of the group if `memory` is NULL.
+ * Returns NULL if there is none. */
+static struct memory_entry *memory_remove(struct memory_entry **list,
+                                          const struct dist_group *group, const void *memory)
 {
-    struct memory_loan **entry = list, *loan;
+    struct memory_entry **at = list, *entry;
 
     pthread_mutex_lock(&memory_lock);
-    while (*entry && (memory ? (*entry)->memory != memory : (*entry)->group != group))
-        entry = &(*entry)->next;
-    loan = *entry;
-    if (loan)
-        *entry = loan->next;
+    while (*at && (memory ? (*at)->memory != memory : (*at)->group != group))
+        at = &(*at)->next;
+    entry = *at;
+    if (entry)
+        *at = entry->next;
     pthread_mutex_unlock(&memory_lock);
-    return loan;
+    return entry;
 }
 
-/* ---- of the backend ---- */
+/* ---- memory of the backend ---- */
 
-static dist_status memory_borrow(struct dist_group *group, size_t bytes, void **memory_p)
+static dist_status memory_alloc(struct dist_group *group, size_t bytes, void **memory_p)
 {
-    struct memory_loan *loan = calloc(1, sizeof(*loan));
+    struct memory_entry *entry = calloc(1, sizeof(*entry));
     dist_status status;
 
-    if (!loan)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note an allocation");
-    loan->group = group;
+    if (!entry)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to record an allocation");
+    entry->group = group;
     disti_group_enter(group);
     if (group->failed) {
         status = disti_group_refuse(group, "dist_alloc");
     } else {
         disti_drive_wake(group);
-        loan->memory = group->backend->alloc(group->state, bytes);
-        status = loan->memory ? DIST_OK
-                              : disti_fail(DIST_ERR_NO_MEMORY,
-                                           "rank %d: backend %s has no memory for %zu bytes",
-                                           group->rank, group->backend->name, bytes);
+        entry->memory = group->backend->alloc(group->state, bytes);
+        status = entry->memory ? DIST_OK
+                               : disti_fail(DIST_ERR_NO_MEMORY,
+                                            "rank %d: backend %s cannot allocate %zu bytes",
+                                            group->rank, group->backend->name, bytes);
     }
     disti_group_exit(group);
     if (status != DIST_OK) {
-        free(loan);
+        free(entry);
         return status;
     }
-    *memory_p = loan->memory;
-    memory_note(&memory_loans, loan);
+    *memory_p = entry->memory;
+    memory_add(&memory_allocated, entry);
     return DIST_OK;
 }
 
 void disti_memory_forked(void)
 {
-    memory_loans = memory_empties = NULL;
+    memory_allocated = memory_empty = NULL;
 }
 
 void disti_memory_reclaim(struct dist_group *group)
 {
-    struct memory_loan *loan;
+    struct memory_entry *entry;
 
-    while ((loan = memory_take(&memory_loans, group, NULL))) {
-        group->backend->free(group->state, loan->memory);
-        free(loan);
+    while ((entry = memory_remove(&memory_allocated, group, NULL))) {
+        group->backend->free(group->state, entry->memory);
+        free(entry);
     }
 }
 
 /* ---- the public calls ---- */
 
-/* The log of a group that may be gone. */
+/* Selects the group's log, unless the group is NULL or destroyed. */
 static void memory_log(const struct dist_group *group)
 {
     disti_log_use(group && !atomic_load(&group->destroyed) ? group->log : NULL);
@@ -107,25 +109,25 @@ dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
         return status;
     if (!memory_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_alloc: the pointer that takes the address is NULL");
+                          "dist_alloc: memory_p is NULL: pass the address of a pointer");
     if (bytes > DISTI_BYTES_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_alloc: bytes is %zu, which no address space holds: ask for at most "
-                          "%zu",
-                          bytes, DISTI_BYTES_MAX);
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "dist_alloc: bytes is %zu, more than the address space: request at most %zu", bytes,
+            DISTI_BYTES_MAX);
     if (bytes == 0) {
         *memory_p = NULL;
         return DIST_OK;
     }
     if (group && group->backend->alloc && group->backend->free)
-        return memory_borrow(group, bytes, memory_p);
+        return memory_alloc(group, bytes, memory_p);
     memory_log(group);
     status = disti_segment_alloc(bytes, memory_p);
     disti_log_use(NULL);
     return status;
 }
 
-/* The group may be NULL or destroyed, but not a parent's. */
+/* Accepts a NULL or destroyed group, but no group of the parent process. */
 static dist_status memory_check(const struct dist_group *group, const char *what)
 {
     return group && group->inherited ? disti_group_check(group, what) : DIST_OK;
@@ -134,19 +136,19 @@ static dist_status memory_check(const struct dist_group *group, const char *what
 dist_status dist_free(dist_group *group, void *memory)
 {
     dist_status status = memory_check(group, "dist_free");
-    struct memory_loan *loan;
+    struct memory_entry *entry;
 
     if (status != DIST_OK)
         return status;
-    loan = memory ? memory_take(&memory_loans, NULL, memory) : NULL;
-    if (loan) {
-        struct dist_group *owner = loan->group;
+    entry = memory ? memory_remove(&memory_allocated, NULL, memory) : NULL;
+    if (entry) {
+        struct dist_group *owner = entry->group;
 
         disti_group_enter(owner);
         disti_drive_wake(owner);
-        owner->backend->free(owner->state, loan->memory);
+        owner->backend->free(owner->state, entry->memory);
         disti_group_exit(owner);
-        free(loan);
+        free(entry);
         return DIST_OK;
     }
     memory_log(group);
@@ -162,24 +164,26 @@ dist_status dist_register(dist_group *group, void *memory, size_t bytes)
     if (status != DIST_OK)
         return status;
     if (bytes == 0) {
-        /* No bytes need no registration, but dist_unregister has to know the address. */
-        struct memory_loan *empty = memory ? calloc(1, sizeof(*empty)) : NULL;
+        /* Nothing to register, but dist_unregister must find the address. */
+        struct memory_entry *empty = memory ? calloc(1, sizeof(*empty)) : NULL;
 
         if (!memory)
             return DIST_OK;
         if (!empty)
-            return disti_fail(DIST_ERR_NO_MEMORY, "no memory to note a registration");
+            return disti_fail(DIST_ERR_NO_MEMORY, "no memory to record a registration");
         empty->memory = memory;
-        memory_note(&memory_empties, empty);
+        memory_add(&memory_empty, empty);
         return DIST_OK;
     }
     if (!memory)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_register: the memory is NULL");
-    if (!disti_addressable(memory, bytes))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_register: %zu bytes at %p pass the end of the address space: give "
-                          "the size of the memory",
-                          bytes, memory);
+                          "dist_register: memory is NULL: pass the address of %zu bytes", bytes);
+    if (!disti_addressable(memory, bytes))
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "dist_register: %zu bytes at %p extend past the end of the address space: "
+            "pass the size of the memory",
+            bytes, memory);
     memory_log(group);
     status = disti_segment_register(memory, bytes);
     disti_log_use(NULL);
@@ -189,11 +193,11 @@ dist_status dist_register(dist_group *group, void *memory, size_t bytes)
 dist_status dist_unregister(dist_group *group, void *memory)
 {
     dist_status status = memory_check(group, "dist_unregister");
-    struct memory_loan *empty;
+    struct memory_entry *empty;
 
     if (status != DIST_OK)
         return status;
-    empty = memory ? memory_take(&memory_empties, NULL, memory) : NULL;
+    empty = memory ? memory_remove(&memory_empty, NULL, memory) : NULL;
     free(empty);
     if (empty)
         return DIST_OK;
@@ -203,20 +207,20 @@ dist_status dist_unregister(dist_group *group, void *memory)
     return status;
 }
 
-/* Memory of all ranks of a machine that each of them sees. */
+/* dist_shared_alloc: memory of each rank that all ranks of the machine map. */
 
-/* What a rank offers: its part. */
+/* Sent to the other ranks: the location of this rank's part. */
 struct shared_offer {
     struct disti_segment_location at;
     uint64_t bytes;
 };
 
-/* All parts of one call, for dist_shared_free. */
+/* All parts of one dist_shared_alloc call, kept for dist_shared_free. */
 struct shared_parts {
     struct shared_parts *next;
     struct dist_group *group;
     void *own;
-    int mapped; /* offers below this are */
+    int mapped; /* number of mapped parts: those of the lower ranks */
     struct shared_offer offers[];
 };
 
@@ -228,7 +232,7 @@ void disti_shared_forked(void)
     shared_all = NULL;
 }
 
-/* Takes them out; NULL: there are none of that memory. */
+/* Removes and returns the parts of the call that returned `own`, or NULL. */
 static struct shared_parts *shared_take(const void *own)
 {
     struct shared_parts **entry = &shared_all, *parts;
@@ -254,14 +258,17 @@ static dist_status shared_offer(const struct dist_group *group, size_t bytes,
     offer->bytes = bytes > 0 ? bytes : 1;
     if (status == DIST_OK && !wanted)
         status = disti_fail(DIST_ERR_UNSUPPORTED,
-                            "rank %d: dist_shared_alloc: DIST_NODE_MEMORY is 0", group->rank);
+                            "rank %d: dist_shared_alloc: shared memory is disabled: do not set "
+                            "DIST_NODE_MEMORY=0",
+                            group->rank);
     if (status == DIST_OK)
         status = disti_segment_alloc(offer->bytes, &parts->own);
     if (status == DIST_OK && !disti_segment_find(parts->own, offer->bytes, &offer->at))
-        status = disti_fail(DIST_ERR_UNSUPPORTED,
-                            "rank %d: dist_shared_alloc: no memory can be shared: raise `ulimit "
-                            "-n`, or allow memfd_create in the sandbox",
-                            group->rank);
+        status =
+            disti_fail(DIST_ERR_UNSUPPORTED,
+                       "rank %d: dist_shared_alloc: cannot create shared memory: raise `ulimit "
+                       "-n`, or allow memfd_create in the sandbox",
+                       group->rank);
     return status;
 }
 
@@ -272,7 +279,11 @@ static dist_status shared_map(const struct shared_offer *offer, void **part_p)
     dist_status status;
 
     if (!disti_inside(offer->at.offset, bytes, offer->at.name.bytes))
-        return disti_fail(DIST_ERR_INTERNAL, "a part of shared memory is not inside its segment");
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "dist_shared_alloc: a rank's part, %zu bytes at offset %llu, is outside "
+                          "its segment of %llu bytes",
+                          bytes, (unsigned long long)offer->at.offset,
+                          (unsigned long long)offer->at.name.bytes);
     status = disti_segment_map(&offer->at.name, &memory);
     if (status != DIST_OK)
         return status;
@@ -281,15 +292,17 @@ static dist_status shared_map(const struct shared_offer *offer, void **part_p)
     return DIST_OK;
 }
 
-/* ---- of all ranks ---- */
+/* ---- all ranks ---- */
 
 /*
- * Every rank comes here, with or without success, and gets the same status: that of the first that
- * has failed, whose own message says why. Needs no memory: there may be none.
+ * Called on every rank, with its own status. Returns the status of the lowest rank that failed, or
+ * DIST_OK. Only that rank's own error has the cause. Allocates nothing, since memory may be
+ * exhausted.
  */
 static dist_status shared_agree(struct dist_group *group, dist_status mine)
 {
-    uint64_t first = 0; /* ranks from that one on, and its status; 0: nobody has failed */
+    uint64_t first =
+        0; /* number of ranks from the failed rank to the last << 32 | -status; 0: success */
     dist_status status;
     int rank;
 
@@ -303,7 +316,7 @@ static dist_status shared_agree(struct dist_group *group, dist_status mine)
         return mine;
     return disti_fail((dist_status) - (int)(uint32_t)first,
                       "rank %d: dist_shared_alloc: rank %d could not share its memory; its own "
-                      "message says why",
+                      "error has the cause",
                       group->rank, rank);
 }
 
@@ -322,10 +335,9 @@ static dist_status shared_map_all(const struct dist_group *group, struct shared_
             char why[512];
 
             disti_text(why, sizeof(why), "%s", dist_last_error());
-            status =
-                disti_fail(DIST_ERR_UNSUPPORTED,
-                           "rank %d: dist_shared_alloc: it cannot see the memory of rank %d: %s",
-                           group->rank, r, why);
+            status = disti_fail(DIST_ERR_UNSUPPORTED,
+                                "rank %d: dist_shared_alloc: cannot map the memory of rank %d: %s",
+                                group->rank, r, why);
         }
         if (status != DIST_OK)
             return status;
@@ -355,19 +367,19 @@ static dist_status shared_check(const struct dist_group *group, size_t bytes, vo
         return status;
     if (!parts)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_shared_alloc: parts is NULL: give room for an address of each of "
-                          "%d ranks",
+                          "dist_shared_alloc: parts is NULL: pass an array of %d pointers, one for "
+                          "each rank",
                           group->world_size);
     if (bytes > DISTI_BYTES_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_shared_alloc: bytes is %zu, which no address space holds: ask for "
+                          "dist_shared_alloc: bytes is %zu, more than the address space: request "
                           "at most %zu",
                           bytes, DISTI_BYTES_MAX);
     for (int r = 0; r < group->world_size; r++)
         if (group->places[r].node != group->places[group->rank].node)
             return disti_fail(DIST_ERR_UNSUPPORTED,
-                              "rank %d: dist_shared_alloc: rank %d is on another machine: make a "
-                              "group of the ranks of each machine (dist_split_group)",
+                              "rank %d: dist_shared_alloc: rank %d is on another machine: create "
+                              "a group for the ranks of each machine (dist_split_group)",
                               group->rank, r);
     return DIST_OK;
 }
@@ -382,7 +394,7 @@ dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts)
         return status;
     made = calloc(1, sizeof(*made) + (size_t)group->world_size * sizeof(made->offers[0]));
     status = made ? shared_offer(group, bytes, made, &mine)
-                  : disti_fail(DIST_ERR_NO_MEMORY, "no memory to note an allocation");
+                  : disti_fail(DIST_ERR_NO_MEMORY, "no memory to record an allocation");
     status = shared_agree(group, status);
     if (status == DIST_OK) {
         made->group = group;
@@ -408,10 +420,12 @@ dist_status dist_shared_free(void *memory)
         return DIST_OK;
     parts = shared_take(memory);
     if (!parts)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_shared_free: this process did not get the memory as its own part "
-                          "from dist_shared_alloc, or it was freed");
-    /* A peer of a group that failed may not have noticed, and still be writing there. */
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "dist_shared_free: %p is not this rank's own part from dist_shared_alloc, "
+            "or was freed before: pass parts[rank]",
+            memory);
+    /* If the group failed, a peer may not have noticed and may still write to the memory. */
     if (atomic_load(&parts->group->over))
         disti_segment_retire();
     shared_end(parts);
