@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Failures: news of lost ranks, aborting a group, the words of its error. */
+/* Failures: notices of lost ranks, ending a group, and the texts of its errors. */
 #include "base/clock.h"
 #include "base/collective.h"
 #include "base/descriptor.h"
@@ -17,12 +17,13 @@
 #include <unistd.h>
 
 /*
- * Notices of lost ranks and failed groups: each group gets those that concern it. They come from
- * the store. Once that is lost, ranks find out for themselves:
+ * Notices of lost ranks and failed groups are delivered to the groups that they concern. They come
+ * from the store. If the store is lost, the ranks detect failures themselves:
  *
- *     rank 0 (store) dies       every rank loses its connection to the store
- *     a rank of this machine    the kernel tells of its end (disti_store_watch_process)
- *     a rank of another one     its connection breaks; or a rank that knows tells (endpoint)
+ *     rank 0 (store) dies             every rank loses its connection to the store
+ *     a rank of this machine dies     the kernel reports its exit (disti_store_watch_process)
+ *     a rank of another machine dies  its connection breaks, or a rank that has noticed reports it
+ *                                     over the endpoint
  */
 
 static bool news_is_member(const struct dist_group *group, int world_rank)
@@ -30,7 +31,8 @@ static bool news_is_member(const struct dist_group *group, int world_rank)
     return dist_get_group_rank(group, world_rank) >= 0;
 }
 
-/* A failure of this group, or a rank of it that is gone. Without its launcher no job goes on. */
+/* True if the notice is about a failure of this group, or about an exited rank of it. Rank -1 is
+ * the launcher, whose loss ends every group. */
 static bool news_concerns(const struct dist_group *group, const struct disti_notice *notice)
 {
     if (notice->group != DISTI_NO_GROUP)
@@ -38,12 +40,10 @@ static bool news_concerns(const struct dist_group *group, const struct disti_not
     return notice->rank < 0 || news_is_member(group, notice->rank);
 }
 
-/*
- * A group keeps its first notice. Without a store its cause may arrive later, and replaces it if it
- * is the end of rank cause_of, or of any rank (NEWS_OF_ANY).
- */
+/* A group keeps its first notice. Without a store, the notice of the cause may arrive later and
+ * replaces the first one: that is the exit of rank `cause_of`, or of any rank (NEWS_OF_ANY). */
 enum { NEWS_OF_NONE = -1, NEWS_OF_ANY = -2 };
-static void news_give(struct dist_group *group, const struct disti_notice *notice, int cause_of)
+static void news_deliver(struct dist_group *group, const struct disti_notice *notice, int cause_of)
 {
     const struct disti_notice *known = group->has_news ? group->news : NULL;
 
@@ -64,7 +64,8 @@ static struct dist_group *news_find(struct disti_world *world, int32_t number)
     return group;
 }
 
-/* That makes it no failure: a call that the rank has made may still end. */
+/* Records that a rank is leaving the group. The group does not fail yet: a call that the rank
+ * has made may still complete. */
 static void news_note_leaver(struct disti_world *world, const struct disti_notice *notice)
 {
     struct dist_group *group = news_find(world, notice->group);
@@ -73,14 +74,16 @@ static void news_note_leaver(struct disti_world *world, const struct disti_notic
         return;
     if (!group->leaver)
         group->leaver = malloc(sizeof(*group->leaver));
-    if (!group->leaver) /* its deadline ends what waits for that rank */
+    if (!group->leaver) /* calls that wait for that rank end at their deadline */
         return;
     *group->leaver = *notice;
     atomic_store(&group->has_leaver, true);
 }
 
-/* must_forward: this rank found it out without the store, and is to tell other ranks. */
-static void news_remember(struct disti_world *world, const struct disti_notice *notice, bool must_forward)
+/* Records an exited rank. must_forward: this rank detected the exit without the store and must
+ * notify other ranks. */
+static void news_remember(struct disti_world *world, const struct disti_notice *notice,
+                          bool must_forward)
 {
     struct world_exit *gone = malloc(sizeof(*gone));
 
@@ -92,7 +95,7 @@ static void news_remember(struct disti_world *world, const struct disti_notice *
     world->exits = gone;
 }
 
-static bool news_knows(const struct disti_world *world, int world_rank)
+static bool news_has_exited(const struct disti_world *world, int world_rank)
 {
     const struct world_exit *gone = world->exits;
 
@@ -101,21 +104,22 @@ static bool news_knows(const struct disti_world *world, int world_rank)
     return gone != NULL;
 }
 
-/* Reads all that there is, with the world's lock held. */
+/* Reads all pending notices of the store and delivers them. Call with the world's lock held. */
 static void news_distribute(struct disti_world *world)
 {
     struct disti_notice notice;
 
     while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
         if (notice.rank == world->rank) {
-            /* This rank's report is back. Earlier news tell of an earlier failure. */
+            /* The store returned this rank's own report. It was the first, unless an earlier
+             * notice has arrived. */
             struct dist_group *told = news_find(world, notice.group);
 
             if (told && !told->has_news)
                 atomic_store(&told->reported_first, true);
         }
         if (notice.rank == world->rank ||
-            (notice.group == DISTI_NO_GROUP && news_knows(world, notice.rank)))
+            (notice.group == DISTI_NO_GROUP && news_has_exited(world, notice.rank)))
             continue;
         if (notice.leaving) {
             disti_info("%s", notice.text);
@@ -124,8 +128,9 @@ static void news_distribute(struct disti_world *world)
         }
         disti_warn("%s", notice.text);
         for (struct dist_group *group = world->groups; group; group = group->next)
-            news_give(group, &notice, NEWS_OF_NONE);
-        if (notice.group == DISTI_NO_GROUP) /* every rank sees the end of the holder itself */
+            news_deliver(group, &notice, NEWS_OF_NONE);
+        if (notice.group ==
+            DISTI_NO_GROUP) /* every rank detects the exit of the store's holder itself */
             news_remember(world, &notice,
                           world->store_lost && notice.rank >= 0 &&
                               notice.rank != disti_store_holder(world->bootstrap.store));
@@ -134,8 +139,9 @@ static void news_distribute(struct disti_world *world)
 
 /* ---- without the store ---- */
 
-/* Returns true if the process has ended. Otherwise *fd_p is its pidfd, or -1 if there is none. */
-static bool news_has_ended(int pid, int *fd_p)
+/* Returns true if the process has exited. Otherwise *fd_p is its pidfd, or -1 if none can be
+ * opened. */
+static bool news_process_ended(int pid, int *fd_p)
 {
     struct pollfd process = {.events = POLLIN};
     bool ended;
@@ -148,7 +154,8 @@ static bool news_has_ended(int pid, int *fd_p)
     return ended;
 }
 
-/* Watches the processes of this machine. Returns how many have ended already, and sets ended[]. */
+/* Starts to watch the processes of this machine. Returns how many have exited already and sets
+ * their entries in ended[]. */
 static int news_watch(struct disti_world *world, bool *ended)
 {
     char text[160];
@@ -157,11 +164,11 @@ static int news_watch(struct disti_world *world, bool *ended)
     for (int r = 0; r < world->size; r++) {
         const int pid = world->peers[r].locality.pid;
 
-        /* Every rank sees the end of the store's holder itself. */
+        /* Every rank detects the exit of the store's holder itself. */
         if (r == world->rank || r == disti_store_holder(world->bootstrap.store) ||
-            news_knows(world, r) || !disti_world_sees_process(world, world->rank, r))
+            news_has_exited(world, r) || !disti_world_sees_process(world, world->rank, r))
             continue;
-        ended[r] = news_has_ended(pid, &fd);
+        ended[r] = news_process_ended(pid, &fd);
         count += ended[r];
         if (fd < 0)
             continue;
@@ -171,7 +178,8 @@ static int news_watch(struct disti_world *world, bool *ended)
     return count;
 }
 
-/* The notice names all ranks that have ended, since the order of their ends is not known. */
+/* Writes a notice about rank `rank` that names all ranks that have exited, since the order of
+ * their exits is unknown. */
 static void news_name_ended(const struct disti_world *world, int rank, const bool *ended, int count,
                             struct disti_notice *notice_p)
 {
@@ -183,8 +191,8 @@ static void news_name_ended(const struct disti_world *world, int rank, const boo
 
     notice_p->rank = rank;
     used += disti_text(text + used, DISTI_NEWS_MAX - used, " %s%s",
-                       end == why ? why : "ended without leaving the job",
-                       count > 1 ? "; also ended, before or after it:" : "");
+                       end == why ? why : "exited without leaving the job",
+                       count > 1 ? "; other ranks have exited too, in unknown order:" : "");
     for (int r = 0; count > 1 && r < world->size; r++) {
         if (ended[r] && r != rank)
             used += disti_text(text + used, DISTI_NEWS_MAX - used, " world rank %d,", r);
@@ -193,7 +201,8 @@ static void news_name_ended(const struct disti_world *world, int rank, const boo
         text[used - 1] = '\0';
 }
 
-/* With the world's lock held. Without memory only connections tell. */
+/* The store was lost: starts to watch processes, and delivers notices about those that have
+ * exited. Without memory, only broken connections are detected. Call with the world's lock held. */
 static void news_lose_store(struct disti_world *world)
 {
     bool *ended = calloc((size_t)world->size, sizeof(*ended));
@@ -209,37 +218,38 @@ static void news_lose_store(struct disti_world *world)
         world->watched[r] = true;
         disti_warn("%s", notice.text);
         for (struct dist_group *group = world->groups; group; group = group->next)
-            news_give(group, &notice, NEWS_OF_NONE);
+            news_deliver(group, &notice, NEWS_OF_NONE);
         news_remember(world, &notice, true);
     }
     free(ended);
 }
 
-/* The sender lost that rank. If the sender has ended since, this is the cause. */
-static void news_hear_lost(struct disti_world *world, int sender, int rank)
+/* The sender (or this rank) lost its connection to `rank`. If the sender has exited since, the
+ * loss of `rank` is the cause. */
+static void news_receive_lost(struct disti_world *world, int sender, int rank)
 {
     const bool own = sender == world->rank;
     struct disti_notice notice = {.rank = rank, .group = DISTI_NO_GROUP};
     size_t used;
 
     if (rank == world->rank || rank == disti_store_holder(world->bootstrap.store) ||
-        news_knows(world, rank) || (own && world->watched[rank]))
-        return; /* the store's client reports the end of its holder, and of what is watched */
+        news_has_exited(world, rank) || (own && world->watched[rank]))
+        return; /* the store's client reports the exit of its holder and of watched processes */
     used = disti_world_name(world, rank, notice.text, sizeof(notice.text));
     if (own)
         disti_text(notice.text + used, sizeof(notice.text) - used,
                    " closed its connection without leaving the job");
     else
-        disti_text(notice.text + used, sizeof(notice.text) - used, " has ended, as rank %d reports",
-                   sender);
+        disti_text(notice.text + used, sizeof(notice.text) - used,
+                   " has exited, as reported by rank %d", sender);
     disti_warn("%s", notice.text);
     for (struct dist_group *group = world->groups; group; group = group->next)
-        news_give(group, &notice, own ? NEWS_OF_NONE : sender);
+        news_deliver(group, &notice, own ? NEWS_OF_NONE : sender);
     news_remember(world, &notice, own);
 }
 
-static void news_hear_group(struct disti_world *world, int sender, dist_status status, int number,
-                            const char *why)
+static void news_receive_group(struct disti_world *world, int sender, dist_status status,
+                               int number, const char *why)
 {
     struct disti_notice notice = {.rank = sender, .group = number, .status = status};
     struct dist_group *group = news_find(world, number);
@@ -247,7 +257,7 @@ static void news_hear_group(struct disti_world *world, int sender, dist_status s
 
     if (!group || !news_is_member(group, sender))
         return;
-    if (status == DIST_ERR_ABORTED && why[0]) /* another rank's abort, which the sender passes on */
+    if (status == DIST_ERR_ABORTED && why[0]) /* another rank's abort, forwarded by the sender */
         disti_text(notice.text, sizeof(notice.text), "%s", why);
     else if (status == DIST_ERR_ABORTED)
         disti_text(notice.text + used, sizeof(notice.text) - used, " aborted the group");
@@ -255,26 +265,27 @@ static void news_hear_group(struct disti_world *world, int sender, dist_status s
         disti_text(notice.text + used, sizeof(notice.text) - used, " failed: %s", why);
     else
         disti_text(notice.text + used, sizeof(notice.text) - used,
-                   " failed in this group (%s): see the error that it printed or returned",
+                   " failed in this group (%s): see the error that it logged or returned",
                    dist_status_string(status));
     disti_warn("%s", notice.text);
-    news_give(group, &notice, NEWS_OF_ANY);
+    news_deliver(group, &notice, NEWS_OF_ANY);
 }
 
-static void news_hear(void *arg, int sender, dist_status status, int of, const char *text)
+static void news_receive(void *arg, int sender, dist_status status, int of, const char *text)
 {
     struct disti_world *world = arg;
 
     pthread_mutex_lock(&world->lock);
     if (status == DISTI_ENDPOINT_LOST)
-        news_hear_lost(world, sender, of);
+        news_receive_lost(world, sender, of);
     else
-        news_hear_group(world, sender, status, of, text);
+        news_receive_group(world, sender, status, of, text);
     pthread_mutex_unlock(&world->lock);
 }
 
-/* Returns the next rank whose end is to be told, and sets to[]. -1: none. */
-static int news_next_untold(struct disti_world *world, bool *to)
+/* Returns the next rank whose exit this rank must report, and sets to[] for the ranks to notify.
+ * Returns -1 if there is none. */
+static int news_next_forward(struct disti_world *world, bool *to)
 {
     struct world_exit *gone;
     int rank = -1;
@@ -287,7 +298,7 @@ static int news_next_untold(struct disti_world *world, bool *to)
         gone->must_forward = false;
         rank = gone->notice.rank;
         for (int r = 0; r < world->size; r++)
-            to[r] = r != world->rank && r != rank && !news_knows(world, r) &&
+            to[r] = r != world->rank && r != rank && !news_has_exited(world, r) &&
                     !disti_world_sees_process(world, r, rank);
     }
     pthread_mutex_unlock(&world->lock);
@@ -295,11 +306,11 @@ static int news_next_untold(struct disti_world *world, bool *to)
 }
 
 /*
- * If the store is lost, looks for deaths without it: the processes of this machine, the connections
- * of the endpoints, and what other ranks tell. Tells them in turn. Returns false if there is a
- * store. Call with a group's lock held; blocks for at most half a second, once for each dead rank.
+ * If the store is lost, detects exits without it (processes of this machine, connections of the
+ * endpoints, reports from other ranks) and forwards them. Returns false if the store is available.
+ * Call with a group's lock held; blocks for at most half a second for each exited rank.
  */
-static bool news_listen(struct disti_world *world)
+static bool news_poll_endpoints(struct disti_world *world)
 {
     struct disti_store *store = world->bootstrap.store;
     bool *to;
@@ -311,23 +322,23 @@ static bool news_listen(struct disti_world *world)
     if (!world->store_lost)
         news_lose_store(world);
     pthread_mutex_unlock(&world->lock);
-    /* The store's client has just collected the processes that have ended. Messages that those sent
-     * before are handled first, since they name the cause. */
-    disti_endpoints_hear(world->bootstrap.job, world->rank, news_hear, world);
+    /* The store's client has just collected exited processes. First handle messages that they
+     * sent before, since these name the cause. */
+    disti_endpoints_hear(world->bootstrap.job, world->rank, news_receive, world);
     pthread_mutex_lock(&world->lock);
     news_distribute(world);
     pthread_mutex_unlock(&world->lock);
     to = calloc((size_t)world->size, sizeof(*to));
-    while (to && (lost = news_next_untold(world, to)) >= 0)
+    while (to && (lost = news_next_forward(world, to)) >= 0)
         disti_endpoints_tell(world->bootstrap.job, world->rank, DISTI_ENDPOINT_LOST, lost, NULL,
                              to);
     free(to);
     return true;
 }
 
-/* If the store is lost, tells the group's other ranks that it failed here. False: there is a store,
- * which is to tell them. With the group's lock held. */
-static bool news_tell_failure(struct dist_group *group, dist_status status, const char *text)
+/* If the store is lost, notifies the group's other ranks that it failed on this rank. Returns
+ * false if the store is available and must do so. Call with the group's lock held. */
+static bool news_send_failure(struct dist_group *group, dist_status status, const char *text)
 {
     struct disti_world *world = group->world;
     bool *to;
@@ -337,7 +348,7 @@ static bool news_tell_failure(struct dist_group *group, dist_status status, cons
     to = calloc((size_t)world->size, sizeof(*to));
     pthread_mutex_lock(&world->lock);
     for (int r = 0; to && r < group->world_size; r++)
-        to[group->members[r]] = r != group->rank && !news_knows(world, group->members[r]);
+        to[group->members[r]] = r != group->rank && !news_has_exited(world, group->members[r]);
     pthread_mutex_unlock(&world->lock);
     if (to)
         disti_endpoints_tell(world->bootstrap.job, world->rank, status, (int)group->number, text,
@@ -346,8 +357,8 @@ static bool news_tell_failure(struct dist_group *group, dist_status status, cons
     return true;
 }
 
-/* True if this rank would learn of the end of that rank's process. */
-static bool news_is_seen(const struct dist_group *group, int rank)
+/* True if this rank would be notified of the exit of that rank's process. */
+static bool news_is_monitored(const struct dist_group *group, int rank)
 {
     struct disti_world *world = group->world;
     bool seen;
@@ -358,10 +369,11 @@ static bool news_is_seen(const struct dist_group *group, int rank)
     return seen;
 }
 
-/* ---- what a group reads ---- */
+/* ---- reading notices ---- */
 
-/* The oldest that concerns it: who has gone since may have left because of that one. */
-static void news_give_first(struct dist_group *group)
+/* Delivers the oldest notice that concerns the group: later exits may be consequences of the
+ * first one. */
+static void news_deliver_first(struct dist_group *group)
 {
     const struct world_exit *gone = group->world->exits, *first = NULL;
 
@@ -370,7 +382,7 @@ static void news_give_first(struct dist_group *group)
             first = gone;
     }
     if (first)
-        news_give(group, &first->notice, NEWS_OF_NONE);
+        news_deliver(group, &first->notice, NEWS_OF_NONE);
 }
 
 void disti_news_subscribe(struct dist_group *group)
@@ -383,7 +395,7 @@ void disti_news_subscribe(struct dist_group *group)
         entry = &(*entry)->next;
     group->next = *entry;
     *entry = group;
-    news_give_first(group);
+    news_deliver_first(group);
     pthread_mutex_unlock(&world->lock);
 }
 
@@ -408,14 +420,15 @@ bool disti_news_has_exited(struct disti_world *world, int world_rank)
         return false;
     pthread_mutex_lock(&world->lock);
     news_distribute(world);
-    gone = news_knows(world, world_rank);
+    gone = news_has_exited(world, world_rank);
     pthread_mutex_unlock(&world->lock);
     return gone;
 }
 
-/* The store knows ranks of the world: "rank 5 (host" is "rank 1 (world rank 5, host" in a group. */
-static void news_hand_out(const struct dist_group *group, const struct disti_notice *news,
-                          struct disti_notice *notice_p)
+/* Copies a notice and converts its text from world ranks to ranks of the group: "rank 5 (host"
+ * becomes "rank 1 (world rank 5, host". */
+static void news_copy(const struct dist_group *group, const struct disti_notice *news,
+                      struct disti_notice *notice_p)
 {
     char begins[32];
     const size_t length = (size_t)snprintf(begins, sizeof(begins), "rank %d (", news->rank);
@@ -428,13 +441,14 @@ static void news_hand_out(const struct dist_group *group, const struct disti_not
                dist_get_group_rank(group, news->rank), news->rank, news->text + length);
 }
 
-/* Has one of its ranks begun to leave the group? Without a lock while none has. */
+/* Copies the notice of the rank that is leaving the group. Returns false, without taking a lock,
+ * if there is none. */
 static bool news_leaver(struct dist_group *group, struct disti_notice *notice_p)
 {
     if (!atomic_load_explicit(&group->has_leaver, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&group->world->lock);
-    news_hand_out(group, group->leaver, notice_p);
+    news_copy(group, group->leaver, notice_p);
     pthread_mutex_unlock(&group->world->lock);
     return true;
 }
@@ -449,15 +463,15 @@ bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p)
         news_distribute(world);
     has_news = group->has_news;
     if (has_news)
-        news_hand_out(group, group->news, notice_p);
+        news_copy(group, group->news, notice_p);
     pthread_mutex_unlock(&world->lock);
     return has_news;
 }
 
-/* The sentences in which failures are told: what was called, what has happened, who is left. */
+/* Texts of failures: the call, the cause, and the surviving ranks */
 
 #define FAILURE_RANKS 256
-/* Of so many ranks at most a message says host and process. */
+/* A message includes host and process of at most this many ranks. */
 #define FAILURE_KNOWN 2
 
 /* ---- the call ---- */
@@ -487,7 +501,8 @@ const char *disti_failure_call(const struct disti_work *work, char text[GROUP_CA
     return text;
 }
 
-/* How long it has waited so far. Its deadline may have been put off meanwhile. */
+/* Returns for how many seconds the call has waited. Its deadline may have been extended
+ * meanwhile. */
 static double failure_waited(const struct dist_group *group, const struct disti_work *work)
 {
     const int64_t begun = work->deadline_ns - group->timeout_ms * INT64_C(1000000);
@@ -497,7 +512,7 @@ static double failure_waited(const struct dist_group *group, const struct disti_
 
 /* ---- ranks ---- */
 
-/* "rank 5 (host b, pid 812)" */
+/* Writes "rank 5 (host b, pid 812)". */
 static size_t failure_rank(const struct dist_group *group, int rank, char *text, size_t size)
 {
     const struct world_peer *peers = group->world->peers;
@@ -517,9 +532,8 @@ static size_t failure_rank(const struct dist_group *group, int rank, char *text,
 
 typedef bool (*failure_test)(const struct dist_group *group, int rank);
 
-/* "0-4, 6, 7": the ranks for which it holds; "..." at its end: and more. Returns how many these
- * are.
- */
+/* Writes the ranks for which `holds` is true as "0-4, 6, 7", truncated with "...". Returns their
+ * number. */
 static int failure_list(const struct dist_group *group, failure_test holds, char *text, size_t size)
 {
     bool cut = false;
@@ -535,7 +549,7 @@ static int failure_list(const struct dist_group *group, failure_test holds, char
         while (last + 1 < group->world_size && holds(group, last + 1))
             last++;
         if (last == r + 1)
-            last = r; /* of two each is named */
+            last = r; /* write two consecutive ranks as "6, 7" */
         if (!cut && used + 40 < size) {
             used += disti_text(text + used, size - used, "%s%d", used ? ", " : "", r);
             if (last > r)
@@ -550,7 +564,8 @@ static int failure_list(const struct dist_group *group, failure_test holds, char
     return count;
 }
 
-/* On the machine of the lost rank, if that is another one, nobody is known to be. */
+/* True if the rank is known to be alive. If the lost rank ran on another machine, the other
+ * ranks of that machine may be lost too. */
 static bool failure_is_alive(const struct dist_group *group, int rank)
 {
     const struct disti_world *world = group->world;
@@ -561,8 +576,8 @@ static bool failure_is_alive(const struct dist_group *group, int rank)
             node == world->places[world->rank].node);
 }
 
-/* Behind a rank's name in "rank 1, rank 12 (unreachable)", as backends describe whom they wait for;
- * NULL: they do not wait for it. */
+/* Finds the rank in the backend's list of awaited ranks, such as "rank 1, rank 12 (unreachable);
+ * hint". Returns the text after its name, or NULL if the rank is not in the list. */
 static const char *failure_find(const struct dist_group *group, int rank)
 {
     const char *at = atomic_load(&group->flight.waits_for);
@@ -576,7 +591,7 @@ static const char *failure_find(const struct dist_group *group, int rank)
     return at && (!hint || at < hint) ? at + length : NULL;
 }
 
-/* Did the last of these two name that rank? */
+/* True if the last failure_update_waits found that the call waits for the rank. */
 static bool failure_waits_for(const struct dist_group *group, int rank)
 {
     return failure_find(group, rank);
@@ -585,19 +600,20 @@ static bool failure_waits_for(const struct dist_group *group, int rank)
 static bool failure_is_unreachable(const struct dist_group *group, int rank)
 {
     static const char word[] = " (unreachable)";
-    const char *behind = failure_find(group, rank);
+    const char *after = failure_find(group, rank);
 
-    return behind && strncmp(behind, word, sizeof(word) - 1) == 0;
+    return after && strncmp(after, word, sizeof(word) - 1) == 0;
 }
 
-/* Without a store the death of a process that this rank cannot see may stay unknown. */
+/* True if the call waits for the rank, whose exit this rank would not notice without the store. */
 static bool failure_is_unknown(const struct dist_group *group, int rank)
 {
-    return failure_waits_for(group, rank) && !news_is_seen(group, rank);
+    return failure_waits_for(group, rank) && !news_is_monitored(group, rank);
 }
 
-/* Whom it waits for, as the backend says: kept for the flight recorder too. */
-static const char *failure_ask(struct dist_group *group)
+/* Asks the backend which ranks its oldest call waits for. The text is also kept for the flight
+ * recorder. */
+static const char *failure_update_waits(struct dist_group *group)
 {
     char *text = atomic_load(&group->flight.waits_for);
 
@@ -611,7 +627,7 @@ static const char *failure_ask(struct dist_group *group)
     return text;
 }
 
-/* Returns the likely reason that the last failure_ask found, or "". */
+/* Returns the likely reason that the last failure_update_waits found, or "". */
 static const char *failure_hint(const struct dist_group *group)
 {
     const char *waits_for = atomic_load(&group->flight.waits_for);
@@ -620,11 +636,11 @@ static const char *failure_hint(const struct dist_group *group)
     return hint && hint[1] == ' ' ? hint + 2 : "";
 }
 
-/* "rank 5 (host b, pid 812)", or "ranks 1-7". */
+/* Writes the ranks that the call waits for: "rank 5 (host b, pid 812)" or "ranks 1-7". */
 static void failure_missing(struct dist_group *group, char *text, size_t size)
 {
     static const char other[] = "another rank";
-    const char *waits_for = failure_ask(group);
+    const char *waits_for = failure_update_waits(group);
     const int named = (int)strcspn(waits_for, ";");
     char list[FAILURE_RANKS];
     const int count = failure_list(group, failure_waits_for, list, sizeof(list));
@@ -644,30 +660,29 @@ static void failure_missing(struct dist_group *group, char *text, size_t size)
                    named ? waits_for : other);
 }
 
-/* What is known of those that are waited for. At the deadline nobody can tell who computes from who
- * has just gone. */
-static void failure_manner(const struct dist_group *group, char *text, size_t size)
+/* Writes what is known about the ranks that the call waits for. At the deadline, a rank that
+ * computes cannot be distinguished from one whose machine has just crashed. */
+static void failure_condition(const struct dist_group *group, char *text, size_t size)
 {
     char list[FAILURE_RANKS], all[FAILURE_RANKS];
     const int away = failure_list(group, failure_is_unreachable, list, sizeof(list));
 
     if (!away && failure_list(group, failure_is_unknown, all, sizeof(all)))
-        disti_text(
-            text, size,
-            "silent, and perhaps dead: the process that held the job's store is gone, so the "
-            "ends of ranks on other machines are not reported");
+        disti_text(text, size,
+                   "silent, possibly dead: the process with the job's store was lost, so exits of "
+                   "ranks on other machines are not reported");
     else if (!away)
         disti_text(text, size, "alive but silent");
     else if (away == failure_list(group, failure_waits_for, all, sizeof(all)))
-        disti_text(text, size, "unreachable: its machine acknowledges nothing");
+        disti_text(text, size, "unreachable: no acknowledgements from %s",
+                   away == 1 ? "its machine" : "their machines");
     else
-        disti_text(text, size,
-                   "silent; of these %s %s unreachable: its machine acknowledges nothing", list,
-                   away == 1 ? "is" : "are");
+        disti_text(text, size, "silent, of these %s %s unreachable: no acknowledgements from %s",
+                   away == 1 ? "rank" : "ranks", list,
+                   away == 1 ? "its machine" : "their machines");
 }
 
-/* What ended a call, or all of the group (NULL). Each returns text, of GROUP_TEXT bytes. */
-/* ---- sentences ---- */
+/* ---- texts; `work` is the call, or NULL for all of the group; `text` has GROUP_TEXT bytes ---- */
 
 static const char *failure_lost(struct dist_group *group, const struct disti_work *work,
                                 const char *what, char *text)
@@ -678,14 +693,14 @@ static const char *failure_lost(struct dist_group *group, const struct disti_wor
     if (work)
         used += disti_text(text + used, GROUP_TEXT - used, "; %s waited %.1f s",
                            disti_group_name(group, name), failure_waited(group, work));
-    /* The rank that failed may have met its deadline, and wait for one that waits itself. */
+    /* The failed rank may have reached its deadline while waiting for a rank that waits itself. */
     if (work && group->lost_rank >= 0 && !group->lost_process && !group->aborted &&
-        failure_ask(group)[0]) {
+        failure_update_waits(group)[0]) {
         failure_missing(group, missing, sizeof(missing));
         used += disti_text(text + used, GROUP_TEXT - used, " for %s", missing);
     }
     if (work && !group->lost_process) {
-        failure_ask(group);
+        failure_update_waits(group);
         used += disti_text(text + used, GROUP_TEXT - used, "%s%s",
                            failure_hint(group)[0] ? "; " : "", failure_hint(group));
     }
@@ -702,25 +717,24 @@ static const char *failure_timeout(struct dist_group *group, const struct disti_
                                    char *text)
 {
     char name[GROUP_NAME], call[GROUP_CALL], missing[FAILURE_RANKS + 128];
-    char manner[FAILURE_RANKS + 160];
+    char condition[FAILURE_RANKS + 160];
     const char *hint;
 
     failure_missing(group, missing, sizeof(missing));
     if (work && disti_collective_pair(work->call.collective) && work->call.root == group->rank)
-        disti_text(manner, sizeof(manner), "which is this rank");
+        disti_text(condition, sizeof(condition), "which is this rank");
     else
-        failure_manner(group, manner, sizeof(manner));
+        failure_condition(group, condition, sizeof(condition));
     hint = failure_hint(group);
     disti_text(text, GROUP_TEXT,
-               "%s: %s waited %.1f s for %s, %s%s%s%s check where the other ranks are, or raise "
-               "the timeout given to init_process_group or new_group, else DIST_TIMEOUT (seconds)",
+               "%s: %s waited %.1f s for %s, %s%s%s. Check what the other ranks do, or raise the "
+               "timeout passed to init_process_group or new_group, or DIST_TIMEOUT (seconds)",
                disti_failure_call(work, call), disti_group_name(group, name),
-               failure_waited(group, work), missing, manner, hint[0] ? "; " : "", hint,
-               hint[0] ? ". Otherwise" : ":");
+               failure_waited(group, work), missing, condition, hint[0] ? "; " : "", hint);
     return text;
 }
 
-/* It has waited for half of its time, and for whom. */
+/* Writes the warning after half of the timeout. */
 static const char *failure_stall(struct dist_group *group, const struct disti_work *work,
                                  char *text)
 {
@@ -730,55 +744,52 @@ static const char *failure_stall(struct dist_group *group, const struct disti_wo
     failure_missing(group, missing, sizeof(missing));
     hint = failure_hint(group);
     disti_text(text, GROUP_TEXT,
-               "%s: %s has waited %.1f s for %s, and gives up in %.1f s%s%s; a process that gets "
-               "SIGUSR1 writes its last calls to a file (DIST_FLIGHT_FILE)",
+               "%s: %s has waited %.1f s for %s, and gives up in %.1f s%s%s. Check what the other "
+               "ranks do: SIGUSR1 makes a process write its last calls to a file "
+               "(DIST_FLIGHT_FILE)",
                disti_failure_call(work, call), disti_group_name(group, name),
                failure_waited(group, work), missing,
-               (double)(work->deadline_ns - disti_now_ns()) * 1e-9, hint[0] ? "; " : ": ",
-               hint[0] ? hint : "see what that does");
+               (double)(work->deadline_ns - disti_now_ns()) * 1e-9, hint[0] ? "; " : "", hint);
     return text;
 }
 
-/* What ends a group: a lost rank, a deadline, a broken backend. */
+/* Ending a group: a lost rank, a deadline, a failed backend */
 
-/*
- * A rank that ended normally may have left its last messages on their way, and one
- * that died may have: what can still end, ends within the grace.
- */
+/* The last messages of a rank that left or died may still be in transit. Pending requests can
+ * complete with them for this long. */
 #define FAULT_GRACE_NS (200LL * 1000 * 1000)
 
-/*
- * When a connection breaks the peer at its other end may be a victim itself, which left because of
- * a third rank. The store hears of the first failure first and tells all: wait so long for its
- * news.
- */
+/* When a connection breaks, its peer may have exited because of a third rank. The store hears of
+ * the first failure first and notifies all ranks: wait this long for its notice. */
 #define FAULT_NEWS_MS 500
-#define FAULT_LOOK_MS 20
+#define FAULT_POLL_MS 20
 
 /*
- * Several ranks may find different failures at once. All of them return the status of the one that
- * the store had first, so a rank that reports a failure waits this long to hear which that is.
+ * Several ranks may find different failures at the same time. All of them return the status of the
+ * failure that reached the store first. A rank that reports a failure waits this long to learn
+ * which one that is.
  */
 #define FAULT_FIRST_MS 1000
 
-/* Whom a rank waits for at its deadline may itself wait for another, and has the same deadline. */
+/* The awaited rank may itself wait for another rank, with the same deadline: wait this long for
+ * its report. */
 #define FAULT_CHAIN_MS 100
 
-/* It is this group that failed: this process's others go on. */
-static void fault_tell(struct dist_group *group, dist_status status, const char *text)
+/* Reports to the other ranks that this group failed. The process's other groups continue. */
+static void fault_report(struct dist_group *group, dist_status status, const char *text)
 {
     const struct disti_party party = disti_group_party(group);
     struct disti_store *store = group->world->bootstrap.store;
 
     if (status == DIST_ERR_ABORTED &&
-        !group->aborted) /* no dist_abort: the group may be a parent */
+        !group->aborted) /* not from dist_abort, so the group may still be a parent */
         status = DIST_ERR_PEER_LOST;
     if (group->world_size > 1 && store &&
-        !news_tell_failure(group, status, group->aborted ? NULL : text))
+        !news_send_failure(group, status, group->aborted ? NULL : text))
         disti_store_report(store, &party, status, text);
 }
 
-/* Ends the group here. `victim`: because of another rank. */
+/* Ends the group on this rank. `victim`: because of another rank. */
 static void fault_end(struct dist_group *group, dist_status status, const char *text, bool victim)
 {
     const char *reason;
@@ -790,18 +801,20 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (victim)
         disti_last_call_note_loss();
-    disti_drive_wake(group); /* the driver may sleep with the backend armed */
+    disti_drive_wake(group); /* the progress owner may sleep with the backend armed */
     group->drive.completion_due = true;
     if (group->state)
         group->backend->abort(group->state);
     for (struct disti_work *work = group->works; work; work = work->next) {
-        /* A connection that broke because another rank failed is not the cause. */
+        /* Replace errors too: a connection that broke because another rank failed is not the
+         * cause. */
         if (work->ticket.status == DIST_IN_PROGRESS || work->ticket.status < 0)
             work->ticket.status = status;
     }
     reason = status == DIST_ERR_TIMEOUT ? "timeout" : group->aborted ? "abort" : "failure";
     used = strlen(group->cause);
-    /* If a process has gone, the message says everything; else it matters who called what. */
+    /* If a process was lost, the message is complete. Otherwise the calls of all ranks are
+     * needed. */
     if (!disti_group_has_lost(group, status) && disti_flight_failed(group, reason, file))
         disti_text(group->cause + used, GROUP_TEXT - used,
                    "; the last calls are in %s (dist_info flight)", file);
@@ -830,25 +843,26 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
                       disti_group_name(group, name), what, group->cause);
 }
 
-/* Another rank's failure, which the news told, ends the group with its status. */
+/* Ends the group with the failure of another rank, known from a notice. */
 static void fault_lost(struct dist_group *group, const struct disti_work *work)
 {
     char text[GROUP_TEXT];
     dist_status status =
         disti_fail(group->lost_status, "%s", failure_lost(group, work, group->lost_text, text));
 
-    /* Without a store no other rank may have heard of it. A death is told as such. */
+    /* Without a store, the other ranks may not know of the failure. A lost process is reported
+     * separately. */
     if (!group->lost_process)
-        news_tell_failure(group, status, group->lost_text);
+        news_send_failure(group, status, group->lost_text);
     fault_end(group, status, text, true);
 }
 
 /*
- * True if a send is pending in a group that failed on another rank. That rank drops the group's
- * messages, so the send could end well although no rank receives it: the group gets no grace.
- * Without a store the grace is for the other ranks.
+ * True if a send is pending in a group that failed on another rank. That rank discards the group's
+ * messages, so the send could succeed although no rank receives it: the group gets no grace period.
+ * Without a store, the grace period is for the other ranks, so the result is false.
  */
-static bool fault_sends_in_vain(const struct dist_group *group)
+static bool fault_has_pending_send(const struct dist_group *group)
 {
     const struct disti_work *work = group->works;
 
@@ -859,7 +873,8 @@ static bool fault_sends_in_vain(const struct dist_group *group)
     return work != NULL;
 }
 
-/* Looks for a notice. Without a store its cause may arrive later, and replaces it. */
+/* Returns true if there is a notice. Without a store, a notice of the cause may arrive later and
+ * replaces it. */
 static bool fault_read_news(struct dist_group *group)
 {
     const bool known = group->lost_rank >= 0;
@@ -879,39 +894,42 @@ static bool fault_read_news(struct dist_group *group)
     return true;
 }
 
-/* The same, also if the store is lost. */
-static bool fault_look_for_news(struct dist_group *group)
+/* Like fault_read_news, but also detects failures without the store. */
+static bool fault_poll_news(struct dist_group *group)
 {
-    news_listen(group->world);
+    news_poll_endpoints(group->world);
     return fault_read_news(group);
 }
 
-/* Sleeps until there may be news; another group's thread may read them for us. */
+/* Sleeps until there may be a notice. Wakes up regularly, since a thread of another group may
+ * read it. */
 static void fault_wait_for_news(struct dist_group *group)
 {
     struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
 
-    poll(&news, 1, FAULT_LOOK_MS);
+    poll(&news, 1, FAULT_POLL_MS);
 }
 
 /*
- * True if this rank's failure, which it has told, was the group's first, or the first had the same
- * status. Otherwise lost_status and lost_text are those of the first.
+ * Call after fault_report. Returns true if this rank's failure was the group's first, or if the
+ * first one had the same status. Otherwise lost_status and lost_text are those of the first
+ * failure.
  */
 static bool fault_is_first(struct dist_group *group, dist_status status)
 {
     const int64_t until = disti_deadline_ms(FAULT_FIRST_MS);
     const bool asks = group->world_size > 1 && group->world->bootstrap.store;
 
-    while (asks && !fault_look_for_news(group) && !atomic_load(&group->reported_first) &&
+    while (asks && !fault_poll_news(group) && !atomic_load(&group->reported_first) &&
            !disti_store_is_lost(group->world->bootstrap.store) && !disti_expired(until))
         fault_wait_for_news(group);
     if (group->lost_process && disti_store_is_lost(group->world->bootstrap.store))
-        return true; /* a rank that ended after this failure looks the same */
-    return atomic_load(&group->reported_first) || group->lost_rank < 0 || group->lost_status == status;
+        return true; /* indistinguishable from a rank that exited after this failure */
+    return atomic_load(&group->reported_first) || group->lost_rank < 0 ||
+           group->lost_status == status;
 }
 
-/* Appends this rank's own finding to that of the rank that failed first. */
+/* Appends this rank's own error to the error of the rank that failed first. */
 static void fault_append_own(struct dist_group *group, const char *own)
 {
     const size_t used = strlen(group->lost_text);
@@ -921,12 +939,12 @@ static void fault_append_own(struct dist_group *group, const char *own)
 
 void disti_group_break(struct dist_group *group, dist_status status, const char *text)
 {
-    char own[GROUP_TEXT]; /* text may be dist_last_error, which telling may change */
+    char own[GROUP_TEXT]; /* copy: `text` may be dist_last_error, which fault_report may change */
 
     if (group->failed)
         return;
     disti_text(own, sizeof(own), "%s", text);
-    fault_tell(group, status, own);
+    fault_report(group, status, own);
     if (group->aborted || fault_is_first(group, status)) {
         disti_fail_unlogged(own);
         fault_end(group, status, own, status == DIST_ERR_PEER_LOST);
@@ -936,8 +954,9 @@ void disti_group_break(struct dist_group *group, dist_status status, const char 
     fault_lost(group, NULL);
 }
 
-/* Appends what another rank says, which may wait for the one to blame. */
-static void fault_follow(struct dist_group *group, char *text)
+/* Appends the report of the awaited rank, which may itself wait for the rank that caused the
+ * failure. */
+static void fault_append_report(struct dist_group *group, char *text)
 {
     const int64_t until = disti_deadline_ms(FAULT_CHAIN_MS);
     const size_t used = strlen(text);
@@ -950,7 +969,7 @@ static void fault_follow(struct dist_group *group, char *text)
             return;
         fault_wait_for_news(group);
     }
-    if (!notice.graceful) /* a rank that left because of this failure explains nothing */
+    if (!notice.graceful) /* a rank that left because of this failure is not the cause */
         disti_text(text + used, GROUP_TEXT - used, "; %s", notice.text);
 }
 
@@ -959,13 +978,13 @@ static void fault_timeout(struct dist_group *group, const struct disti_work *wor
     char text[GROUP_TEXT];
 
     failure_timeout(group, work, text);
-    fault_tell(group, DIST_ERR_TIMEOUT, text);
+    fault_report(group, DIST_ERR_TIMEOUT, text);
     if (!fault_is_first(group, DIST_ERR_TIMEOUT)) {
         fault_append_own(group, text);
         fault_lost(group, work);
         return;
     }
-    fault_follow(group, text);
+    fault_append_report(group, text);
     fault_end(group, disti_fail(DIST_ERR_TIMEOUT, "%s", text), text, false);
 }
 
@@ -976,26 +995,24 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
 
     if (group->failed)
         return;
-    if (atomic_load(&group->abort_asked)) { /* which may be why others are gone */
+    if (atomic_load(&group->abort_asked)) { /* other ranks may have exited because of the abort */
         disti_group_abort(group);
         return;
     }
     disti_text(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
-           !fault_look_for_news(group) && !disti_expired(until))
+           !fault_poll_news(group) && !disti_expired(until))
         fault_wait_for_news(group);
-    /*
-     * Without a store the other ranks look for the cause themselves. They must not see this rank
-     * exit before, and may need its help to connect.
-     */
-    if (status == DIST_ERR_PEER_LOST && news_listen(group->world)) {
+    /* Without a store, the other ranks search for the cause themselves. They must not see this
+     * rank exit first, and may need it to connect. */
+    if (status == DIST_ERR_PEER_LOST && news_poll_endpoints(group->world)) {
         while (group->lost_rank >= 0 && !disti_expired(group->lost_until_ns)) {
             fault_wait_for_news(group);
-            fault_look_for_news(group);
+            fault_poll_news(group);
         }
     }
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0) {
-        if (!group->lost_process && /* that rank may have waited for this one */
+        if (!group->lost_process && /* that rank may have waited for this rank */
             (group->lost_status == DIST_ERR_TIMEOUT || group->lost_status == DIST_ERR_PEER_LOST))
             fault_append_own(group, own);
         fault_lost(group, work);
@@ -1006,16 +1023,17 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
 }
 
 /*
- * Does it wait for a call that the rank has not made, and never will? Of messages: one to it is
- * never received; one from it may be on its way for long, but not inside a machine.
+ * True if the request waits for a call that the leaving rank has not made and will never make. A
+ * message to that rank is never received. A message from it may still be in transit for long
+ * between machines, but not within a machine.
  */
-static bool fault_is_forsaken(const struct dist_group *group, const struct disti_work *work,
-                              const struct disti_notice *leaver)
+static bool fault_never_completes(const struct dist_group *group, const struct disti_work *work,
+                                  const struct disti_notice *leaver)
 {
     const int rank = dist_get_group_rank(group, leaver->rank);
     const int64_t begun_ns = work->deadline_ns - group->timeout_ms * INT64_C(1000000);
 
-    /* What has come already is to be found first. */
+    /* First complete requests whose data have arrived already. */
     if (work->ticket.status != DIST_IN_PROGRESS || !disti_expired(begun_ns + FAULT_GRACE_NS))
         return false;
     if (!disti_collective_pair(work->call.collective))
@@ -1024,8 +1042,8 @@ static bool fault_is_forsaken(const struct dist_group *group, const struct disti
                                        group->places[rank].node == group->places[group->rank].node);
 }
 
-/* A rank that this one waits for leaves the group: the others hear of it too, and so does that one.
- */
+/* Ends the group if a pending request waits for a rank that is leaving it. The other ranks are
+ * notified too. */
 static void fault_left(struct dist_group *group)
 {
     const struct disti_work *work = group->works;
@@ -1034,11 +1052,11 @@ static void fault_left(struct dist_group *group)
 
     if (!news_leaver(group, &leaver))
         return;
-    if (!group->lost_until_ns) /* the backend is looked at once more, at least */
+    if (!group->lost_until_ns) /* poll the backend at least one more time */
         group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
     if (!disti_expired(group->lost_until_ns))
         return;
-    while (work && !fault_is_forsaken(group, work, &leaver))
+    while (work && !fault_never_completes(group, work, &leaver))
         work = work->next;
     if (!work)
         return;
@@ -1062,8 +1080,8 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
         return;
     if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
         disti_group_abort(group);
-    else if (fault_look_for_news(group) &&
-             (disti_expired(group->lost_until_ns) || fault_sends_in_vain(group)))
+    else if (fault_poll_news(group) &&
+             (disti_expired(group->lost_until_ns) || fault_has_pending_send(group)))
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);
@@ -1071,7 +1089,8 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
              disti_expired(work->deadline_ns - group->timeout_ms * INT64_C(1000000) / 2)) {
         char text[GROUP_TEXT];
 
-        /* Half of the time has passed: one rank, and the ranks that wait for it, say so. */
+        /* Half of the timeout has passed: rank 0 and the ranks that wait for it print the
+         * warning even without a log. */
         work->warned = true;
         failure_stall(group, work, text);
         if (group->rank == 0 || failure_waits_for(group, 0))
@@ -1082,12 +1101,12 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
         fault_left(group);
 }
 
-/* dist_abort: ends a group at once, from any thread or signal handler. */
+/* dist_abort: ends a group immediately, from any thread or signal handler. */
 
 /*
- * A handler can do little: it notes what is wanted, and rings the store, which tells all ranks,
- * this one too. So whoever waits for the group here is woken, finds the note, and ends the group as
- * any other failure does. Where nobody waits the next call does that.
+ * A signal handler can do little: dist_abort sets a flag and rings the store's alarm, and the store
+ * notifies all ranks including this one. A thread that waits for the group wakes up, sees the flag,
+ * and ends the group as after any other failure. If no thread waits, the next call ends it.
  */
 dist_status dist_abort(dist_group *group)
 {
@@ -1105,7 +1124,8 @@ void disti_abort_ready(struct dist_group *group)
 {
     const struct disti_party party = disti_group_party(group);
 
-    /* Without memory for it the others are told when the group ends here. */
+    /* Without memory for the alarm, the other ranks are notified when the group ends on this
+     * rank. */
     if (group->world->bootstrap.store)
         group->alarm = disti_store_alarm_new(group->world->bootstrap.store, &party);
     atomic_store(&group->abort_possible, true);
@@ -1125,7 +1145,7 @@ void disti_group_abort(struct dist_group *group)
     if (group->failed)
         return;
     group->aborted = true;
-    if (group->alarm) /* it has told the others, or does so now: before they hear of a failure */
+    if (group->alarm) /* sent, if not yet, before the other ranks are notified of a failure */
         disti_store_alarm_send(group->alarm);
     disti_fail(DIST_ERR_ABORTED, "%s aborted the group (dist_abort)",
                disti_group_name(group, name));
