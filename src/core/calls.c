@@ -175,7 +175,7 @@ static dist_status calls_check_peer(const struct calls_check *check)
     if (!disti_collective_pair(check->call->collective))
         return DIST_OK;
     if (check->call->tag < 0)
-        return calls_bad(check, "tag is negative: give 0 to DIST_TAG_MAX");
+        return calls_bad(check, "tag is negative: pass 0 to DIST_TAG_MAX");
     if (any || (peer >= 0 && peer <= last))
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -188,7 +188,7 @@ static dist_status calls_check_op(struct calls_check *check)
     struct dist_call *call = check->call;
 
     if (!disti_dtype_valid(call->dtype))
-        return calls_bad(check, "dtype is none of dist_dtype");
+        return calls_bad(check, "dtype is not a value of dist_dtype");
     check->element = dist_dtype_size(call->dtype);
     return disti_algorithm_reduces(check->call->collective)
                ? disti_op_resolve(call->op, &call->op, &call->reduction)
@@ -284,7 +284,7 @@ static dist_status calls_measure_v(const struct calls_check *check, const char *
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "rank %d, %s: %s[%d] is %zu elements of %s at offset %zu, which is "
                               "larger than memory (%zu bytes at most): pass the sizes of the "
-                              "blocks; a negative number becomes a large one",
+                              "blocks (a negative number becomes a large unsigned one)",
                               own, check->name, list, r, counts[r],
                               dist_dtype_string(check->call->dtype), offsets[r], DISTI_BYTES_MAX);
         if (counts[r] && end > extent->bytes)
@@ -308,8 +308,8 @@ static dist_status calls_measure(const struct calls_check *check, size_t count,
         extent->bytes > DISTI_BYTES_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "rank %d, %s: count is %zu elements of %s, and %d block(s) of it are "
-                          "larger than memory (%zu bytes at most): pass the size of the buffer; a "
-                          "negative number becomes a large one",
+                          "larger than memory (%zu bytes at most): pass the size of the buffer (a "
+                          "negative number becomes a large unsigned one)",
                           check->group->rank, check->name, count,
                           dist_dtype_string(check->call->dtype), ranks, DISTI_BYTES_MAX);
     if (extent->blocks == ALL)
@@ -343,8 +343,8 @@ static dist_status calls_check_buffer(const struct calls_check *check, const cha
                           check->name, side);
     if (!disti_addressable(memory, extent->bytes))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "rank %d, %s: %s is %p, and %zu bytes from there pass the end of the "
-                          "address space: pass the address of a buffer of that size",
+                          "rank %d, %s: %s is %p, and %zu bytes from there extend past the end of "
+                          "the address space: pass the address of a buffer of that size",
                           check->group->rank, check->name, side, memory, extent->bytes);
     return DIST_OK;
 }
@@ -367,18 +367,19 @@ static dist_status calls_check_overlap(const struct calls_check *check)
     if (!overlap)
         return status;
     if (check->in.blocks == ALL && check->out.blocks == ALL)
-        return calls_bad(check, "in and out overlap, and there is no in-place form: separate them");
+        return calls_bad(
+            check, "in and out overlap, but this call has no in-place form: pass separate buffers");
     if (in + (check->in.blocks == ALL ? check->in.own_offset : 0) ==
         out + (check->out.blocks == ALL ? check->out.own_offset : 0))
         return DIST_OK;
     if (check->in.blocks == check->out.blocks)
         return calls_bad(check, "in and out overlap but differ: pass the same pointer to work in "
-                                "place, or separate memory");
+                                "place, or separate buffers");
     return calls_bad(check, check->in.blocks == ALL
-                                ? "out lies within in, but not at this rank's block: pass that "
-                                  "block's address, or separate memory"
-                                : "in lies within out, but not at this rank's block: pass that "
-                                  "block's address, or separate memory");
+                                ? "out is inside in, but is not this rank's block: pass that "
+                                  "block's address, or separate buffers"
+                                : "in is inside out, but is not this rank's block: pass that "
+                                  "block's address, or separate buffers");
 }
 
 static dist_status calls_check_buffers(struct calls_check *check)
@@ -451,7 +452,7 @@ static dist_status calls_detach_source(const dist_group *group, struct disti_sta
     if (start->call.root == DIST_ANY_SOURCE)
         return disti_fail(DIST_ERR_UNSUPPORTED,
                           "rank %d, recv: backend %s cannot receive from any source into device "
-                          "memory: name the peer",
+                          "memory: pass the source rank",
                           group->rank, group->backend->name);
     *start->call.source = start->call.root;
     if (start->owned)
@@ -526,14 +527,14 @@ static dist_status calls_support_lacks(const dist_group *group, const struct dis
 
     if (call->root == DIST_ANY_SOURCE && (group->backend->lacks & DIST_LACKS_ANY_SOURCE))
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "rank %d, %s: backend %s does not receive from any source: name the "
-                          "peer, or make a group with backend gloo for it (dist_new_group)",
+                          "rank %d, %s: backend %s cannot receive from any source: pass the source "
+                          "rank, or create a group with backend gloo for the call (dist_new_group)",
                           group->rank, name, group->backend->name);
     if (call->tag && (group->backend->lacks & DIST_LACKS_TAGS))
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "rank %d, %s: backend %s has no tags: give tag 0 instead of %d, as "
-                          "messages of a pair stay in order, or make a group with backend gloo "
-                          "for it (dist_new_group)",
+                          "rank %d, %s: backend %s does not support tags: pass tag 0 instead of %d "
+                          "(messages between two ranks stay in order), or create a group with "
+                          "backend gloo for the call (dist_new_group)",
                           group->rank, name, group->backend->name, call->tag);
     return DIST_OK;
 }
@@ -547,9 +548,11 @@ dist_status disti_call_support(const dist_group *group, const struct dist_call *
         group->backend->query(group->state, call->collective, call->dtype, call->op) == DIST_OK)
         return disti_collective_pair(call->collective) ? calls_support_lacks(group, call) : DIST_OK;
     if (!reduces)
-        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s",
-                          group->rank, group->backend->name, name, dist_dtype_string(call->dtype));
-    return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s with op %s",
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "rank %d: backend %s does not support %s for dtype %s", group->rank,
+                          group->backend->name, name, dist_dtype_string(call->dtype));
+    return disti_fail(DIST_ERR_UNSUPPORTED,
+                      "rank %d: backend %s does not support %s for dtype %s with op %s",
                       group->rank, group->backend->name, name, dist_dtype_string(call->dtype),
                       dist_op_string(call->op));
 }
@@ -850,7 +853,7 @@ static void numerics_tell(const struct disti_work *work, bool out, size_t at)
 
     disti_notice("%s: %s %s %s at element %zu (DIST_CHECK_NUMERICS)",
                  disti_failure_call(work, call), disti_group_name(work->group, name),
-                 out ? "gets" : "gives", nan ? "NaN" : "infinity", at);
+                 out ? "received" : "passed", nan ? "NaN" : "infinity", at);
 }
 
 /* Tells of the first of several calls in a row. Only the host's memory can be read. */

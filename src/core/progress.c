@@ -359,8 +359,8 @@ dist_status disti_work_may_wait(const char *what)
     if (!disti_work_is_calling())
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: a function given to dist_on_complete may start operations, but not wait "
-                      "for them: use the _async forms, and wait elsewhere",
+                      "%s: a callback set with dist_on_complete may start operations, but not wait "
+                      "for them: use the _async calls, and wait outside the callback",
                       what);
 }
 
@@ -587,7 +587,7 @@ dist_status dist_wait_for(dist_work *work, int timeout_ms)
 
     if (work && timeout_ms < 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_wait_for: timeout_ms is %d: give 0 or more milliseconds",
+                          "dist_wait_for: timeout_ms is %d: pass 0 or more milliseconds",
                           timeout_ms);
     return wait_handle(work, disti_deadline_ms(timeout_ms), &over);
 }
@@ -636,7 +636,8 @@ static dist_status wait_note(struct disti_work *work, dist_work_fn fn, void *arg
 
     disti_group_enter(group);
     if (work->on_complete.fn) {
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work already has a function");
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "dist_on_complete: the work already has a callback");
     } else {
         work->on_complete.fn = fn;
         work->on_complete.arg = arg;
@@ -1291,8 +1292,8 @@ static void progress_serve(struct dist_group *group)
     }
     pthread_mutex_unlock(&disti_progress.life);
     if (!started)
-        disti_warn("cannot start the progress thread: works advance only while the program calls "
-                   "the library");
+        disti_warn("cannot start the progress thread: operations progress only while the program "
+                   "calls the library");
 }
 
 /* Works are pending and nobody drives: the thread shall. Call with the lock held. */

@@ -677,7 +677,7 @@ static dist_status op_create(dist_op kind, struct dist_reduction reduction, dist
     } else {
         status = disti_fail(
             DIST_ERR_NO_MEMORY,
-            "no room for another operation: %u exist; free unused ones with dist_op_free",
+            "cannot create another op: the maximum of %u exist; free unused ones with dist_op_free",
             op_count);
     }
     pthread_mutex_unlock(&op_lock);
@@ -732,7 +732,7 @@ static dist_status op_refuse(dist_op op)
                           "op %#x was freed, or never created: create it with dist_op_create or "
                           "dist_op_create_premul_sum",
                           (unsigned)op);
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "op %d is none of dist_op", (int)op);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "op %d is not a value of dist_op", (int)op);
 }
 
 dist_status disti_op_resolve(dist_op op, dist_op *kind_p, const struct dist_reduction **reduction_p)

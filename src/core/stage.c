@@ -202,8 +202,8 @@ static dist_status stage_failed(const struct stage *stage, const char *what, siz
                                 int error)
 {
     return disti_fail(DIST_ERR_SYSTEM,
-                      "rank %d, %s: %s of %zu bytes failed: %s (backend %s does not take device "
-                      "memory, so libdist copies it; backend nccl takes it)",
+                      "rank %d, %s: %s of %zu bytes failed: %s (backend %s does not support device "
+                      "memory, so libdist copies it; backend nccl supports it)",
                       stage->group->rank, dist_collective_string(stage->call.collective), what,
                       bytes, disti_driver_text(stage->driver, error), stage->group->backend->name);
 }
@@ -310,8 +310,8 @@ static void stage_warn(const struct dist_group *group)
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&warned))
-        disti_warn("backend %s takes no memory of a device: it is copied to the host and back, "
-                   "which takes time; backend nccl takes it as it is",
+        disti_warn("backend %s does not support device memory: libdist copies it to the host and "
+                   "back, which is slow; use backend nccl to avoid the copies",
                    group->backend->name);
 }
 
@@ -330,8 +330,8 @@ static dist_status stage_allocate(struct stage *stage, const struct disti_start 
     if (!stage->pinned)
         return disti_fail(
             DIST_ERR_NO_MEMORY,
-            "rank %d, %s: the GPU driver has no %zu bytes of pinned memory for a copy on the host: "
-            "use backend nccl, which needs none, or make smaller calls",
+            "rank %d, %s: the GPU driver cannot allocate %zu bytes of pinned host memory for a "
+            "copy: use backend nccl, which needs none, or split the call",
             stage->group->rank, dist_collective_string(start->call.collective),
             stage->pinned_bytes);
     stage_lay(stage, stage->pinned, in, out);
@@ -347,7 +347,8 @@ dist_status disti_stage_empty(const struct dist_group *group, struct disti_start
         return DIST_OK;
     stage = calloc(1, sizeof(*stage));
     if (!stage)
-        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d: no memory for a copy", group->rank);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "rank %d: no memory to copy data between host and device", group->rank);
     *stage = (struct stage){.driver = disti_driver_loaded(),
                             .group = group,
                             .call = start->call,
@@ -554,8 +555,8 @@ dist_status disti_stream_check(const void *stream)
     if ((uintptr_t)stream != STREAM_PER_THREAD)
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "the stream is cudaStreamPerThread, which differs in each thread: give a "
-                      "stream that was created, or NULL for the default stream");
+                      "the stream is cudaStreamPerThread, which is a different stream in each "
+                      "thread: pass a stream that was created, or NULL for the default stream");
 }
 
 dist_status dist_set_stream(dist_group *group, void *stream)

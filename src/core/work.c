@@ -551,11 +551,14 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
 static dist_status persistent_check(const struct disti_work *work, const char *name)
 {
     if (!disti_work_is_persistent(work))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: the work is not persistent: dist_all_reduce_init makes one", name);
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "%s: the work is not persistent: create a persistent one with a dist_*_init call",
+            name);
     if (work->kind == DISTI_WORK_PERSISTENT ? work->persistent.started : work->posted != NULL)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: the work is still started: call dist_wait first", name);
+                          "%s: the work was started and not waited for: call dist_wait first",
+                          name);
     return DIST_OK;
 }
 

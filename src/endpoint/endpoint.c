@@ -638,8 +638,8 @@ dist_status disti_attachment_address(struct engine_attachment *attachment, void 
         if (status == DIST_OK && (bytes < 1 || bytes > DIST_ADDRESS_MAX))
             status =
                 disti_fail(DIST_ERR_INTERNAL,
-                           "rank %d: transport %s gives an address of %zu bytes: it must have "
-                           "1 to %d",
+                           "rank %d: transport %s returned an address of %zu bytes: it must have 1 "
+                           "to %d bytes",
                            attachment->rank, attachment->transport->name, bytes, DIST_ADDRESS_MAX);
         if (status == DIST_OK)
             endpoint->address_bytes = bytes;

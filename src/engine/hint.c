@@ -72,25 +72,25 @@ void disti_engine_hint(const struct dist_engine *engine, const struct engine_tas
         if (p2p->state == P2P_HELD)
             return;
         if (peer == engine->config->rank) {
-            snprintf(
-                text, size,
-                "; a message of a rank to itself needs both its calls, and this rank has posted "
-                "no %s of tag %d: start one of the two with %s, or put both between "
-                "dist_group_start and dist_group_end",
-                sends ? "receive" : "send", p2p->call.tag, sends ? "dist_irecv" : "dist_isend");
+            snprintf(text, size,
+                     "; a message from a rank to itself needs a send and a receive, but this rank "
+                     "has posted no %s with tag %d: start one of the two with %s, or put both "
+                     "between dist_group_start and dist_group_end",
+                     sends ? "receive" : "send", p2p->call.tag,
+                     sends ? "dist_irecv" : "dist_isend");
             return;
         }
         if (!hint_find(engine, &look)) {
             if (sends)
                 snprintf(text, size,
-                         "; this send ends when its receive is posted: see whether rank %d "
+                         "; this send completes when its receive is posted: check that rank %d "
                          "calls dist_recv with tag %d",
                          peer, p2p->call.tag);
             return;
         }
         used = (size_t)snprintf(text, size,
                                 "; a message with tag %u from rank %d (%llu bytes) has arrived, "
-                                "and no receive takes it",
+                                "but no receive matches it",
                                 (unsigned)(look.envelope.tag & DIST_TAG_MAX), look.peer,
                                 disti_message_bytes(&look.envelope));
         if (used >= size)
@@ -101,7 +101,7 @@ void disti_engine_hint(const struct dist_engine *engine, const struct engine_tas
                 ": both ranks send first, and neither receives. Send with dist_isend, or put send "
                 "and receive between dist_group_start and dist_group_end");
         else
-            snprintf(text + used, size - used, ": this rank waits for tag %d. Use one tag on both",
-                     p2p->call.tag);
+            snprintf(text + used, size - used,
+                     ": this rank waits for tag %d. Use the same tag on both ranks", p2p->call.tag);
     }
 }

@@ -99,7 +99,7 @@ void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size)
     char count[24] = "", op[24] = "", root[24] = "";
 
     if (collective >= DIST_COLL_COUNT) {
-        snprintf(text, size, "something unknown");
+        snprintf(text, size, "an unknown operation");
         return;
     }
     if (!disti_collective_uneven(collective))
@@ -163,15 +163,16 @@ dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_
     if (mine->fingerprint == theirs->fingerprint)
         return disti_fail(DIST_ERR_MISMATCH,
                           "rank %d expects %llu elements from rank %d in %s, operation %llu, but "
-                          "rank %d sent %llu: give both ranks the same counts",
+                          "rank %d sent %llu: pass the same counts on both ranks",
                           rank, envelope_elements(mine), request->peer, called, operation,
                           request->peer, envelope_elements(theirs));
-    return disti_fail(
-        DIST_ERR_MISMATCH,
-        "rank %d called %s as operation %llu, but rank %d called %s%s: make every "
-        "rank call the same collectives with the same arguments in the same order",
-        rank, called, operation, request->peer, other,
-        envelope_same_words(mine->fingerprint, theirs->fingerprint) ? " with other counts" : "");
+    return disti_fail(DIST_ERR_MISMATCH,
+                      "rank %d called %s as operation %llu, but rank %d called %s%s: make every "
+                      "rank call the same collectives with the same arguments in the same order",
+                      rank, called, operation, request->peer, other,
+                      envelope_same_words(mine->fingerprint, theirs->fingerprint)
+                          ? " with different counts"
+                          : "");
 }
 
 /* Finds ranks that called different things, also where no two of their messages meet. */

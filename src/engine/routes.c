@@ -147,7 +147,7 @@ static dist_status route_agree(const struct dist_backend_config *config, size_t 
     free(all);
     if (status == DIST_OK && most > *width_p)
         status = disti_fail(DIST_ERR_INTERNAL,
-                            "a rank's addresses take %u bytes, more than a card holds: name fewer "
+                            "a rank's addresses have %u bytes, which is too long: list fewer "
                             "transports in DIST_TRANSPORT",
                             most);
     if (status == DIST_OK)
@@ -219,9 +219,9 @@ static void route_files(const struct dist_engine *engine)
     }
     most = disti_descriptor_allow(wanted);
     if (most < wanted)
-        disti_notice("rank %d may have %zu open files, has %zu, and needs %zu to talk to all %d "
-                     "ranks: where its calls need more, they will fail; raise the hard limit of "
-                     "open files (ulimit -Hn) to %zu or more",
+        disti_notice("rank %d may open %zu files, has opened %zu, and needs %zu to connect to all "
+                     "%d ranks: calls that need more will fail; raise the hard limit of open files "
+                     "(ulimit -Hn) to %zu or more",
                      engine->config->rank, most, open, wanted, engine->config->world_size, wanted);
 }
 
@@ -284,10 +284,10 @@ static dist_status list_add_other(const struct dist_host *host, const char *name
     if (!transport) {
         list_own_names(list, own, sizeof(own));
         host->transport_missing(name, why, sizeof(why));
-        return disti_fail(
-            DIST_ERR_INVALID_ARGUMENT,
-            "DIST_TRANSPORT: this backend has no transport '%s'; it has:%s. As a module: %s", name,
-            own, why);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_TRANSPORT: this backend has no transport '%s'; it has:%s. It is "
+                          "not a module either: %s",
+                          name, own, why);
     }
     status = list_add(list, transport);
     if (status == DIST_OK)
@@ -414,14 +414,15 @@ static dist_status route_choose(struct dist_engine *engine, int peer,
         chosen = i;
     }
     if (chosen < 0)
-        return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "rank %d has no transport that reaches rank %d (DIST_TRANSPORT=%s%s%s)",
-                          engine->config->rank, peer,
-                          disti_env("DIST_TRANSPORT") ? disti_env("DIST_TRANSPORT") : "not set",
-                          route_same_names(cards, peer)
-                              ? ""
-                              : "; the peer's DIST_TRANSPORT differs: give all ranks the same",
-                          reasons);
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "rank %d has no transport that reaches rank %d (DIST_TRANSPORT=%s%s%s)",
+            engine->config->rank, peer,
+            disti_env("DIST_TRANSPORT") ? disti_env("DIST_TRANSPORT") : "not set",
+            route_same_names(cards, peer)
+                ? ""
+                : "; the peer's DIST_TRANSPORT differs: set the same value on all ranks",
+            reasons);
     link = &engine->links[chosen];
     link->peers++;
     engine->route[peer] = (uint8_t)chosen;

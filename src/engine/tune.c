@@ -619,10 +619,11 @@ static void links_recv(struct engine_measurement *links, int number, void *data,
 static dist_status links_fail(const struct engine_measurement *links, dist_status status)
 {
     return disti_fail(status,
-                      "rank %d was measuring the cost of messages to rank %d (DIST_TUNING=off "
-                      "skips that), and %s",
+                      "rank %d cannot measure the cost of messages to rank %d: %s. DIST_TUNING=off "
+                      "skips the measurement",
                       links->engine->config->rank, links->peer,
-                      status == DIST_ERR_TIMEOUT ? "waited too long" : "they failed");
+                      status == DIST_ERR_TIMEOUT ? "the messages timed out"
+                                                 : "the messages failed");
 }
 
 /* Until the requests [0, count) have ended. */
@@ -690,8 +691,8 @@ static dist_status links_follow(struct engine_measurement *links)
             !(links->order.times <= LINKS_BURST && links->order.kind <= LINKS_SWAPS &&
               links->order.bytes <= LINKS_LONG))
             status = disti_fail(DIST_ERR_MISMATCH,
-                                "rank %d got an invalid order from rank %d while measuring costs: "
-                                "give all ranks the same version of libdist",
+                                "rank %d got an invalid command from rank %d while measuring "
+                                "costs: use the same version of libdist on all ranks",
                                 links->engine->config->rank, links->peer);
         if (status == DIST_OK) {
             const struct links_order *order = &links->order;
@@ -978,7 +979,7 @@ dist_status disti_tune_decide(struct dist_engine *engine,
     if (!disti_tuning_sane(tuning))
         return disti_fail(
             DIST_ERR_MISMATCH,
-            "rank %d got invalid costs from rank 0: give all ranks the same version of libdist",
+            "rank %d got invalid costs from rank 0: use the same version of libdist on all ranks",
             engine->config->rank);
     if (engine->config->group == 0) {
         pthread_mutex_lock(&tune_lock);

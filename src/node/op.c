@@ -90,15 +90,14 @@ static bool fits_overflow(dist_collective collective, int ranks, size_t block)
 const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
 {
     if (start_is_short(collective, ranks, block))
-        return "on mailboxes that all ranks have mapped, without messages";
+        return "through mailboxes in shared memory, without messages";
     if (fits_overflow(collective, ranks, block))
-        return "data of dist_alloc where they are, others by mailboxes that all ranks have mapped";
+        return "memory of dist_alloc directly, other memory through mailboxes in shared memory";
     if (disti_node_pattern(collective)->reduces)
-        return "data of dist_alloc where they are, others through bounce buffers that all ranks "
-               "have "
-               "mapped";
-    return "data of dist_alloc where they are, others by the kernel or through bounce buffers: "
-           "the first calls find out which is faster";
+        return "memory of dist_alloc directly, other memory through bounce buffers in shared "
+               "memory";
+    return "memory of dist_alloc directly, other memory with CMA or through bounce buffers: the "
+           "first calls measure which is faster";
 }
 
 size_t disti_node_slot_bytes(const struct node_pattern *pattern)
@@ -988,9 +987,9 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     dist_status status = op->state == NODE_OP_POSTED ? op_enter(node, op) : DIST_OK;
 
     if (status == DIST_OK && op_is_lost(node, op))
-        status = disti_fail(DIST_ERR_PEER_LOST,
-                            "rank %d gave up a call that it had begun: its own output says why",
-                            node->gone);
+        status = disti_fail(
+            DIST_ERR_PEER_LOST,
+            "rank %d abandoned a call that it had begun: its own error has the cause", node->gone);
     if (status != DIST_OK)
         return status;
     status = op_poll(node, op);

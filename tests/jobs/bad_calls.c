@@ -174,17 +174,17 @@ static void bad_overlaps(void)
     BAD("overlap", dist_reduce(group, in, in + 1, COUNT, F, S, rank));
     BAD("overlap", dist_all_to_all(group, in, in, COUNT, F));
     BAD("overlap", dist_all_to_all_v(group, in, counts, NULL, in, counts, NULL, F));
-    BAD("out lies within in", dist_reduce_scatter(group, in, in + rank * COUNT + 1, COUNT, F, S));
-    BAD("out lies within in", dist_scatter(group, in, in + rank * COUNT + 1, COUNT, F, rank));
-    BAD("in lies within out", dist_all_gather(group, out + rank * COUNT + 1, out, COUNT, F));
-    BAD("in lies within out", dist_gather(group, out + rank * COUNT + 1, out, COUNT, F, rank));
-    BAD("in lies within out",
+    BAD("out is inside in", dist_reduce_scatter(group, in, in + rank * COUNT + 1, COUNT, F, S));
+    BAD("out is inside in", dist_scatter(group, in, in + rank * COUNT + 1, COUNT, F, rank));
+    BAD("in is inside out", dist_all_gather(group, out + rank * COUNT + 1, out, COUNT, F));
+    BAD("in is inside out", dist_gather(group, out + rank * COUNT + 1, out, COUNT, F, rank));
+    BAD("in is inside out",
         dist_all_gather_v(group, out + rank * COUNT + 1, out, counts, offsets, F));
-    BAD("in lies within out",
+    BAD("in is inside out",
         dist_gather_v(group, out + rank * COUNT + 1, COUNT, out, counts, NULL, F, rank));
-    BAD("out lies within in",
+    BAD("out is inside in",
         dist_scatter_v(group, in, counts, NULL, in + rank * COUNT + 1, COUNT, F, rank));
-    BAD("out lies within in",
+    BAD("out is inside in",
         dist_reduce_scatter_v(group, in, in + rank * COUNT + 1, counts, F, S));
 }
 

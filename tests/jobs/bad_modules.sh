@@ -155,4 +155,4 @@ some() { "$@" shell 2 /bin/bash -c '[ $RANK = 1 ] || export DIST_TRANSPORT=$0; e
     "$transport" "$builddir/examples/hello_all_reduce"; }
 export DIST_TIMEOUT=20
 transport=tcp,minimal some job
-transport=minimal some job_fails "the peer's DIST_TRANSPORT differs: give all ranks the same"
+transport=minimal some job_fails "the peer's DIST_TRANSPORT differs: set the same value on all ranks"

@@ -28,7 +28,7 @@ for transport in shm tcp; do
     # Enough to join, not for five connections.
     DIST_TIMEOUT=3 job_launch shell 6 "$job_folder/limited" 3 10
     job_check "$transport: ended by no signal" [ $job_status -lt 124 ]
-    job_check "$transport: the figure is told" says "to talk to all 6 ranks"
+    job_check "$transport: the figure is told" says "to connect to all 6 ranks"
 done
 unset DIST_TRANSPORT DIST_NODE_MEMORY DIST_ALGO
 

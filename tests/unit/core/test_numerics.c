@@ -74,7 +74,7 @@ static void each_type_is_looked_at(void **state)
         assert_int_equal(n.lines, 0);
         numerics_sum(&n, types[i].dtype, 7, types[i].nan);
         assert_int_equal(n.lines, 2); /* given, and got */
-        snprintf(text, sizeof(text), "(%s x %d, sum): rank 0 gets NaN at element 7",
+        snprintf(text, sizeof(text), "(%s x %d, sum): rank 0 received NaN at element 7",
                  dist_dtype_string(types[i].dtype), COUNT);
         assert_non_null(strstr(n.line, text));
         numerics_sum(&n, types[i].dtype, 7, types[i].nan);
@@ -82,7 +82,7 @@ static void each_type_is_looked_at(void **state)
         numerics_sum(&n, types[i].dtype, 4, types[i].largest);
         numerics_sum(&n, types[i].dtype, 0, types[i].infinity);
         assert_int_equal(n.lines, 4);
-        assert_non_null(strstr(n.line, "rank 0 gets infinity at element 0"));
+        assert_non_null(strstr(n.line, "rank 0 received infinity at element 0"));
         numerics_sum(&n, types[i].dtype, 0, 0);
     }
     numerics_sum(&n, DIST_INT32, 3, 0x7fc00000);

@@ -90,8 +90,8 @@ static void the_refusal_says_how_to_create_it(void **state)
     (void)state;
     op_refused(DIST_PREMUL_SUM, "dist_op_create_premul_sum");
     op_refused(DIST_USER, "dist_op_create");
-    op_refused(DIST_OP_COUNT, "none of dist_op");
-    op_refused((dist_op)-1, "none of dist_op");
+    op_refused(DIST_OP_COUNT, "not a value of dist_op");
+    op_refused((dist_op)-1, "not a value of dist_op");
     op_refused((dist_op)INT_MAX, "dist_op_create");
 }
 

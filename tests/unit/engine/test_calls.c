@@ -315,7 +315,7 @@ static void hash_rank(struct engine_rank *rank)
                              .out_offsets = offsets};
 
     counts[2] -= rank->rank == 1;
-    disagree(rank, call, "all_gather_v(int32) with other counts");
+    disagree(rank, call, "all_gather_v(int32) with different counts");
 }
 
 static void all_counts_are_compared(void **state)

@@ -182,7 +182,7 @@ static void other_counts_are_called_that(void **state)
 
     (void)state;
     assert_non_null(strstr(mismatch(&mine, 8, &theirs, 8),
-                           "but rank 2 called reduce_scatter_v(float32, sum) with other counts:"));
+                           "but rank 2 called reduce_scatter_v(float32, sum) with different counts:"));
 }
 
 static void lengths_are_told_in_elements(void **state)
