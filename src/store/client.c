@@ -320,7 +320,7 @@ static void store_client_lose(struct disti_store *store, const char *why)
     /* It may be a victim itself. */
     if (store->holder_left && store->cause[0])
         disti_text(store->lost_text + used, sizeof(store->lost_text) - used,
-                   "; the first to end was: %s", store->cause);
+                   "; the first to exit was: %s", store->cause);
     if (!store->holder_left && rank != store->rank)
         inbox_add_news(store, rank, DISTI_NO_GROUP, 0, store->lost_text, strlen(store->lost_text));
 }
@@ -375,7 +375,7 @@ static void inbox_look_at_processes(struct disti_store *store)
             disti_host_name(host);
             end = disti_process_end(host, disti_process_space(), process->pid, why, sizeof(why));
             disti_text(text, sizeof(text), "%s %s", process->text,
-                       end == why ? why : "ended without leaving the job");
+                       end == why ? why : "exited without leaving the job");
         }
         inbox_add_news(store, process->rank, DISTI_NO_GROUP, 0, text, strlen(text));
         LIST_REMOVE(process, next);
@@ -426,7 +426,7 @@ static void inbox_take_notice(struct disti_store *store)
 static void inbox_take_nonsense(struct disti_store *store)
 {
     store->strange = true;
-    store_client_lose(store, "sent what does not follow the store's protocol");
+    store_client_lose(store, "violated the store's protocol");
 }
 
 /*
@@ -613,7 +613,7 @@ static dist_status client_send_frame(struct disti_store *store,
             if (in_time)
                 continue;
             if (begun) /* half a frame makes the connection useless */
-                store_client_lose(store, "does not answer");
+                store_client_lose(store, "does not respond");
             return DIST_IN_PROGRESS;
         } else if (errno != EINTR) {
             store_client_pump(store); /* what it said last may explain it */
@@ -785,15 +785,15 @@ static dist_status store_no_answer(struct disti_store *store, dist_status status
 
     if (status == DIST_IN_PROGRESS)
         return disti_fail(DIST_ERR_TIMEOUT,
-                          "rank %d: %s, does not answer at %s: see whether that process "
-                          "is stopped, or its machine overloaded",
+                          "rank %d: %s, does not respond at %s: check whether that process is "
+                          "stopped, or its machine overloaded",
                           store->rank, client_holder(store, holder, sizeof(holder)), store->where);
     if (status != DIST_ERR_ABORTED)
         return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s", store->rank, store->lost_text);
     pthread_mutex_lock(&store->lock);
     rank = client_aborted(store)->rank;
     pthread_mutex_unlock(&store->lock);
-    return disti_fail(status, "rank %d: rank %d aborted the group meanwhile", store->rank, rank);
+    return disti_fail(status, "rank %d: rank %d aborted the group", store->rank, rank);
 }
 
 /* The store's reason, and for one that waited in vain for how long, and what to do. */
@@ -811,12 +811,12 @@ static dist_status store_refused(const struct disti_store *store,
         return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
     if (party && party->since_ns)
         since_ns = party->since_ns;
-    return disti_fail(
-        status,
-        "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, or raise the "
-        "timeout given to this call, init_process_group or new_group, else DIST_TIMEOUT (seconds)",
-        store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
-        party && party->what ? party->what : "for the others", length, text);
+    return disti_fail(status,
+                      "rank %d waited %lld ms %s: %.*s. Check whether these ranks run and what "
+                      "they do, or raise the timeout passed to this call, init_process_group or "
+                      "new_group, or DIST_TIMEOUT (seconds)",
+                      store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
+                      party && party->what ? party->what : "for the other ranks", length, text);
 }
 
 /*
@@ -842,8 +842,8 @@ static dist_status store_call(struct disti_store *store, const struct client_req
 static dist_status store_odd_reply(struct disti_store *store, const char *key)
 {
     return disti_fail(DIST_ERR_INTERNAL,
-                      "rank %d: the store's reply has the wrong size (\"%s\"): use one build of "
-                      "libdist for all ranks",
+                      "rank %d: the store's reply has the wrong size (\"%s\"): use the same "
+                      "version of libdist on all ranks",
                       store->rank, key);
 }
 
@@ -897,7 +897,7 @@ static dist_status store_name_party(const struct disti_store *store,
                                     const struct disti_party *party, struct client_request *request)
 {
     if (party && party->ranks && party->count > store->world_size)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a party of %d ranks in a world of %d",
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a rank set of %d ranks in a world of %d",
                           party->count, store->world_size);
     request->of_party = true;
     request->party = party;

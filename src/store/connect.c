@@ -144,9 +144,9 @@ static void hello_remedy(const struct disti_store_target *target, char text[DIST
     disti_host_name(host);
     if (secret->path[0])
         snprintf(text, DISTI_SECRET_WHY,
-                 "the secret of this rank (host %s) is that in %s: give all hosts and containers a "
-                 "file with the same secret (DIST_SECRET_FILE, distrun --secret-file), or "
-                 "DIST_AUTH=none to all ranks",
+                 "the secret of this rank (host %s) is from %s: use a file with the same secret on "
+                 "all hosts and in all containers (DIST_SECRET_FILE, distrun --secret-file), or "
+                 "set DIST_AUTH=none on all ranks",
                  host, secret->path);
     else if (secret->length)
         snprintf(text, DISTI_SECRET_WHY,
@@ -155,8 +155,8 @@ static void hello_remedy(const struct disti_store_target *target, char text[DIST
                  host);
     else
         snprintf(text, DISTI_SECRET_WHY,
-                 "this rank (host %s) has no secret: give it the file that rank 0 has "
-                 "(DIST_SECRET_FILE, distrun --secret-file), or DIST_AUTH=none to all ranks",
+                 "this rank (host %s) has no secret: use the same secret file as rank 0 "
+                 "(DIST_SECRET_FILE, distrun --secret-file), or set DIST_AUTH=none on all ranks",
                  host);
 }
 
@@ -182,8 +182,8 @@ static dist_status hello_nonsense(const struct disti_store *store,
                                   const struct disti_store_target *target, const char *what)
 {
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d: %s %s: it is not the store of this job. Choose another port "
-                      "(MASTER_PORT), and find out what listens there",
+                      "rank %d: %s %s: it is not the store of this job. Check which program "
+                      "listens there, or choose another port (MASTER_PORT)",
                       target->rank, store->where, what);
 }
 
@@ -209,19 +209,19 @@ static dist_status hello_ask(struct disti_store *store, const struct disti_store
                 return DIST_IN_PROGRESS;
             return disti_fail(
                 DIST_ERR_RENDEZVOUS,
-                "rank %d has no TLS connection with the store at %s, called \"%s\": %s",
+                "rank %d cannot set up a TLS connection with the store at %s (\"%s\"): %s",
                 target->rank, store->where, target->host, why);
         }
         if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
             disti_store_client_send(store, &withdraw, 0);
         store_tried(tries, "%s: %s", store->where,
-                    store->asks_tls                ? "speaks TLS"
+                    store->asks_tls                ? "requires TLS"
                     : disti_tls_why(store->tls)[0] ? disti_tls_why(store->tls)
                     : store->tls && !disti_tls_is_up(store->tls)
-                        ? "does not go on with the TLS handshake"
-                    : status == DIST_ERR_RENDEZVOUS ? "answers in another protocol"
+                        ? "does not continue the TLS handshake"
+                    : status == DIST_ERR_RENDEZVOUS ? "uses another protocol"
                     : status == DIST_ERR_PEER_LOST  ? "closed the connection"
-                                                    : "accepts connections but does not answer");
+                                                    : "accepts connections but does not respond");
         tries->stranger = true;
         tries->tls_ended |= disti_tls_why(store->tls)[0] != '\0';
         if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
@@ -229,19 +229,18 @@ static dist_status hello_ask(struct disti_store *store, const struct disti_store
         if (store->asks_tls)
             return disti_fail(
                 DIST_ERR_RENDEZVOUS,
-                "rank %d: the store at %s speaks TLS, and this rank does not: set "
+                "rank %d: the store at %s requires TLS, but this rank does not use it: set "
                 "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
                 target->rank, store->where);
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: what listens on %s is not a store of libdist (it answers in "
-                          "another protocol): "
-                          "another program has that port; choose another one (MASTER_PORT)",
+                          "rank %d: the program that listens on %s is not a store of libdist (it "
+                          "uses another protocol): choose another port (MASTER_PORT)",
                           target->rank, store->where);
     }
     if (reply_p->head.arg != DIST_OK)
         status = hello_take_refusal(store, target, reply_p, tries);
     else if (reply_p->head.value_bytes != bytes)
-        status = hello_nonsense(store, target, "answers with the wrong size");
+        status = hello_nonsense(store, target, "sent a reply of the wrong size");
     if (status != DIST_OK)
         disti_wire_next(reply_p);
     return status;
@@ -290,12 +289,12 @@ static dist_status hello_compare(const struct disti_store *store,
     char remedy[DISTI_SECRET_WHY];
 
     if (target->probe)
-        return hello_refused(store, target, DIST_IN_PROGRESS, tries, "a store is there");
+        return hello_refused(store, target, DIST_IN_PROGRESS, tries, "there is a store");
     if ((flags & DISTI_WIRE_SECRET) == (hello_secret(target)->length ? DISTI_WIRE_SECRET : 0))
         return DIST_OK;
     hello_remedy(target, remedy);
     return hello_refused(store, target, DIST_ERR_MISMATCH, tries, "the store there %s; %s",
-                         flags & DISTI_WIRE_SECRET ? "asks for a secret" : "has no secret", remedy);
+                         flags & DISTI_WIRE_SECRET ? "requires a secret" : "has no secret", remedy);
 }
 
 /* Who holds the store, and which rank it has let this client be. */
@@ -310,10 +309,10 @@ static dist_status hello_take_welcome(struct disti_store *store,
 
     disti_wire_prove_server(said, welcome, hello_secret(target), proof);
     if (!disti_hmac_same(proof, welcome + 16))
-        return hello_nonsense(store, target, "does not prove that it has the job's secret");
+        return hello_nonsense(store, target, "did not prove that it has the job's secret");
     if (!disti_wire_get_id(welcome, &store->holder) || rank < 0 || rank >= target->world_size ||
         (target->rank >= 0 && rank != target->rank))
-        return hello_nonsense(store, target, "answers with a welcome that makes no sense");
+        return hello_nonsense(store, target, "sent an invalid reply to the handshake");
     /* The key of the world, which only those know who have the secret and have heard the seed. */
     disti_prove(hello_secret(target), "libdist world", &seed, 1, store->key);
     store->rank = rank;
@@ -438,7 +437,7 @@ static dist_status connect_address(const struct addrinfo *address,
     }
     if (connect_met_itself(fd)) {
         disti_descriptor_close(fd);
-        store_tried(tries, "%s port %d: nothing listens there", host, target->port);
+        store_tried(tries, "%s port %d: no process listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
     /* The session with a store whose certificate is for the host that was asked for. */
@@ -456,7 +455,7 @@ static dist_status connect_address(const struct addrinfo *address,
     store = disti_store_client_new(fd, tls);
     if (!store)
         return disti_fail_call("epoll_create1 or eventfd",
-                               "rank %d cannot set up its end of the store", target->rank);
+                               "rank %d cannot set up its connection to the store", target->rank);
     disti_socket_tune(fd);
     if (getsockname(fd, (struct sockaddr *)&own, &size) == 0)
         disti_address_text((struct sockaddr *)&own, store->local_host);
@@ -494,8 +493,8 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
             return DIST_IN_PROGRESS;
         return disti_fail(
             DIST_ERR_RENDEZVOUS,
-            "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
-            "method a name that this machine knows, or a numeric address",
+            "rank %d cannot find the address of \"%s\": %s. Set MASTER_ADDR or the init method to "
+            "a name that this machine can resolve, or to a numeric address",
             target->rank, target->host, gai_strerror(code));
     }
     for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next) {
@@ -514,18 +513,18 @@ static const char *connect_advice(const struct disti_store_target *target,
                                   const struct disti_store_tries *tries)
 {
     if (tries->tls_ended)
-        return "what was there ended a TLS handshake. See the log of rank 0, and set "
-               "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none";
+        return "a TLS handshake failed there. See the log of rank 0, and set DIST_TLS_CERT, "
+               "DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none";
     if (tries->unresolved)
-        return "the name servers do not answer. See /etc/resolv.conf, or give a numeric address";
+        return "the name servers do not respond. Check /etc/resolv.conf, or use a numeric address";
     if (tries->stranger)
-        return "if another program has that port, rank 0 cannot listen there: choose another one "
+        return "if another program has that port, rank 0 cannot listen there: choose another port "
                "(MASTER_PORT)";
     if (disti_host_is_loopback(target->host) && !target->one_machine)
         return "that host is this machine itself. If rank 0 runs on another machine, set "
-               "MASTER_ADDR to the address of that one";
+               "MASTER_ADDR to the address of that machine";
     return "start rank 0, or see the error that it reported; set the same MASTER_ADDR on all "
-           "ranks, or raise the timeout given to init_process_group, else DIST_TIMEOUT (seconds)";
+           "ranks, or raise the timeout passed to init_process_group, or DIST_TIMEOUT (seconds)";
 }
 
 void disti_store_back_off(int *ms, int most_ms, int64_t deadline)
@@ -566,7 +565,7 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
         if (target->warns && disti_expired(warn_at)) {
             warn_at = INT64_MAX;
             disti_notice(
-                "rank %d finds no store at %s port %d yet (%s), and gives up in %.1f s: %s",
+                "rank %d has found no store at %s port %d yet (%s), and gives up in %.1f s: %s",
                 target->rank, target->host, target->port, tries.text, disti_left_ms(deadline) / 1e3,
                 connect_advice(target, &tries));
         }

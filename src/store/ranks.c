@@ -373,12 +373,13 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
     if (id->world_size != (uint32_t)server->world_size) {
         ranks_refuse(server, peer,
                      "rank %d (host %s, pid %u) has world size %u, but the store has world size "
-                     "%d: give every rank the same",
+                     "%d: use the same world size on all ranks",
                      id->rank, id->host, id->pid, id->world_size, server->world_size);
         return false;
     }
     if (id->rank < 0 || id->rank >= server->world_size) {
-        ranks_refuse(server, peer, "rank %d (host %s, pid %u) is not in 0 to %d", id->rank,
+        ranks_refuse(server, peer,
+                     "rank %d (host %s, pid %u) is out of range: the ranks are 0 to %d", id->rank,
                      id->host, id->pid, server->world_size - 1);
         return false;
     }
@@ -391,20 +392,20 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
         return false;
     }
     if (slot->state == STORE_LOST) {
-        ranks_refuse(server, peer, "this job cannot go on: %s", slot->news);
+        ranks_refuse(server, peer, "this job cannot continue: %s", slot->news);
         return false;
     }
     if (slot->state != STORE_ABSENT) {
         if (slot->pid == id->pid && slot->space == id->space && strcmp(slot->host, id->host) == 0)
             ranks_refuse(server, peer,
-                         "rank %d (host %s, pid %u) has joined that job already: make more groups "
-                         "with dist_new_group, destroy the first before joining again, or give the "
-                         "second job another port (MASTER_PORT)",
+                         "rank %d (host %s, pid %u) has joined that job already: create more "
+                         "groups with dist_new_group, destroy the first before joining again, or "
+                         "use another port for the second job (MASTER_PORT)",
                          id->rank, id->host, id->pid);
         else
             ranks_refuse(server, peer,
-                         "rank %d is taken by host %s, pid %u, so host %s, pid %u cannot have it "
-                         "too: give every process its own rank, and every job its own port",
+                         "rank %d is used by host %s, pid %u, and also by host %s, pid %u: use a "
+                         "different rank for each process, and a different port for each job",
                          id->rank, slot->host, slot->pid, id->host, id->pid);
         return false;
     }
@@ -817,13 +818,13 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
         return true;
     if (same)
         snprintf(text, sizeof(text),
-                 "rank %d gives %zu bytes, but rank %d gave %zu: give all ranks the same version "
-                 "of libdist",
+                 "rank %d sent %zu bytes, but rank %d sent %zu: use the same version of libdist on "
+                 "all ranks",
                  peer->rank, bytes, coll->first, coll->bytes);
     else
         snprintf(text, sizeof(text),
-                 "rank %d names other ranks than rank %d: name the same ranks in the same order on "
-                 "all of them",
+                 "rank %d passed different ranks than rank %d: pass the same ranks in the same "
+                 "order on all of them",
                  peer->rank, coll->first);
     disti_store_peer_refuse(server, peer, request->id, DIST_ERR_MISMATCH, "%s", text);
     return false;
@@ -857,7 +858,7 @@ static void coll_begin(struct disti_store_server *server, struct store_peer *pee
     if (!coll)
         disti_store_peer_refuse(
             server, peer, request->id, DIST_ERR_NO_MEMORY,
-            "the store has no memory for %zu bytes from each rank: free some on its machine",
+            "the store has no memory for %zu bytes from each rank: free memory on its machine",
             bytes);
     else {
         int index = coll_index(coll, peer->rank);
@@ -882,7 +883,8 @@ static void coll_begin(struct disti_store_server *server, struct store_peer *pee
         *arrival = (struct store_arrival){true, true, request->id, request->deadline};
         coll->due = request->deadline < coll->due ? request->deadline : coll->due;
         if (!coll_put(coll, index, disti_wire_value(&peer->in) + before, bytes)) {
-            coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+            coll_end(server, coll, DIST_ERR_NO_MEMORY,
+                     "the store has no memory for the request: free memory on its machine");
             return;
         }
         if (coll->count < coll->size)
@@ -975,7 +977,8 @@ void disti_store_coll_take_refusal(struct disti_store_server *server, struct sto
         return;
     if (!coll_keep_refusal(server, coll, peer,
                            (const char *)value + disti_wire_party_bytes(party.count))) {
-        coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        coll_end(server, coll, DIST_ERR_NO_MEMORY,
+                 "the store has no memory for the request: free memory on its machine");
         return;
     }
     coll->count += !coll->arrivals[index].here;

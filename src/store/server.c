@@ -76,14 +76,13 @@ static int64_t schedule_tick(struct disti_store_server *server)
         char absent[256] = "", text[512];
 
         schedule_list_absent(server, absent, sizeof(absent));
-        snprintf(
-            text, sizeof(text),
-            "the scheduler waited %d ms for all %d workers, and %d have come; missing: %s. Check "
-            "whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or raise "
-            "MS_CLUSTER_TIMEOUT (seconds)",
-            server->schedule->timeout_ms, server->world_size, server->here, absent);
+        snprintf(text, sizeof(text),
+                 "the scheduler waited %d ms for all %d workers, but only %d have joined; missing: "
+                 "%s. Check whether they run and have the same MS_SCHED_HOST and MS_SCHED_PORT, or "
+                 "raise MS_CLUSTER_TIMEOUT (seconds)",
+                 server->schedule->timeout_ms, server->world_size, server->here, absent);
         schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
-        snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
+        snprintf(text, sizeof(text), "the scheduler stopped waiting; missing: %s", absent);
         disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
         schedule->end_at = disti_now_ns();
     }
@@ -112,17 +111,18 @@ refusal(struct disti_store_server *server, const struct store_peer *peer, const 
     vsnprintf(why, sizeof(why), format, args);
     va_end(args);
     disti_address_text(from, host);
-    disti_log_line(told ? DIST_LOG_WARN : DIST_LOG_INFO,
-                   "the store at port %d lets nobody in from %s port %d: %s%s", server->port, host,
-                   disti_address_port(from), why,
-                   server->refusals == STORE_REFUSALS ? " (more are told of at level INFO)" : "");
+    disti_log_line(
+        told ? DIST_LOG_WARN : DIST_LOG_INFO,
+        "the store at port %d rejected a connection from %s port %d: %s%s", server->port, host,
+        disti_address_port(from), why,
+        server->refusals == STORE_REFUSALS ? " (further rejections are logged at level INFO)" : "");
 }
 
 static void admission_drop(struct disti_store_server *server, struct store_peer *peer)
 {
     /* A client that gives up on its hello says goodbye, and comes again. */
     if (peer->in.head.op != DISTI_WIRE_GOODBYE)
-        refusal(server, peer, "it sent what no rank sends");
+        refusal(server, peer, "it sent an invalid message");
     peer->dead = server->reap = true;
 }
 
@@ -167,15 +167,16 @@ static void admission_check(struct disti_store_server *server, struct store_peer
         /* What a refused client is told is no secret; the log also says where the store's own is
          * from. */
         disti_host_name(host);
-        refusal(server, peer,
-                "who says to be rank %d on host %s does not prove that it has this job's "
-                "secret, which is here on %s %s%.80s",
-                id.rank, id.host, host, server->secret.path[0] ? "that in " : "known",
-                server->secret.path);
+        refusal(
+            server, peer,
+            "it claims to be rank %d on host %s, but did not prove that it has this job's secret, "
+            "which on host %s is from %s%.80s",
+            id.rank, id.host, host, server->secret.path[0] ? "" : "the launcher or rank 0",
+            server->secret.path);
         peer->closing = true;
         disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
-                                "the store there belongs to another job (choose another port, "
-                                "MASTER_PORT), or its secret is another");
+                                "the store belongs to another job (choose another port, "
+                                "MASTER_PORT), or has a different secret");
     }
 }
 
@@ -186,8 +187,8 @@ static void admit(struct disti_store_server *server, struct store_peer *peer)
 
     if (peer->in.head.version != DISTI_WIRE_VERSION) {
         snprintf(text, sizeof(text),
-                 "the store speaks protocol %d, this rank %d: give all ranks the same version of "
-                 "libdist",
+                 "the store uses protocol %d, but this rank uses %d: use the same version of "
+                 "libdist on all ranks",
                  DISTI_WIRE_VERSION, peer->in.head.version);
         refusal(server, peer, "%s", text);
         peer->closing = true;
@@ -416,10 +417,10 @@ static void peer_read(struct disti_store_server *server, struct store_peer *peer
             else if (peer->rank < 0 && event == DISTI_WIRE_STRANGE && !peer->tls &&
                      disti_tls_looks_like(peer->in.head_bytes))
                 refusal(server, peer,
-                        "it speaks TLS, and the store does not: set DIST_TLS_CERT, "
-                        "DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none");
+                        "it uses TLS, but the store does not: set DIST_TLS_CERT, DIST_TLS_KEY and "
+                        "DIST_TLS_CA on all ranks, or on none");
             else if (peer->rank < 0 && event != DISTI_WIRE_CLOSED)
-                refusal(server, peer, "it speaks another protocol");
+                refusal(server, peer, "it uses another protocol");
             peer_die(server, peer);
         }
     }
@@ -433,9 +434,10 @@ static void peer_dismiss(struct disti_store_server *server, struct store_peer *p
     if (peer->rank >= 0 || peer->dead)
         return;
     refusal(server, peer, "%s",
-            peer->tls && !disti_tls_is_up(peer->tls) ? "its TLS handshake did not end in time"
-            : peer->challenged                       ? "its proof did not come in time"
-                                                     : "it said nothing");
+            peer->tls && !disti_tls_is_up(peer->tls)
+                ? "it did not complete the TLS handshake in time"
+            : peer->challenged ? "it did not prove its secret in time"
+                               : "it sent nothing");
     peer_die(server, peer);
 }
 
@@ -588,8 +590,8 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     if (most < wanted)
         return disti_fail(
             DIST_ERR_SYSTEM,
-            "the store needs a descriptor for each of %d ranks, and this process may have "
-            "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
+            "the store needs a descriptor for each of %d ranks, but this process may open only "
+            "%zu: raise the hard limit of open files (ulimit -Hn) to %zu or more",
             world_size, most, wanted);
     server = calloc(1, sizeof(*server));
     ranks = calloc((size_t)world_size, sizeof(*ranks));
@@ -597,7 +599,7 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
         free(server);
         free(ranks);
         return disti_fail(DIST_ERR_NO_MEMORY,
-                          "no memory for a store of %d ranks: free some, or start fewer",
+                          "no memory for a store of %d ranks: free memory, or start fewer ranks",
                           world_size);
     }
     server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
@@ -679,7 +681,7 @@ static void server_reap(struct disti_store_server *server)
 void disti_store_server_back_off(struct disti_store_server *server)
 {
     if (!server->short_told)
-        disti_notice("the store cannot accept connections and tries again: %s%s", strerror(errno),
+        disti_notice("the store cannot accept connections and retries: %s%s", strerror(errno),
                      errno == EMFILE ? ". Raise the limit of open files (ulimit -n) of the process "
                                        "that holds it"
                                      : "");

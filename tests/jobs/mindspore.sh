@@ -110,7 +110,7 @@ MS_SCHED_PORT=$(job_port)
 # shellcheck disable=SC2086
 {
     MS_CLUSTER_TIMEOUT=1 MS_WORKER_NUM=2 MS_ROLE=MS_SCHED \
-        job_fails "waited 1000 ms for all 2 workers, and 0 have come; missing: rank 0, 1" self 0 $training
+        job_fails "waited 1000 ms for all 2 workers, but only 0 have joined; missing: rank 0, 1" self 0 $training
     MS_CLUSTER_TIMEOUT=1 MS_WORKER_NUM=2 MS_NODE_ID=1 MS_ROLE=MS_WORKER \
         job_fails "within 1000 ms" self 0 $training
     MS_WORKER_NUM=2 MS_ROLE=MS_PSERVER job_fails "set it to MS_WORKER" self 0 $training

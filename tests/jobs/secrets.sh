@@ -42,10 +42,10 @@ one=$job_folder/one/secret two=$job_folder/two/secret
 job_with DIST_SECRET_FILE "$one" "$two"
 echo "another secret, longer" >"$two"
 DIST_AUTH=none job_with DIST_SECRET_FILE "$one" "$two"
-job_with_fails "is that in $two: give all hosts" DIST_SECRET_FILE "$one" "$two"
-job_check "the store's log names who, and its own file" says "which is here on $(uname -n) that in $one"
+job_with_fails "is from $two: use a file with the same secret" DIST_SECRET_FILE "$one" "$two"
+job_check "the store's log names who, and its own file" says "which on host $(uname -n) is from $one"
 DIST_AUTH=none job shell 3 $hello
-job_with_fails "has no secret: give it the file" DIST_AUTH auto none
+job_with_fails "has no secret: use the same secret file" DIST_AUTH auto none
 job_with_fails "the store there has no secret" DIST_AUTH none auto
 chmod 640 "$two"
 job_with_fails "chmod 600" DIST_SECRET_FILE "$one" "$two"
@@ -57,7 +57,7 @@ job shell 4 $hello
 job_check "the cookie is for its owner alone" \
     [ "$(stat -c %a "$job_folder/one/libdist/cookie" 2>&1)" = 600 ]
 job_check "no draft of it is left" [ "$(ls -A "$job_folder/one/libdist")" = cookie ]
-job_with_fails "is that in $job_folder/two/libdist/cookie" \
+job_with_fails "is from $job_folder/two/libdist/cookie" \
     XDG_CONFIG_HOME "$job_folder/one" "$job_folder/two"
 
 # It is in no log, no argument and no environment, as far as one looks.

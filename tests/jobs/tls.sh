@@ -70,10 +70,10 @@ refused "its certificate does not hold" good ca other ca2
 job_check "the store says so as well" says "refused this end's certificate"
 refused "mismatch" elsewhere ca good ca
 refused "renew it" good ca expired ca
-refused "speaks TLS, and this rank does not: set DIST_TLS_CERT" good ca none none
+refused "requires TLS, but this rank does not use it: set DIST_TLS_CERT" good ca none none
 job_check "and the store that somebody came without" says "it does not speak TLS"
-refused "what was there ended a TLS handshake" none none good ca
-job_check "the store without says that somebody came with TLS" says "it speaks TLS, and the store does not"
+refused "a TLS handshake failed there" none none good ca
+job_check "the store without says that somebody came with TLS" says "it uses TLS, but the store does not"
 unset DIST_TLS_KEY
 job_fails "DIST_TLS_KEY is not set" shell 2 $hello
 tls_use good ca

@@ -70,7 +70,7 @@ static void test_join(void **state)
         assert_non_null(strstr(dist_last_error(), gai_strerror(EAI_AGAIN)));
         assert_int_equal(test_lookups, 0);
     }
-    assert_non_null(strstr(dist_last_error(), "the name servers do not answer"));
+    assert_non_null(strstr(dist_last_error(), "the name servers do not respond"));
 }
 
 static void test_spellings(void **state)

@@ -66,10 +66,10 @@ static void expect_refused(const struct disti_secret *with, const char *says)
 static void test_other_secrets(void **state)
 {
     (void)state;
-    expect_refused(&another, "its secret is another");
+    expect_refused(&another, "has a different secret");
     snprintf(another.path, sizeof(another.path), "/where/it/is");
-    expect_refused(&another, "/where/it/is: give all hosts");
-    expect_refused(NULL, "asks for a secret");
+    expect_refused(&another, "/where/it/is: use a file");
+    expect_refused(NULL, "requires a secret");
     expect_refused(NULL, "DIST_SECRET_FILE");
 }
 
@@ -231,7 +231,7 @@ static void meet_impostor(bool with_flag, const char *says)
 static void test_impostors(void **state)
 {
     (void)state;
-    meet_impostor(true, "does not prove");
+    meet_impostor(true, "did not prove");
     meet_impostor(false, "has no secret");
 }
 

@@ -185,7 +185,7 @@ static void rank_disagrees(int rank, void *arg)
     } else {
         disti_sleep_ns(300000000);
         CHECK(disti_store_all_gather(store, NULL, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
-        CHECK_SAYS("rank 1 gives 8", "rank 0 gave 4");
+        CHECK_SAYS("rank 1 sent 8", "rank 0 sent 4");
         CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, 2500) != DIST_OK);
     }
     disti_store_close(store);
@@ -413,14 +413,14 @@ static void rank_comes_twice(int rank, void *arg)
         disti_sleep_ns(300000000);
         CHECK(ranks_connect("127.0.0.1", job->port, 1, job->ranks, WAIT_MS, &store) ==
               DIST_ERR_RENDEZVOUS);
-        CHECK_SAYS("rank 1 is taken by host", "pid");
+        CHECK_SAYS("rank 1 is used by host", "pid");
         CHECK(!store);
         return;
     }
     store = join(job, rank);
     CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, WAIT_MS) ==
           DIST_ERR_RENDEZVOUS);
-    CHECK_SAYS("rank 1 is taken by host");
+    CHECK_SAYS("rank 1 is used by host");
     disti_store_close(store);
 }
 

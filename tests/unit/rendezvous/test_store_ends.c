@@ -68,7 +68,7 @@ static void test_who_began_it(void **state)
     disti_store_server_stop(server, 0);
     assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
     assert_true(ranks_say((const char *[]){"rank 0 ", "holds the store, has left the job",
-                                           "; the first to end was: rank 2 ", NULL}));
+                                           "; the first to exit was: rank 2 ", NULL}));
     disti_store_close(one);
 }
 
@@ -216,7 +216,7 @@ static void note(void *arg, dist_log_level level, const char *line)
 {
     (void)arg, (void)level;
     pthread_mutex_lock(&said.lock);
-    if (strstr(line, "lets nobody in"))
+    if (strstr(line, "rejected a connection"))
         snprintf(said.line, sizeof(said.line), "%s", line);
     pthread_mutex_unlock(&said.lock);
 }

@@ -207,7 +207,7 @@ static void rank_misses_its_party(int rank, void *arg)
     if (rank == 3) {
         disti_sleep_ns(200000000);
         CHECK(disti_store_all_gather(store, &c, "x", NULL, NULL, 0, WAIT_MS) == DIST_ERR_MISMATCH);
-        CHECK_SAYS("rank 3 names other ranks than rank 1");
+        CHECK_SAYS("rank 3 passed different ranks than rank 1");
     }
     barrier(store, "end");
     disti_store_close(store);
