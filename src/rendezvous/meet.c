@@ -54,7 +54,7 @@ dist_status disti_discovery_open(const char *job, int *fd_p)
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
-        return disti_fail_call("socket", "cannot make a Unix socket");
+        return disti_fail_call("socket", "cannot create a Unix socket");
     if (bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, SOMAXCONN) == 0) {
         *fd_p = fd;
         return DIST_OK;
@@ -120,7 +120,7 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char word[128])
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
-        return disti_fail_call("socket", "cannot make a Unix socket");
+        return disti_fail_call("socket", "cannot create a Unix socket");
     if (connect(fd, (struct sockaddr *)&address, length) == 0) {
         if (!discovery_same_user(fd))
             status = disti_fail(DIST_ERR_RENDEZVOUS,
@@ -161,21 +161,21 @@ static dist_status meet_secret(const struct disti_meeting *meeting, const char *
     if (wish && strcmp(wish, "none") == 0)
         return DIST_OK;
     if (wish && !cookie && strcmp(wish, "auto") != 0)
-        return disti_fail(
-            DIST_ERR_INVALID_ARGUMENT,
-            "DIST_AUTH is \"%.40s\": set it to auto, cookie or none, the same for all "
-            "ranks",
-            wish);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_AUTH is \"%.40s\": set it to auto, cookie or none, with the same "
+                          "value on all ranks",
+                          wish);
     path = disti_env("DIST_SECRET_FILE");
     if ((path || cookie) && !disti_hmac_exists())
-        return secret_refuse(meeting, "this libdist was built without OpenSSL, and cannot prove "
-                                      "that it has a secret: build it with libssl-dev");
+        return secret_refuse(meeting,
+                             "this libdist was built without OpenSSL, which is required to prove "
+                             "that a rank has the secret: install libssl-dev and build it again");
     if (path)
         return disti_secret_read(path, secret_p, why) ? DIST_OK : secret_refuse(meeting, why);
     if (!disti_hmac_exists() ||
         (!cookie && !meeting->one_machine && !disti_host_is_loopback(host))) {
-        disti_info("rank %d has no secret to prove to the store at %s: whoever reaches it may take "
-                   "part. See DIST_SECRET_FILE and DIST_AUTH",
+        disti_info("rank %d has no secret for the store at %s: any process that can connect to it "
+                   "may join. See DIST_SECRET_FILE and DIST_AUTH",
                    meeting->rank, host);
         return DIST_OK;
     }
@@ -184,9 +184,10 @@ static dist_status meet_secret(const struct disti_meeting *meeting, const char *
     /* To go on without would be what somebody wants who has laid a file there. */
     if (cookie || secret_p->path[0])
         return secret_refuse(meeting, why);
-    disti_warn("rank %d goes on without a secret, and whoever reaches the store may take part: %s. "
-               "DIST_SECRET_FILE names another file; DIST_AUTH=none means that no secret is wanted",
-               meeting->rank, why);
+    disti_warn(
+        "rank %d continues without a secret, so any process that can connect to the store may "
+        "join: %s. Set DIST_SECRET_FILE to another file, or DIST_AUTH=none if no secret is wanted",
+        meeting->rank, why);
     return DIST_OK;
 }
 
@@ -277,8 +278,8 @@ static dist_status meet_seek(const struct disti_meeting *meeting, meet_locate_fn
         if (meeting->warns && disti_expired(warn_at)) {
             warn_at = INT64_MAX;
             disti_notice(
-                "rank %d still waits for rank 0 to announce its store by %s (%s), and gives "
-                "up in %.1f s: see whether rank 0 runs, or has reported an error",
+                "rank %d still waits for rank 0 to publish the address of its store by %s (%s), "
+                "and gives up in %.1f s: check whether rank 0 runs, or has reported an error",
                 meeting->rank, name, tries_p->text, disti_left_ms(meeting->deadline) / 1e3);
         }
         disti_store_back_off(&delay_ms, most_ms, meeting->deadline);
@@ -368,7 +369,7 @@ static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_
 
     all = disti_mul(bytes, (size_t)meeting->world_size, &total) ? calloc(1, total) : NULL;
     if (!all)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks: free some",
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks: free memory",
                           meeting->world_size);
     error = gather(arg, in, all, bytes);
     if (error) {
@@ -536,7 +537,8 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
     if (fd < 0)
         return disti_fail_errno(
             DIST_ERR_RENDEZVOUS,
-            "rank 0 cannot create %s: name a file in a folder that all ranks may write", path);
+            "rank 0 cannot create %s: choose a file in a directory that all ranks can write to",
+            path);
     written = disti_file_write(fd, text, length) == (ssize_t)length && fsync(fd) == 0 &&
               fstat(fd, &now) == 0;
     if (written) {
@@ -545,8 +547,9 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
         close(fd);
         return DIST_OK;
     }
-    disti_fail_errno(DIST_ERR_RENDEZVOUS,
-                     "rank 0 cannot write %s: see the space there, or name a file elsewhere", path);
+    disti_fail_errno(
+        DIST_ERR_RENDEZVOUS,
+        "rank 0 cannot write %s: check the free space there, or choose a file elsewhere", path);
     close(fd);
     unlink(path);
     return DIST_ERR_RENDEZVOUS;
@@ -562,7 +565,7 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
     dist_status status;
 
     if (!file)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path: free some");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path: free memory");
     memcpy(file->path, path, path_bytes);
     status = disti_random_id(unique);
     if (status == DIST_OK)
@@ -584,7 +587,7 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
     if (status == DIST_OK)
         status = disti_fail_errno(
             DIST_ERR_RENDEZVOUS,
-            "rank 0 cannot rename %s to %s: name a file that does not exist yet", draft, path);
+            "rank 0 cannot rename %s to %s: choose a file that does not exist yet", draft, path);
     unlink(draft);
     return status;
 out:
@@ -605,15 +608,15 @@ static dist_status file_read(const char *path, struct disti_meet_address *addres
     if (fd < 0) {
         if (errno == ENOENT || errno == ESTALE || errno == EINTR)
             return DIST_IN_PROGRESS;
-        return disti_fail_errno(DIST_ERR_RENDEZVOUS,
-                                "cannot open %s: let this user read it, or name another file",
-                                path);
+        return disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "cannot open %s: make it readable for this user, or choose another file", path);
     }
     bytes = read(fd, text, FILE_TEXT_MAX);
     if (fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != geteuid()))
         status = disti_fail(
             DIST_ERR_RENDEZVOUS,
-            "%s is not a regular file of this user: choose a path that nobody else uses", path);
+            "%s is not a regular file of this user: choose a path that no other user has", path);
     else if (bytes > 0) {
         text[bytes] = 0;
         if (sscanf(text, "libdist 1\n%67s\n%d\n%127s\n", address_p->host, &address_p->port,
@@ -638,8 +641,8 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
     if (status != DIST_IN_PROGRESS)
         return status;
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d waited %d ms for rank 0 to announce itself in %s (%s): check "
-                      "that rank 0 runs and sees the same file",
+                      "rank %d waited %d ms for rank 0 to write its address to %s (%s): check that "
+                      "rank 0 runs and sees the same file",
                       meeting->rank, meeting->timeout_ms, path, tries.text);
 }
 
@@ -753,12 +756,11 @@ static dist_status scheduled_outlast(const struct disti_meeting *meeting, const 
     while (meet_listen_at(meeting, host, port, &server) != DIST_OK)
         disti_store_back_off(&delay_ms, SCHEDULED_LOOK_MS, INT64_MAX);
     disti_store_server_stop(server, 0);
-    return disti_fail(
-        DIST_ERR_SCHEDULER,
-        "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, and found the "
-        "store held by rank 0, or by another scheduler (%s port %d): it cannot tell how the job "
-        "ended. Start one scheduler, before the workers",
-        meeting->world_size, host, port);
+    return disti_fail(DIST_ERR_SCHEDULER,
+                      "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, "
+                      "but rank 0 or another scheduler runs the store (%s port %d), so the result "
+                      "of the job is unknown. Start one scheduler, before the workers",
+                      meeting->world_size, host, port);
 }
 
 dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
@@ -788,6 +790,6 @@ dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char 
         return status;
     return disti_fail(DIST_ERR_SCHEDULER,
                       "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, "
-                      "which has ended well: it is no rank",
+                      "which has succeeded: it is not a rank",
                       meeting->world_size);
 }

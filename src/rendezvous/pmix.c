@@ -75,7 +75,7 @@ static bool library_try(char reason[PMIX_REASON])
     if (!handle)
         handle = dlopen(DISTI_PMIX_FILE, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        snprintf(reason, PMIX_REASON, "there is no library of PMIx (%.250s)", dlerror());
+        snprintf(reason, PMIX_REASON, "the PMIx library was not found (%.250s)", dlerror());
         return false;
     }
     missing = library_resolve(handle, &library_api);
@@ -189,7 +189,7 @@ static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *
         disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
     pmix_waiting--;
     if (taken) {
-        snprintf(reason, PMIX_REASON, "the server has not answered yet what it was asked before");
+        snprintf(reason, PMIX_REASON, "the server has not answered the previous request yet");
         return NULL;
     }
     question = calloc(1, sizeof(*question));
@@ -197,7 +197,7 @@ static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *
         question->ask = ask;
         return question;
     }
-    snprintf(reason, PMIX_REASON, "no memory is left");
+    snprintf(reason, PMIX_REASON, "out of memory");
     atomic_flag_clear(&pmix_asking);
     return NULL;
 }
@@ -209,7 +209,7 @@ static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *rea
     pthread_t thread;
 
     if (disti_thread_create(&thread, pmix_answer, question) != 0) {
-        snprintf(reason, PMIX_REASON, "no thread can be started");
+        snprintf(reason, PMIX_REASON, "cannot start a thread");
         atomic_store(&question->left, 1);
         return false;
     }
@@ -217,7 +217,7 @@ static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *rea
     while (atomic_load(&question->left) == 0 && !disti_expired(deadline))
         disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
     if (atomic_load(&question->left) == 0)
-        snprintf(reason, PMIX_REASON, "no answer until the deadline");
+        snprintf(reason, PMIX_REASON, "no answer before the deadline");
     else if (question->status != DISTI_PMIX_SUCCESS)
         snprintf(reason, PMIX_REASON, "%s, status %d", pmix_api->error_string(question->status),
                  question->status);
@@ -274,7 +274,7 @@ static bool pmix_open(int64_t deadline, char reason[PMIX_REASON])
     if (!pmix_api || pmix_is_connected())
         return pmix_api;
     if (pmix_connected) {
-        snprintf(reason, PMIX_REASON, "this process was forked by one that is connected");
+        snprintf(reason, PMIX_REASON, "this process was forked from a connected process");
         return false;
     }
     question = pmix_question_new(pmix_connect, deadline, reason);
@@ -294,7 +294,7 @@ void disti_pmix_close(int64_t deadline)
         return;
     question = pmix_question_new(pmix_hang_up, deadline, reason);
     if (question && !pmix_ask(question, deadline, reason))
-        disti_info("the connection to the launcher's PMIx could not be ended: %s", reason);
+        disti_info("cannot close the connection to the launcher's PMIx: %s", reason);
     if (question)
         pmix_leave_question(question);
 }
@@ -423,8 +423,8 @@ dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline)
     if (answered)
         return DIST_OK;
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d: the launcher's PMIx, which would know the world size, cannot be "
-                      "asked (%s): set DIST_PMIX=0, and RANK and WORLD_SIZE for each process",
+                      "rank %d: cannot get the world size from the launcher's PMIx (%s): set "
+                      "DIST_PMIX=0, and RANK and WORLD_SIZE for each process",
                       launch->rank, reason);
 }
 
@@ -443,8 +443,8 @@ static dist_status pmix_read(const struct disti_meeting *meeting, const char *te
                           "rank %d: rank 0 could not open a store (%s): see its own error",
                           meeting->rank, dist_status_string((dist_status)status));
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d got no address of rank 0 from the launcher's PMIx: have all ranks "
-                      "use the same libdist, or set DIST_PMIX=0 for all",
+                      "rank %d got no address of rank 0 from the launcher's PMIx: use the same "
+                      "version of libdist on all ranks, or set DIST_PMIX=0 on all ranks",
                       meeting->rank);
 }
 
@@ -456,7 +456,7 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
     char text[PMIX_TEXT] = "", reason[PMIX_REASON], host[DISTI_HOST_SIZE];
     dist_status listens = DIST_OK, status;
 
-    disti_info("rank %d meets the others through the launcher's PMIx", meeting->rank);
+    disti_info("rank %d meets the other ranks through the launcher's PMIx", meeting->rank);
     if (meeting->rank == 0) {
         /* Rank 0 listens. The text for the other ranks: where, or why not. */
         listens = disti_meet_listen(meeting, one_machine, host, &server);
@@ -479,9 +479,9 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
                 meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
         return disti_fail(
             DIST_ERR_RENDEZVOUS,
-            "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
-            "check whether one of them has ended; if it has run another program before, "
-            "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
+            "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): check "
+            "whether one of them has exited; if the launcher has run another program before, start "
+            "each program with its own launcher, or set MASTER_ADDR and MASTER_PORT",
             meeting->rank, meeting->world_size - 1, reason);
     }
     if (listens != DIST_OK)

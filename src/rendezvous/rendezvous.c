@@ -43,7 +43,7 @@ static void facts_compare(const char *what, const struct disti_facts_number *num
                           const struct disti_launch *launch, int launched)
 {
     if (launched >= 0 && launched != number->value)
-        disti_warn("%s is %d (%s), but the launcher (%s) says %d: using %d", what, number->value,
+        disti_warn("%s is %d (%s), but the launcher (%s) has set %d: using %d", what, number->value,
                    number->from, launch->launcher, launched, number->value);
 }
 
@@ -115,10 +115,10 @@ static dist_status facts_complete(struct disti_facts *facts)
     if (facts->world_size.value == 1 && facts->rank.value < 0 && !facts_are_scheduler(facts))
         facts->rank.value = 0;
     if (facts->world_size.value < 0 && facts->rank.value < 0)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "neither rank nor world size is known: set RANK and WORLD_SIZE for each "
-                          "process, give both to dist_init_process_group, or use a launcher such "
-                          "as mpirun");
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "neither rank nor world size is known: set RANK and WORLD_SIZE for each process, pass "
+            "both to dist_init_process_group, or use a launcher such as mpirun");
     if (facts->world_size.value < 0)
         return disti_fail(DIST_ERR_RENDEZVOUS,
                           "this is rank %d (%s), but the world size is not known: set WORLD_SIZE "
@@ -127,12 +127,12 @@ static dist_status facts_complete(struct disti_facts *facts)
     if (facts->rank.value < 0 && !facts_are_scheduled(facts))
         return disti_fail(DIST_ERR_RENDEZVOUS,
                           "the world size is %d (%s), but this process's rank is not known: set "
-                          "RANK to 0 to %d, a different one for each process",
+                          "RANK to a number from 0 to %d, different for each process",
                           facts->world_size.value, facts->world_size.from,
                           facts->world_size.value - 1);
     if (facts->world_size.value == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "the world size is 0 (%s): give the number of processes, 1 or more",
+                          "the world size is 0 (%s): set it to the number of processes, 1 or more",
                           facts->world_size.from);
     if (facts->rank.value >= facts->world_size.value)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -141,10 +141,10 @@ static dist_status facts_complete(struct disti_facts *facts)
                           facts->rank.value, facts->rank.from, facts->world_size.value,
                           facts->world_size.from, facts->world_size.value - 1);
     if (facts->local_rank >= facts->world_size.value)
-        return disti_fail(
-            DIST_ERR_INVALID_ARGUMENT,
-            "local rank %d is out of range: the world size is %d (%s), so set LOCAL_RANK to less",
-            facts->local_rank, facts->world_size.value, facts->world_size.from);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "local rank %d is out of range: the world size is %d (%s), so set "
+                          "LOCAL_RANK to a smaller number",
+                          facts->local_rank, facts->world_size.value, facts->world_size.from);
     return DIST_OK;
 }
 
@@ -152,10 +152,10 @@ static dist_status facts_complete(struct disti_facts *facts)
 
 static dist_status url_bad(const char *text, const char *why)
 {
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "the init method \"%.200s\" %s: give env://, tcp://HOST:PORT, "
-                      "file:///PATH or mpi://",
-                      text, why);
+    return disti_fail(
+        DIST_ERR_INVALID_ARGUMENT,
+        "the init method \"%.200s\" %s: use env://, tcp://HOST:PORT, file:///PATH or mpi://", text,
+        why);
 }
 
 /* Copies `length` bytes; false if they do not fit, or are none. */
@@ -265,7 +265,7 @@ static dist_status rendezvous_no_way(const struct disti_facts *facts, int rank)
     if (facts->url.kind == DISTI_URL_MPI)
         return disti_fail(DIST_ERR_RENDEZVOUS,
                           "rank %d: mpi:// works only with a backend that uses MPI: choose backend "
-                          "mpi, or give env://, tcp:// or file://",
+                          "mpi, or use env://, tcp:// or file://",
                           rank);
     if (facts_are_scheduled(facts))
         return disti_fail(
@@ -273,12 +273,12 @@ static dist_status rendezvous_no_way(const struct disti_facts *facts, int rank)
             "MS_SCHED_HOST is not set: set it to the address of the machine where the "
             "scheduler runs, or rank 0 if there is none (127.0.0.1 if all run on this "
             "one), and MS_SCHED_PORT to a free port there, the same for all");
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d does not know where to meet the others: MASTER_ADDR is not set. Set "
-                      "MASTER_ADDR to the address of the machine where rank 0 runs (127.0.0.1 if "
-                      "all ranks run on this one), and MASTER_PORT to a free port there (default "
-                      "%d), the same for all ranks",
-                      rank, DISTI_PORT_DEFAULT);
+    return disti_fail(
+        DIST_ERR_RENDEZVOUS,
+        "rank %d has no address of rank 0: MASTER_ADDR is not set. Set MASTER_ADDR to the address "
+        "of the machine where rank 0 runs (127.0.0.1 if all ranks run on this one), and "
+        "MASTER_PORT to a free port there (default %d), the same for all ranks",
+        rank, DISTI_PORT_DEFAULT);
 }
 
 static dist_status rendezvous_meet(const struct disti_facts *facts,
@@ -377,12 +377,12 @@ static void rendezvous_watch(const struct disti_launch *launch,
     fd = disti_launcher_process(launch->mark, &pid, name);
     if (fd < 0)
         return;
-    disti_info("rank %d ends its calls when its launcher does (%s, pid %d)", bootstrap->rank, name,
+    disti_info("rank %d ends its calls when its launcher exits (%s, pid %d)", bootstrap->rank, name,
                pid);
     disti_host_name(host);
     snprintf(text, sizeof(text),
-             "the launcher of rank %d (%s, host %s, pid %d) has ended before it: start the job "
-             "again, or set DIST_LAUNCHER_WATCH=0 if ranks are to outlive it",
+             "the launcher of rank %d (%s, host %s, pid %d) exited before the rank: start the job "
+             "again, or set DIST_LAUNCHER_WATCH=0 if ranks may outlive their launcher",
              bootstrap->rank, name, host, pid);
     (void)disti_store_watch_process(bootstrap->store, fd, -1, pid, text);
 }
@@ -508,8 +508,8 @@ dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)
     if (status != DIST_OK || !seen[0])
         return status;
     snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s", seen);
-    disti_info("rank %d listens on %s, which other machines reached", bootstrap->rank,
-               bootstrap->bind_host);
+    disti_info("rank %d listens on %s, the address that other machines have connected to",
+               bootstrap->rank, bootstrap->bind_host);
     return DIST_OK;
 }
 
@@ -688,8 +688,8 @@ static dist_status launch_mindspore(struct disti_launch *launch)
         launch->rank = -1;
     } else if (role) {
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s: set it to MS_WORKER for the processes that take part, "
-                          "and to MS_SCHED for one that serves them",
+                          "MS_ROLE is %.40s: set it to MS_WORKER for the workers, and to MS_SCHED "
+                          "for the scheduler",
                           role);
     }
     if (!launch->host[0] && host) {
@@ -752,8 +752,8 @@ static dist_status launch_agent_store(const char *place, struct disti_launch *la
         return secret ? launch_secret(secret, launch->agent_secret) : DIST_OK;
     if (!colon || colon == place || (size_t)(colon - place) >= sizeof(launch->host))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_AGENT_STORE is \"%.100s\": it is set by distrun, to HOST:PORT, and "
-                          "by dist_spawn, to 1: leave it as they do",
+                          "DIST_AGENT_STORE is \"%.100s\": distrun sets it to HOST:PORT and "
+                          "dist_spawn sets it to 1: do not change it",
                           place);
     status = disti_parse_int("the port in DIST_AGENT_STORE", colon + 1, 1, 65535, &launch->port);
     if (status != DIST_OK)
@@ -951,8 +951,9 @@ static void launch_compare(const struct launch_source *chosen, const struct laun
 
     snprintf(number, sizeof(number), "%d", value);
     if (text && value >= 0 && strcmp(text, number) != 0)
-        disti_warn("%s sets %s=%d, but %s=%s is set too (%s): using that of %s", chosen->launcher,
-                   chosen_name, value, other_name, text, other->launcher, chosen->launcher);
+        disti_warn("%s sets %s=%d, but %s=%s is set too (%s): using the value of %s",
+                   chosen->launcher, chosen_name, value, other_name, text, other->launcher,
+                   chosen->launcher);
 }
 
 static void launch_compare_all(const struct launch_source *chosen,
@@ -1033,8 +1034,8 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
     launch.pmix = launch.pmix && source && source->pmix;
     if (host && strlen(host) >= sizeof(launch.host))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MASTER_ADDR is too long for a host name: give the name or address of "
-                          "rank 0's machine");
+                          "MASTER_ADDR is too long for a host name: set it to the name or address "
+                          "of rank 0's machine");
     if (host) {
         snprintf(launch.host, sizeof(launch.host), "%s", host);
         disti_host_normalize(launch.host);

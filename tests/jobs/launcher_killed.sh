@@ -37,7 +37,7 @@ killed()
 } 2>/dev/null
 say_why()
 {
-    job_check "$1: they say why" said "the launcher of rank [01] \(.*, pid $launcher\) has ended before it"
+    job_check "$1: they say why" said "the launcher of rank [01] \(.*, pid $launcher\) exited before the rank"
 }
 
 if [ -n "$OPENMPI_RUN" ]; then
@@ -61,5 +61,5 @@ fi
 
 if [ -n "${CHECK_LONG-}" ] && [ -n "$OPENMPI_RUN" ]; then
     DIST_DEBUG=info DIST_LAUNCHER_WATCH=0 job openmpi 2 examples/hello_all_reduce
-    job_check "DIST_LAUNCHER_WATCH=0: nobody looks" eval '! said "when its launcher does"'
+    job_check "DIST_LAUNCHER_WATCH=0: nobody looks" eval '! said "when its launcher exits"'
 fi

@@ -99,7 +99,7 @@ crowded()
     export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT MS_WORKER_NUM=2 MS_ROLE=MS_SCHED MS_CLUSTER_TIMEOUT=8
     "$builddir/examples/hello_all_reduce" >/dev/null 2>&1 9>&- &
     job_until job_listens $((MS_SCHED_PORT + 1))
-    job_fails "by another scheduler (127.0.0.1 port $((MS_SCHED_PORT + 1)))" self 0 examples/hello_all_reduce
+    job_fails "another scheduler runs the store (127.0.0.1 port $((MS_SCHED_PORT + 1)))" self 0 examples/hello_all_reduce
     wait $!
 }
 job_aside crowded

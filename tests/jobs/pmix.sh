@@ -79,12 +79,12 @@ fails_with()
 order() { job_check "$*" [ "$(grep -xE 'finalized|after .*' "$job_output" | paste -sd' ')" = "$*" ]; }
 fails_with 'libpmix.so.2 has no function' old '' PMIx 0
 fails_with 'AN_ERROR, status -1' pmix init PMIx 0
-job_aside fails_with 'no answer until the deadline' pmix init_hangs PMIx 0
+job_aside fails_with 'no answer before the deadline' pmix init_hangs PMIx 0
 fails_with 'the world size is not known' pmix get PMIx 1
 fails_with 'AN_ERROR, status -1' pmix put srun 0
 fails_with 'AN_ERROR, status -1' pmix fence srun 1
-job_aside fails_with 'no answer until the deadline' pmix fence_hangs srun 1
-job_aside fails_with 'not answered yet what it was asked before' pmix init_hangs OpenMPI 1
+job_aside fails_with 'no answer before the deadline' pmix fence_hangs srun 1
+job_aside fails_with 'not answered the previous request yet' pmix init_hangs OpenMPI 1
 # After the first time limit, and before the second.
 late()
 {
@@ -104,7 +104,7 @@ done
 # The thread that is left behind ends what it has begun.
 given_up()
 {
-    fails_with 'no answer until the deadline' pmix init_late PMIx 1 late
+    fails_with 'no answer before the deadline' pmix init_late PMIx 1 late
     order after gloo finalized after late
 }
 job_aside given_up
