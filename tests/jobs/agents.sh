@@ -36,12 +36,12 @@ on_hosts '
 for host in 0 1; do
     job_check "host $host begins with all" says $host "round 0 restarts 0 node . of 3 world 6 at 10.10.0.1"
     job_check "host $host misses host 2" \
-        says $host "restart: node . (host node2) is lost: it gave no sign of life for 2.0 s"
+        says $host "restart: node . (host node2) is lost: it sent nothing for 2.0 s"
     job_check "host $host goes on without it" says $host "round 1 restarts 1 node . of 2 world 4 at 10.10.0.1"
     job_check "host $host is told of it again" says $host "restart: the node node2 joins"
 done
 job_check "host 2 ends where it is cut off" says 2 "exit 4"
-job_check "host 2 names whom it misses" says 2 "broken: the agent where all others meet is lost (node0, "
+job_check "host 2 names whom it misses" says 2 "broken: the agent that serves the rendezvous was lost (host node0, "
 for host in 0 1 2; do
     job_check "host $host ends with all" says $host "round 2 restarts 1 node . of 3 world 6 at 10.10.0.1"
     job_check "host $host has finished" says $host "finished: "
@@ -57,7 +57,7 @@ on_hosts '
     esac
     true'
 for host in 0 1 2; do
-    job_check "host $host gives up" says $host "broken: node$host found no agent that serves at "
+    job_check "host $host gives up" says $host "broken: node$host found no agent that serves the rendezvous at "
 done
 job_check "a host where nobody serves" says 1 "broken: .* at node0 port 29400 .*: 10.10.0.1 port 29400: Connection refused"
 job_check "a name that nobody knows" says 2 'broken: .* at node77 .*: the name "node77": '

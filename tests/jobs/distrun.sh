@@ -349,13 +349,13 @@ job_check "a node is lost, and the other goes on" elastic
 
 job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
 job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
-job_check "the meeting's settings" refuses 'knows no "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
+job_check "the meeting's settings" refuses 'unknown --rdzv-conf key "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
     --rdzv-conf join_timeuot=3 true
 unreachable()
 {
     timeout $JOB_LIMIT "$run" --nnodes 2 --node-rank 1 --master-port "$(job_port)" \
         --rdzv-conf join_timeout=0.3 true >"$job_output" 2>&1
-    [ $? = 1 ] && grep -q 'found no agent that serves at 127.0.0.1' "$job_output"
+    [ $? = 1 ] && grep -q 'found no agent that serves the rendezvous at 127.0.0.1' "$job_output"
 }
 job_check "an endpoint that is not there" unreachable
 
@@ -402,9 +402,9 @@ clash()
 # Who is not refused waits for the others: "join" seconds.
 wrong() { job_check "refused: $1" clash "$@"; }
 endpoint() { echo "--rdzv-endpoint 127.0.0.1:$(job_port)"; }
-job_aside wrong "start all agents of a job alike" "$(endpoint)" "--nnodes 2" "--nnodes 3"
-job_aside wrong "start all agents of a job alike" "$(endpoint) --nnodes 2" "" "--max-restarts 2"
-join=8 job_aside wrong "give each job a port of its own" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
+job_aside wrong "use the same values for all agents of a job" "$(endpoint)" "--nnodes 2" "--nnodes 3"
+job_aside wrong "use the same values for all agents of a job" "$(endpoint) --nnodes 2" "" "--max-restarts 2"
+join=8 job_aside wrong "use a different port for each job" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
 job_aside wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 1" "--node-rank 1"
 join=8 job_aside wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \

@@ -240,9 +240,9 @@ static bool hear_lost(struct disti_agents *agents, struct disti_agents_event *ev
 {
     const struct agents_welcome *server = &agents->client.server;
 
-    return agents_client_break(agents, event_p,
-                               "the agent where all others meet is lost (%s, pid %u, %s): %s",
-                               server->host, server->pid, agents->where, why);
+    return agents_client_break(
+        agents, event_p, "the agent that serves the rendezvous was lost (host %s, pid %u, %s): %s",
+        server->host, server->pid, agents->where, why);
 }
 
 /* What a member hears. The same. */
@@ -265,7 +265,7 @@ static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_
             return true;
     }
     if (!sense || event == DISTI_WIRE_STRANGE || event == DISTI_WIRE_TOO_LONG)
-        return hear_lost(agents, event_p, "it sent what no agent sends");
+        return hear_lost(agents, event_p, "it sent an invalid message");
     if (event == DISTI_WIRE_NO_TLS)
         return hear_lost(agents, event_p, disti_tls_why(client->link.in.tls));
     if (event == DISTI_WIRE_CLOSED || client->link.is_broken)
@@ -273,8 +273,7 @@ static bool agents_client_hear(struct disti_agents *agents, struct disti_agents_
     disti_agents_link_beat(&client->link, client->server.interval_ms, when_p);
     if (!disti_agents_link_is_silent(&client->link, client->server.silence_ms, when_p))
         return false;
-    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s",
-             client->server.silence_ms / 1e3);
+    snprintf(why, sizeof(why), "it sent nothing for %.1f s", client->server.silence_ms / 1e3);
     return hear_lost(agents, event_p, why);
 }
 
@@ -340,8 +339,8 @@ static dist_status agents_serve(struct disti_agents *agents)
         return DIST_OK;
     snprintf(why, sizeof(why), "%s", dist_last_error());
     return disti_fail(status,
-                      "this agent has to serve at %s port %d (--node-rank 0, or is_host), and "
-                      "cannot: %s",
+                      "this agent must serve the rendezvous at %s port %d (--node-rank 0, or "
+                      "is_host), but cannot: %s",
                       config->endpoint_host, config->endpoint_port, why);
 }
 
@@ -358,7 +357,7 @@ static bool reach_call(struct disti_agents *agents, struct disti_agents_event *e
     snprintf(agents->where, sizeof(agents->where), "%s port %d", host,
              disti_address_port(address->ai_addr));
     if (fd < 0)
-        return reach_failed(agents, "no socket: %s", strerror(errno));
+        return reach_failed(agents, "cannot create a socket: %s", strerror(errno));
     disti_socket_tune(fd);
     if (connect(fd, address->ai_addr, address->ai_addrlen) && errno != EINPROGRESS) {
         const int error = errno;
@@ -400,12 +399,12 @@ static bool reach_seek(struct disti_agents *agents, struct disti_agents_event *e
         return reach_call(agents, event_p);
     }
     client->addresses = NULL;
-    reach_failed(agents, "the name \"%s\": %s", config->endpoint_host, gai_strerror(code));
+    reach_failed(agents, "cannot resolve \"%s\": %s", config->endpoint_host, gai_strerror(code));
     if (code == EAI_NONAME &&
         disti_left_ms(client->join_by_ns) < config->join_timeout_ms - UNKNOWN_MS)
         return agents_client_break(agents, event_p,
-                                   "cannot find the address of \"%s\": %s. Give --rdzv-endpoint "
-                                   "a name that this machine knows, or a numeric address",
+                                   "cannot find the address of \"%s\": %s. Set --rdzv-endpoint to "
+                                   "a name that this machine can resolve, or to a numeric address",
                                    config->endpoint_host, gai_strerror(code));
     agents_sooner(when_p, client->again_ns);
     return false;
@@ -421,7 +420,7 @@ static void reach_hello(struct disti_agents *agents)
                                     .secret_bytes = agents->config.secret_bytes};
     snprintf(t->job, sizeof(t->job), "%s", agents->config.job);
     if (getrandom(t->agent_nonce, AGENTS_NONCE, 0) != AGENTS_NONCE) {
-        reach_failed(agents, "no random bytes: %s", strerror(errno));
+        reach_failed(agents, "cannot get random bytes: %s", strerror(errno));
         return;
     }
     memcpy(value, t->agent_nonce, AGENTS_NONCE);
@@ -547,14 +546,15 @@ static bool reach_answered(struct disti_agents *agents, struct disti_agents_even
         sense = client->state == AGENTS_GREETING ? reach_challenged(agents, in)
                                                  : reach_welcomed(agents, in);
         if (!sense)
-            return agents_client_break(agents, event_p,
-                                       client->state == AGENTS_GREETING
-                                           ? "what listens on %s is no agent: another program has "
-                                             "that port; choose another "
-                                             "one (--rdzv-endpoint)"
-                                           : "what listens on %s does not have the job's secret: "
-                                             "it is no agent of this job",
-                                       agents->where);
+            return agents_client_break(
+                agents, event_p,
+                client->state == AGENTS_GREETING
+                    ? "the program that listens on %s is not an agent: choose another port "
+                      "(--rdzv-endpoint)"
+                    : "the program that listens on %s does not have the job's secret, so it is not "
+                      "an agent of this job: choose another port (--rdzv-endpoint), or start all "
+                      "agents with the same secret",
+                agents->where);
         disti_wire_next(&client->link.in);
         return false;
     case DISTI_WIRE_MORE:
@@ -564,18 +564,16 @@ static bool reach_answered(struct disti_agents *agents, struct disti_agents_even
         return reach_failed(agents, "%s: %s", agents->where,
                             why[0] ? why : "it closed the connection");
     case DISTI_WIRE_NO_TLS:
-        return agents_client_break(agents, event_p, "no TLS connection with %s: %s", agents->where,
-                                   disti_tls_why(client->link.in.tls));
+        return agents_client_break(agents, event_p, "cannot set up a TLS connection with %s: %s",
+                                   agents->where, disti_tls_why(client->link.in.tls));
     default:
-        return agents_client_break(
-            agents, event_p,
-            disti_tls_looks_like(client->link.in.head_bytes)
-                ? "the agent at %s speaks TLS: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on "
-                  "all nodes, or on none"
-                : "what listens on %s is no agent (it answers in another "
-                  "protocol): another program has that port; choose another one "
-                  "(--rdzv-endpoint)",
-            agents->where);
+        return agents_client_break(agents, event_p,
+                                   disti_tls_looks_like(client->link.in.head_bytes)
+                                       ? "the agent at %s requires TLS: set DIST_TLS_CERT, "
+                                         "DIST_TLS_KEY and DIST_TLS_CA on all nodes, or on none"
+                                       : "the program that listens on %s is not an agent (it uses "
+                                         "another protocol): choose another port (--rdzv-endpoint)",
+                                   agents->where);
     }
 }
 
@@ -593,8 +591,8 @@ static bool reach_note(struct disti_agents *agents, struct disti_agents_event *e
     client->note_ns = 0;
     *event_p = (struct disti_agents_event){.type = DISTI_AGENTS_NOTE};
     snprintf(event_p->text, sizeof(event_p->text),
-             "%s: no agent serves at %s port %d yet (%s); trying for %.0f s", agents->config.host,
-             agents->config.endpoint_host, disti_agents_port(agents),
+             "%s: no agent serves the rendezvous at %s port %d yet (%s); retrying for %.0f s",
+             agents->config.host, agents->config.endpoint_host, disti_agents_port(agents),
              client->tried[0] ? client->tried : "no answer",
              disti_left_ms(client->join_by_ns) / 1e3);
     return true;
@@ -607,13 +605,13 @@ static bool agents_client_reach(struct disti_agents *agents, struct disti_agents
     struct agents_client *client = &agents->client;
 
     if (disti_expired(client->join_by_ns))
-        return agents_client_break(agents, event_p,
-                                   "%s found no agent that serves at %s port %d within %.1f s: "
-                                   "%s. Start the agent there, give all the same "
-                                   "--rdzv-endpoint, or see --rdzv-conf join_timeout",
-                                   agents->config.host, agents->config.endpoint_host,
-                                   disti_agents_port(agents), agents->config.join_timeout_ms / 1e3,
-                                   client->tried[0] ? client->tried : "no answer");
+        return agents_client_break(
+            agents, event_p,
+            "%s found no agent that serves the rendezvous at %s port %d within %.1f s: %s. Start "
+            "the agent there, use the same --rdzv-endpoint for all agents, or raise --rdzv-conf "
+            "join_timeout",
+            agents->config.host, agents->config.endpoint_host, disti_agents_port(agents),
+            agents->config.join_timeout_ms / 1e3, client->tried[0] ? client->tried : "no answer");
     agents_sooner(when_p, client->join_by_ns);
     if (client->state == AGENTS_SEEKING && reach_seek(agents, event_p, when_p))
         return true;
@@ -696,7 +694,7 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
         return status;
     agents = calloc(1, sizeof(*agents));
     if (!agents)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free memory");
     agents->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
     agents->timer_fd =
         disti_descriptor_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -704,7 +702,7 @@ dist_status disti_agents_open(const struct disti_agents_config *config,
         epoll_ctl(agents->epoll_fd, EPOLL_CTL_ADD, agents->timer_fd, &event) != 0)
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot open an agent's descriptors");
     if (!disti_agents_config_copy(&agents->config, config) && status == DIST_OK)
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free some");
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for an agent: free memory");
     client = &agents->client;
     client->state = AGENTS_SEEKING;
     client->link.fd = client->master_port.fd = client->store_port.fd = -1;
@@ -816,7 +814,8 @@ void disti_agents_close(struct disti_agents *agents, const char *why, int linger
     if (agents->client.link.fd >= 0)
         disti_agents_link_send_text(&agents->client.link, AGENTS_LEAVE, why ? why : "it has left");
     if (agents->server && agents->server->phase != AGENTS_OVER)
-        disti_agents_break(agents->server, "the agent on %s, where all others meet, has left: %s",
+        disti_agents_break(agents->server,
+                           "the agent on %s, which served the rendezvous, has left: %s",
                            agents->config.host, why ? why : "no reason given");
     /* Until all that was to be told is sent, and those who are served have gone. */
     while (!disti_expired(deadline)) {
@@ -931,7 +930,7 @@ dist_status disti_agents_configure(struct disti_agents_config *config, const cha
     bool known;
 
     if (!copy)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for --rdzv-conf: free some");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for --rdzv-conf: free memory");
     for (entry = strtok_r(copy, ",", &rest); entry && status == DIST_OK;
          entry = strtok_r(NULL, ",", &rest)) {
         value = strchr(entry, '=');
@@ -944,14 +943,14 @@ dist_status disti_agents_configure(struct disti_agents_config *config, const cha
         if (config_set(config, entry, value, &known))
             continue;
         if (known)
-            status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "--rdzv-conf: \"%s\" is no value for %s",
-                                value, entry);
+            status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                                "--rdzv-conf: \"%s\" is not a valid value of %s", value, entry);
         else
-            status =
-                disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                           "--rdzv-conf knows no \"%s\": it has join_timeout, last_call_timeout, "
-                           "keep_alive_interval, keep_alive_max_attempt, is_host, rank, join",
-                           entry);
+            status = disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "unknown --rdzv-conf key \"%s\" (valid keys: join_timeout, last_call_timeout, "
+                "keep_alive_interval, keep_alive_max_attempt, is_host, rank, join)",
+                entry);
     }
     free(copy);
     return status;
@@ -972,44 +971,45 @@ dist_status disti_agents_config_check(const struct disti_agents_config *config)
     if (config->min_nodes < 1 || config->max_nodes < config->min_nodes ||
         config->max_nodes > DISTI_AGENTS_NODES_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--nnodes %d:%d: it wants MIN:MAX, with 1 <= MIN <= MAX <= %d",
+                          "--nnodes %d:%d: it must be MIN:MAX with 1 <= MIN <= MAX <= %d",
                           config->min_nodes, config->max_nodes, DISTI_AGENTS_NODES_MAX);
     if (config->node_rank < -1 || config->node_rank >= config->max_nodes)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--node-rank %d: with --nnodes %d it is from 0 to %d", config->node_rank,
-                          config->max_nodes, config->max_nodes - 1);
+                          "--node-rank %d: with --nnodes %d it must be from 0 to %d",
+                          config->node_rank, config->max_nodes, config->max_nodes - 1);
     if (config->workers < 1 || config->workers > DISTI_AGENTS_WORKERS_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--nproc-per-node %d: it is from 1 to %d",
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--nproc-per-node %d: it must be from 1 to %d",
                           config->workers, DISTI_AGENTS_WORKERS_MAX);
     if (config->max_restarts < 0 || config->master_port < 0 || config->master_port > 65535)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--max-restarts %d, --master-port %d: no such number",
-                          config->max_restarts, config->master_port);
+                          "--max-restarts %d, --master-port %d: out of range", config->max_restarts,
+                          config->master_port);
     if (!config->endpoint_host || !config->endpoint_host[0] || config->endpoint_port < 0 ||
         config->endpoint_port > 65535)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--rdzv-endpoint wants HOST:PORT with a port from 0 to 65535");
+                          "--rdzv-endpoint must be HOST:PORT with a port from 0 to 65535");
     if (!config->job || !config_is_text(config->job, AGENTS_JOB))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--rdzv-id wants 1 to %d printable characters",
-                          AGENTS_JOB - 1);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--rdzv-id must have 1 to %d printable characters", AGENTS_JOB - 1);
     if (config->secret_bytes > SECRET_MAX || (config->secret_bytes && !config->secret))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a job's secret has at most %d bytes",
-                          SECRET_MAX);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "the job's secret is too long: it may have at most %d bytes", SECRET_MAX);
     if (config->secret_bytes && !disti_hmac_exists())
-        return disti_fail(
-            DIST_ERR_UNSUPPORTED,
-            "this distrun was built without OpenSSL, and cannot prove that it has the "
-            "job's secret: build it with libssl-dev");
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "this distrun was built without OpenSSL, which is required to prove that "
+                          "it has the job's secret: install libssl-dev and build it again");
     if (config->address && !config_is_text(config->address, AGENTS_ADDRESS))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--local-addr wants an address");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--local-addr must be an address of printable characters");
     if (config->join_timeout_ms < 1 || config->last_call_timeout_ms < 0 ||
         config->keep_alive_interval_ms < 1)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--rdzv-conf: join_timeout and keep_alive_interval must be above 0");
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "--rdzv-conf: join_timeout and keep_alive_interval must be greater than 0");
     if (config->keep_alive_max_attempt < 1 ||
         config->keep_alive_max_attempt > INT_MAX / config->keep_alive_interval_ms)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--rdzv-conf: %d is no number for keep_alive_max_attempt",
+                          "--rdzv-conf: keep_alive_max_attempt=%d is out of range",
                           config->keep_alive_max_attempt);
     return DIST_OK;
 }

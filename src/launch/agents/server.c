@@ -221,7 +221,8 @@ static void meeting_close(struct agents_server *server, int n)
         .round = server->round, .restarts = server->restarts, .nodes = count, .workers = numbers};
 
     if (!peers || !nodes || !numbers || !value) {
-        disti_agents_break(server, "no memory on %s to begin a round: free some", server->host);
+        disti_agents_break(server, "no memory on %s to begin a round: free memory there",
+                           server->host);
         goto out;
     }
     for (int i = 0; i < count; i++)
@@ -239,8 +240,7 @@ static void meeting_close(struct agents_server *server, int n)
         goto out;
     }
     if (!disti_agents_round_count(&round)) {
-        disti_agents_break(server, "%d nodes have more workers together than can be counted",
-                           count);
+        disti_agents_break(server, "%d nodes have too many workers in total", count);
         goto out;
     }
     server->phase = AGENTS_RUNNING;
@@ -288,10 +288,10 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
                     snprintf(text + at, sizeof(text) - at, "%s%s (%.64s)", at ? ", " : "",
                              p->member.host, p->member.address);
             }
-            disti_agents_break(server,
-                               "only %d of at least %d nodes met at %s port %d within %.1f s: %s",
-                               ready, server->config->min_nodes, server->config->endpoint_host,
-                               server->port, server->config->join_timeout_ms / 1e3, text);
+            disti_agents_break(
+                server, "only %d of at least %d nodes joined at %s port %d within %.1f s: %s",
+                ready, server->config->min_nodes, server->config->endpoint_host, server->port,
+                server->config->join_timeout_ms / 1e3, text);
         }
         return;
     }
@@ -418,7 +418,7 @@ static void agents_course_joined(struct agents_server *server, struct agents_pee
         !agents_count(server, AGENTS_PEER_DONE) && !server->decide_ns)
         course_fail(server, &join);
     else
-        agents_note(server, "the node %s (%.64s) waits to join, until the next restart",
+        agents_note(server, "the node %s (%.64s) waits for the next restart to join",
                     peer->member.host, peer->member.address);
 }
 
@@ -447,11 +447,10 @@ static bool admission_hello(struct agents_server *server, struct agents_peer *pe
         !disti_agents_get_text(value + AGENTS_NONCE, AGENTS_JOB, job))
         return false;
     if (strcmp(job, server->config->job) != 0) {
-        agents_refuse(
-            server, peer,
-            "here meet the agents of the job \"%s\", not those of \"%s\": give each job a "
-            "port of its own (--rdzv-endpoint), and all its agents the same --rdzv-id",
-            server->config->job, job);
+        agents_refuse(server, peer,
+                      "this agent serves the job \"%s\", not \"%s\": use a different port for each "
+                      "job (--rdzv-endpoint), and the same --rdzv-id for all agents of a job",
+                      server->config->job, job);
         return true;
     }
     memcpy(t->agent_nonce, value, AGENTS_NONCE);
@@ -499,28 +498,28 @@ static void admission_join(struct agents_server *server, struct agents_peer *pee
         (int)m->max_restarts != config->max_restarts ||
         (m->same_workers != 0) != config->same_workers) {
         snprintf(text, DISTI_AGENTS_TEXT,
-                 "the agent on %s (%s) has --nnodes %u:%u and --max-restarts %u, that on %s has "
-                 "%d:%d and %d: start all agents of a job alike",
+                 "the agent on %s (%s) has --nnodes %u:%u and --max-restarts %u, but the agent on "
+                 "%s has %d:%d and %d: use the same values for all agents of a job",
                  m->host, m->address, m->min_nodes, m->max_nodes, m->max_restarts, server->host,
                  config->min_nodes, config->max_nodes, config->max_restarts);
     } else if ((m->goes_on != 0) != config->goes_on) {
         snprintf(text, DISTI_AGENTS_TEXT,
-                 "the agent on %s (%s) has --on-failure %s, that on %s has %s: start all agents of "
-                 "a job alike",
+                 "the agent on %s (%s) has --on-failure %s, but the agent on %s has %s: use the "
+                 "same value for all agents of a job",
                  m->host, m->address, m->goes_on ? "continue" : "stop", server->host,
                  config->goes_on ? "continue" : "stop");
     } else if (config->same_workers && (int)m->workers != config->workers) {
         snprintf(text, DISTI_AGENTS_TEXT,
-                 "the agent on %s (%s) starts %u processes, that on %s starts %d: give all the "
-                 "same --nproc-per-node",
+                 "the agent on %s (%s) starts %u processes, but the agent on %s starts %d: use the "
+                 "same --nproc-per-node for all agents",
                  m->host, m->address, m->workers, server->host, config->workers);
     }
     for (const struct agents_peer *p = server->peers; p && !text[0]; p = p->next) {
         if (server->round == 0 && server->phase == AGENTS_MEETING && agents_is_member(p) &&
             m->node_rank >= 0 && p->member.node_rank == m->node_rank) {
             snprintf(text, DISTI_AGENTS_TEXT,
-                     "two agents have --node-rank %d, those on %s (%s) and %s (%s): give each "
-                     "node a rank of its own",
+                     "two agents have --node-rank %d, on %s (%s) and on %s (%s): use a different "
+                     "rank for each node",
                      m->node_rank, p->member.host, p->member.address, m->host, m->address);
         }
     }
@@ -534,11 +533,11 @@ static void admission_join(struct agents_server *server, struct agents_peer *pee
         agents_refuse(server, peer, "the job \"%s\" is over", config->job);
     } else if (server->phase != AGENTS_MEETING && server->restarts >= config->max_restarts &&
                (!config->join_now || nodes >= config->max_nodes)) {
-        agents_refuse(server, peer,
-                      "the job \"%s\" runs on %d of at most %d nodes, and no restart is left at "
-                      "which another could join: see --nnodes, --max-restarts, --rdzv-conf "
-                      "join=now",
-                      config->job, nodes, config->max_nodes);
+        agents_refuse(
+            server, peer,
+            "the job \"%s\" runs on %d of at most %d nodes, but has no restart left at which "
+            "another node could join: see --nnodes, --max-restarts, --rdzv-conf join=now",
+            config->job, nodes, config->max_nodes);
     } else {
         admission_welcome(server, peer);
         agents_course_joined(server, peer);
@@ -560,8 +559,8 @@ static bool agents_admit(struct agents_server *server, struct agents_peer *peer)
                        proof);
     if (!disti_hmac_same(proof, value)) {
         agents_refuse(server, peer,
-                      "the agent on %s serves a job \"%s\" with another secret: this is another "
-                      "job, so give it another port (--rdzv-endpoint)",
+                      "the agent on %s serves a job \"%s\" with another secret, so this is a "
+                      "different job: use another port for it (--rdzv-endpoint)",
                       server->host, server->config->job);
         return true;
     }
@@ -605,7 +604,7 @@ dist_status disti_agents_server_open(const struct disti_agents_config *config, i
     dist_status status;
 
     if (!server)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to serve the agents: free some");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to serve the agents: free memory");
     server->config = config;
     server->epoll_fd = epoll_fd;
     server->listen_fd = -1;
@@ -728,7 +727,7 @@ static void server_lose(struct agents_server *server, struct agents_peer *peer, 
     if (was_running)
         course_fail(server, &loss);
     else
-        agents_note(server, "the node %s (%.64s) is gone: %.512s", peer->member.host,
+        agents_note(server, "the node %s (%.64s) was lost: %.512s", peer->member.host,
                     peer->member.address, why);
 }
 
@@ -793,15 +792,15 @@ static void server_read(struct agents_server *server, struct agents_peer *peer)
                                        : peer->state == AGENTS_GOING || agents_admit(server, peer);
         disti_wire_next(&peer->link.in);
         if (!sense)
-            server_lose(server, peer, "it sent what no agent sends");
+            server_lose(server, peer, "it sent an invalid message");
         if (!agents_is_member(peer) && ++peer->frames >= STRANGER_FRAMES)
             peer->link.is_broken = true;
     }
     if (event == DISTI_WIRE_FRAME || event == DISTI_WIRE_MORE)
         return;
     server_lose(server, peer,
-                event == DISTI_WIRE_CLOSED ? "its connection broke: it ended, or was killed"
-                                           : "it sent what no agent sends");
+                event == DISTI_WIRE_CLOSED ? "its connection broke: it exited, or was killed"
+                                           : "it sent an invalid message");
     peer->link.is_broken = true;
 }
 
@@ -847,7 +846,7 @@ bool disti_agents_server_move(struct agents_server *server, int64_t *when_p)
     /* Signs of life, to and from all. */
     interval = (uint32_t)server->config->keep_alive_interval_ms;
     silence = interval * (uint32_t)server->config->keep_alive_max_attempt;
-    snprintf(why, sizeof(why), "it gave no sign of life for %.1f s", silence / 1e3);
+    snprintf(why, sizeof(why), "it sent nothing for %.1f s", silence / 1e3);
     for (struct agents_peer *p = server->peers; p; p = p->next) {
         if (!agents_is_member(p)) {
             agents_sooner(when_p, p->until_ns);

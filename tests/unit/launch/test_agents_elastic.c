@@ -82,7 +82,7 @@ static void test_silent(void **state)
     silent = agents[2];
     agents[2] = NULL;
     agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
-    assert_non_null(strstr(events[1].failure.text, "no sign of life for 1.5 s"));
+    assert_non_null(strstr(events[1].failure.text, "sent nothing for 1.5 s"));
     disti_agents_ready(agents[0]);
     disti_agents_ready(agents[1]);
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
@@ -90,7 +90,7 @@ static void test_silent(void **state)
     agents[2] = silent; /* it wakes up, and learns that it was given up */
     agents_events(agents, 3, (bool[]){false, false, true}, events);
     assert_int_equal(events[2].type, DISTI_AGENTS_BROKEN);
-    assert_non_null(strstr(events[2].text, "no sign of life"));
+    assert_non_null(strstr(events[2].text, "sent nothing for"));
     agents_close_all(agents, 3);
 }
 
@@ -144,7 +144,7 @@ static void test_too_few_left(void **state)
     }
     assert_non_null(strstr(events[0].text, "only 2 of at least 3 nodes are left: waiting"));
     agents_expect(agents, 3, DISTI_AGENTS_BROKEN, events);
-    assert_non_null(strstr(events[1].text, "only 2 of at least 3 nodes met"));
+    assert_non_null(strstr(events[1].text, "only 2 of at least 3 nodes joined"));
     agents_close_all(agents, 3);
 }
 

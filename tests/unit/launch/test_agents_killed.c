@@ -281,7 +281,7 @@ static void test_server_stopped(void **state)
     char silence[64];
 
     (void)state;
-    snprintf(silence, sizeof(silence), "no sign of life for %.1f s",
+    snprintf(silence, sizeof(silence), "sent nothing for %.1f s",
              unit_patience() * INTERVAL_MS * ATTEMPTS / 1000.0);
     start_all(pids);
     await_first_round();
