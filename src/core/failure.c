@@ -85,23 +85,23 @@ static void news_note_leaver(struct disti_world *world, const struct disti_notic
 static void news_remember(struct disti_world *world, const struct disti_notice *notice,
                           bool must_forward)
 {
-    struct world_exit *gone = malloc(sizeof(*gone));
+    struct world_exit *exited = malloc(sizeof(*exited));
 
-    if (!gone)
+    if (!exited)
         return;
-    gone->notice = *notice;
-    gone->must_forward = must_forward;
-    gone->next = world->exits;
-    world->exits = gone;
+    exited->notice = *notice;
+    exited->must_forward = must_forward;
+    exited->next = world->exits;
+    world->exits = exited;
 }
 
 static bool news_has_exited(const struct disti_world *world, int world_rank)
 {
-    const struct world_exit *gone = world->exits;
+    const struct world_exit *exited = world->exits;
 
-    while (gone && gone->notice.rank != world_rank)
-        gone = gone->next;
-    return gone != NULL;
+    while (exited && exited->notice.rank != world_rank)
+        exited = exited->next;
+    return exited != NULL;
 }
 
 /* Reads all pending notices of the store and delivers them. Call with the world's lock held. */
@@ -113,10 +113,10 @@ static void news_distribute(struct disti_world *world)
         if (notice.rank == world->rank) {
             /* The store returned this rank's own report. It was the first, unless an earlier
              * notice has arrived. */
-            struct dist_group *told = news_find(world, notice.group);
+            struct dist_group *reported = news_find(world, notice.group);
 
-            if (told && !told->has_news)
-                atomic_store(&told->reported_first, true);
+            if (reported && !reported->has_news)
+                atomic_store(&reported->reported_first, true);
         }
         if (notice.rank == world->rank ||
             (notice.group == DISTI_NO_GROUP && news_has_exited(world, notice.rank)))
@@ -129,8 +129,8 @@ static void news_distribute(struct disti_world *world)
         disti_warn("%s", notice.text);
         for (struct dist_group *group = world->groups; group; group = group->next)
             news_deliver(group, &notice, NEWS_OF_NONE);
-        if (notice.group ==
-            DISTI_NO_GROUP) /* every rank detects the exit of the store's holder itself */
+        /* Every rank detects the exit of the store's holder itself. */
+        if (notice.group == DISTI_NO_GROUP)
             news_remember(world, &notice,
                           world->store_lost && notice.rank >= 0 &&
                               notice.rank != disti_store_holder(world->bootstrap.store));
@@ -224,8 +224,8 @@ static void news_lose_store(struct disti_world *world)
     free(ended);
 }
 
-/* The sender (or this rank) lost its connection to `rank`. If the sender has exited since, the
- * loss of `rank` is the cause. */
+/* The sender reports that `rank` was lost; if the sender is this rank, its own connection broke.
+ * If the sender has exited since, the loss of `rank` is the cause. */
 static void news_receive_lost(struct disti_world *world, int sender, int rank)
 {
     const bool own = sender == world->rank;
@@ -287,16 +287,16 @@ static void news_receive(void *arg, int sender, dist_status status, int of, cons
  * Returns -1 if there is none. */
 static int news_next_forward(struct disti_world *world, bool *to)
 {
-    struct world_exit *gone;
+    struct world_exit *exited;
     int rank = -1;
 
     pthread_mutex_lock(&world->lock);
-    gone = world->exits;
-    while (gone && !gone->must_forward)
-        gone = gone->next;
-    if (gone) {
-        gone->must_forward = false;
-        rank = gone->notice.rank;
+    exited = world->exits;
+    while (exited && !exited->must_forward)
+        exited = exited->next;
+    if (exited) {
+        exited->must_forward = false;
+        rank = exited->notice.rank;
         for (int r = 0; r < world->size; r++)
             to[r] = r != world->rank && r != rank && !news_has_exited(world, r) &&
                     !disti_world_sees_process(world, r, rank);
@@ -375,11 +375,11 @@ static bool news_is_monitored(const struct dist_group *group, int rank)
  * first one. */
 static void news_deliver_first(struct dist_group *group)
 {
-    const struct world_exit *gone = group->world->exits, *first = NULL;
+    const struct world_exit *exited = group->world->exits, *first = NULL;
 
-    for (; gone; gone = gone->next) { /* newest first */
-        if (news_concerns(group, &gone->notice))
-            first = gone;
+    for (; exited; exited = exited->next) { /* newest first */
+        if (news_concerns(group, &exited->notice))
+            first = exited;
     }
     if (first)
         news_deliver(group, &first->notice, NEWS_OF_NONE);
@@ -414,15 +414,15 @@ void disti_news_unsubscribe(struct dist_group *group)
 
 bool disti_news_has_exited(struct disti_world *world, int world_rank)
 {
-    bool gone;
+    bool exited;
 
     if (world_rank == world->rank)
         return false;
     pthread_mutex_lock(&world->lock);
     news_distribute(world);
-    gone = news_has_exited(world, world_rank);
+    exited = news_has_exited(world, world_rank);
     pthread_mutex_unlock(&world->lock);
-    return gone;
+    return exited;
 }
 
 /* Copies a notice and converts its text from world ranks to ranks of the group: "rank 5 (host"

@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-/* What a rank publishes when it joins. Fixed size: exchanged as bytes. */
+/* Published by each rank when it joins. Fixed size: exchanged as bytes. */
 struct world_peer {
     struct disti_locality locality;
     char backend[32];

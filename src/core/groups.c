@@ -68,8 +68,8 @@ static bool leave_poll(struct dist_group *group)
 
 /*
  * Called while this rank waits for other ranks to leave. They may be blocked in a call that this
- * rank never makes, in this group or, if the world is destroyed, in another: reports that this rank
- * is leaving.
+ * rank never makes, in this group or, if the world is destroyed, in another: answers their
+ * questions and reports that this rank is leaving.
  */
 static void leave_late(void *arg)
 {
@@ -323,7 +323,7 @@ struct group_turn {
     uint32_t taken;
 };
 
-/* What each rank sends to the others. Fixed size: exchanged as bytes. */
+/* The data that each rank sends to the other ranks. Fixed size: exchanged as bytes. */
 struct agree_offer {
     uint64_t choice;  /* hash of the settings, which may have changed since the ranks joined */
     uint32_t number;  /* the group's number, from its lowest world rank; otherwise 0 */
@@ -354,8 +354,9 @@ static struct group_turn *agree_find_turn(struct dist_group *parent, uint64_t ha
 }
 
 /*
- * Returns how often the list was used before, which is part of the key of the exchange. Several
- * threads may create groups of one list concurrently if they begin in the same order on all ranks.
+ * Sets *turn_p to how often the list was used before, which is part of the key of the exchange.
+ * Several threads may create groups of one list concurrently if they begin in the same order on all
+ * ranks.
  */
 static dist_status agree_take_turn(struct dist_group *parent, uint64_t hash, uint32_t *turn_p)
 {

@@ -233,7 +233,7 @@ void disti_shared_forked(void)
 }
 
 /* Removes and returns the parts of the call that returned `own`, or NULL. */
-static struct shared_parts *shared_take(const void *own)
+static struct shared_parts *shared_remove(const void *own)
 {
     struct shared_parts **entry = &shared_all, *parts;
 
@@ -345,7 +345,7 @@ static dist_status shared_map_all(const struct dist_group *group, struct shared_
     return DIST_OK;
 }
 
-static void shared_end(struct shared_parts *parts)
+static void shared_release(struct shared_parts *parts)
 {
     if (!parts)
         return;
@@ -408,7 +408,7 @@ dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts)
         shared_all = made;
         pthread_mutex_unlock(&shared_lock);
     } else
-        shared_end(made);
+        shared_release(made);
     return status;
 }
 
@@ -418,7 +418,7 @@ dist_status dist_shared_free(void *memory)
 
     if (!memory)
         return DIST_OK;
-    parts = shared_take(memory);
+    parts = shared_remove(memory);
     if (!parts)
         return disti_fail(
             DIST_ERR_INVALID_ARGUMENT,
@@ -428,6 +428,6 @@ dist_status dist_shared_free(void *memory)
     /* If the group failed, a peer may not have noticed and may still write to the memory. */
     if (atomic_load(&parts->group->over))
         disti_segment_retire();
-    shared_end(parts);
+    shared_release(parts);
     return DIST_OK;
 }

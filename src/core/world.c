@@ -614,7 +614,8 @@ bool disti_group_try_lock(int number, struct dist_group **group_p)
 
 void disti_group_retire(struct dist_group *group)
 {
-    /* also for a group that was never opened, whose structure may have belonged to an opened one */
+    /* Also for a group that was never published: its structure may be reused from a published
+     * group, whose stale handle must be rejected. */
     atomic_store(&group->destroyed, true);
     pthread_mutex_lock(&known_lock);
     if (group->known) { /* in an order that keeps the list intact for a child forked at this moment
