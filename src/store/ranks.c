@@ -582,7 +582,7 @@ static void coll_missing(const struct disti_store_server *server, const struct s
     }
     if (missing > named)
         used += (size_t)snprintf(text + used, size - used, " and %d more", missing - named);
-    used += (size_t)snprintf(text + used, size - used, " did not come");
+    used += (size_t)snprintf(text + used, size - used, " did not arrive");
     /* A rank that is missing in a new group has passed another list of ranks to dist_new_group. */
     for (int i = 0; coll_makes_group(coll) && i < coll->size; i++) {
         const struct store_rank *slot = &server->ranks[coll->ranks[i]];

@@ -273,7 +273,7 @@ static void agents_meeting_look(struct agents_server *server, int64_t *when_p)
         if (!stopping && !server->is_patient)
             agents_note(server,
                         "only %d of at least %d nodes are left: waiting up to %.0f s for "
-                        "others to join",
+                        "other nodes to join",
                         ready, server->config->min_nodes, disti_left_ms(server->meet_by_ns) / 1e3);
         if (!stopping) /* some must come anew, so others may too */
             server->is_patient = true;

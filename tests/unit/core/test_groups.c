@@ -289,7 +289,7 @@ static void rank_comes_late(int rank, void *arg)
     options.timeout_ms = 300;
     if (rank == 2) {
         CHECK(dist_new_group(world, both, 2, &options, &group) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS("rank 1 (world rank 1, host ", "did not come");
+        CHECK_SAYS("rank 1 (world rank 1, host ", "did not arrive");
     }
     CHECK(dist_barrier(world) == DIST_OK);
     if (rank > 0) {

@@ -279,7 +279,7 @@ static void rank_does_not_leave(int rank, void *arg)
     CHECK(dist_dup_group(world, &options, &twin) == DIST_OK);
     if (rank == 0) {
         CHECK(dist_destroy_process_group(twin) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS("rank 1 (host ", "did not come");
+        CHECK_SAYS("rank 1 (host ", "did not arrive");
         check_gone(twin);
     }
     CHECK(dist_barrier(world) == DIST_OK);
@@ -309,7 +309,7 @@ static void rank_is_monitored(int rank, void *arg)
         disti_sleep_ns(900000000);
     if (rank == 0 || rank == 3) {
         CHECK(dist_monitored_barrier(world, 300) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS(" 1 (host ", " 2 (host ", "did not come");
+        CHECK_SAYS(" 1 (host ", " 2 (host ", "did not arrive");
         CHECK(dist_monitored_barrier(group, 100) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("1 (world rank 2, host ");
     } else {

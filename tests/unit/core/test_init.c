@@ -197,7 +197,8 @@ static void wait_for_the_missing(int rank, void *arg)
     options.timeout_ms = MISSING_MS;
     CHECK(dist_init_process_group(&options, &group) == DIST_ERR_TIMEOUT);
     CHECK(disti_now_ns() - began < UNIT_SOON_NS);
-    CHECK_SAYS("waited ", " ms for all ranks to join", "rank 2 did not come", "raise the timeout");
+    CHECK_SAYS("waited ", " ms for all ranks to join", "rank 2 did not arrive",
+               "raise the timeout");
 }
 
 static void the_missing_is_named_in_time(void **state)

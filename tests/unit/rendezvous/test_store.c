@@ -181,7 +181,7 @@ static void rank_disagrees(int rank, void *arg)
 
     if (rank == 0) {
         CHECK(disti_store_all_gather(store, NULL, "g", in, out, 4, 1500) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS("rank 1", "did not come");
+        CHECK_SAYS("rank 1", "did not arrive");
     } else {
         disti_sleep_ns(300000000);
         CHECK(disti_store_all_gather(store, NULL, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
@@ -208,7 +208,7 @@ static void rank_waits_in_vain(int rank, void *arg)
         return;
     store = join(job, rank);
     CHECK(disti_store_all_gather(store, NULL, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
-    CHECK_SAYS("ranks 3, 5 did not come");
+    CHECK_SAYS("ranks 3, 5 did not arrive");
     CHECK(disti_now_ns() - begin < UNIT_SOON_NS);
     disti_store_close(store);
 }

@@ -202,7 +202,7 @@ static void rank_misses_its_party(int rank, void *arg)
     barrier(store, "all here");
     if (rank == 1) {
         CHECK(disti_store_all_gather(store, &b, "x", NULL, NULL, 0, 600) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS("ranks 0 (world rank 3, host ", ", 2 (world rank 2, host ", "did not come");
+        CHECK_SAYS("ranks 0 (world rank 3, host ", ", 2 (world rank 2, host ", "did not arrive");
     }
     if (rank == 3) {
         disti_sleep_ns(200000000);
@@ -305,7 +305,7 @@ static void rank_is_told(int rank, void *arg)
     }
     if (rank == 2) {
         CHECK(disti_store_broadcast(store, &b, "t", big, 1, 200) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS(" 0 (world rank 3, host ", "did not come");
+        CHECK_SAYS(" 0 (world rank 3, host ", "did not arrive");
     }
     CHECK(disti_store_leave(store, &b, "end", NULL, NULL, 0, WAIT_MS, NULL, NULL) == DIST_OK);
     disti_store_close(store);
@@ -328,7 +328,7 @@ static void rank_arrives(int rank, void *arg)
     barrier(store, "all here");
     if (rank == 1) {
         CHECK(disti_store_arrive(store, &b, "b 1", 200) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS(" 0 (world rank 3, host ", "did not come");
+        CHECK_SAYS(" 0 (world rank 3, host ", "did not arrive");
     }
     if (rank == 3)
         disti_sleep_ns(600000000);
