@@ -677,7 +677,7 @@ static void failure_condition(const struct dist_group *group, char *text, size_t
         disti_text(text, size, "unreachable: no acknowledgements from %s",
                    away == 1 ? "its machine" : "their machines");
     else
-        disti_text(text, size, "silent, of these %s %s unreachable: no acknowledgements from %s",
+        disti_text(text, size, "silent; unreachable: %s %s (no acknowledgements from %s)",
                    away == 1 ? "rank" : "ranks", list,
                    away == 1 ? "its machine" : "their machines");
 }
