@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agent: rounds until the workers succeed, or no restart is left. Each round starts the store
- * and the workers, and watches over them. */
+/*
+ * The agent: runs rounds until the workers succeed or no restart is left. Each round starts the
+ * store and the workers, and watches them.
+ */
 #include "launch/agent.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -25,16 +27,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The agent: the process that starts a node's workers and watches over them. */
-
 /*
  * A round:
  *
- *     WORKING -- a worker fails, a signal comes --> STOPPING     the other workers were told to end
- *        |                                             |
- *        '-- all workers have ended -- SWEEPING <------'     their children are told to end
+ *     WORKING -- a worker fails, a signal arrives --> STOPPING   the other workers were signaled to
+ * end |                                             |
+ *        '-- all workers have ended -- SWEEPING <------'     their descendants are signaled to end
  *                                         |
- *                                      DRAINING      what they printed is on its way
+ *                                      DRAINING      waits until their output is copied
  *                                         |
  *                                       OVER
  *
@@ -44,52 +44,54 @@ enum agent_state { AGENT_WORKING, AGENT_STOPPING, AGENT_SWEEPING, AGENT_DRAINING
 
 struct agent {
     const struct disti_run_options *options;
-    char logs[DISTI_RUN_PATH]; /* the folder of the job's files; "": it has none */
+    char logs[DISTI_RUN_PATH]; /* the directory of the job's log files; "": none */
     struct disti_run_binding binding;
-    sigset_t mask;       /* for the workers: as the agent found them */
-    struct rlimit files; /* the same */
-    pid_t group;         /* the guard's process group, in which the workers are */
-    int signals_fd;      /* from the guard */
+    sigset_t mask;       /* the inherited signal mask, for the workers */
+    struct rlimit files; /* the inherited limit on open files, for the workers */
+    pid_t group;         /* the process group of the monitor and the workers */
+    int signals_fd;      /* from the monitor */
     int child_fd;        /* a signalfd for SIGCHLD */
-    int done_fd;         /* an eventfd: outputs that have ended */
-    int leash_fd;        /* from the starter on another host, see above; -1: there is none */
+    int done_fd;         /* an eventfd that counts ended outputs */
+    int leash_fd;        /* commands of the starter on another host; -1: none */
 
-    /* Of this round. */
+    /* This round. */
     struct disti_run_round round;
-    struct disti_run_worker *workers; /* of round.processes; the scheduler is the last */
-    int secret_fd;                    /* a memfd with the store's secret; -1: the store has none */
-    int last_calls_fd; /* a memfd: what they called last (store/store.h); -1: not known */
+    struct disti_run_worker *workers; /* round.processes entries; the scheduler is the last */
+    int secret_fd;                    /* a memfd with the store's token; -1: no authentication */
+    int last_calls_fd; /* a memfd: the workers' last calls (store/store.h); -1: unavailable */
     struct disti_store_server *store;
     struct disti_run_output *outputs[2];
     enum agent_state state;
-    int alive; /* workers, and the scheduler */
+    int alive; /* running workers, including the scheduler */
     int outputs_left;
-    bool childless;    /* nothing is below this process */
-    int64_t oom_kills; /* processes that the kernel's out-of-memory killer had ended before */
-    bool killed;       /* a line has said that workers are killed */
-    int64_t kill_at;   /* SIGKILL for whoever is left; INT64_MAX: not yet */
-    int succeeded;     /* workers, once all have ended */
-    const struct disti_run_worker *first; /* that failed; NULL: none */
-    int64_t cause_by;                     /* until then its cause may be seen */
+    bool childless;    /* this process has no descendants */
+    int64_t oom_kills; /* the kernel's count of out-of-memory kills, before this round and as
+                        * attributed to workers */
+    bool killed;       /* the warning that workers are killed was printed */
+    int64_t kill_at;   /* deadline for SIGKILL; INT64_MAX: none */
+    int succeeded;     /* number of successful workers, once all have ended */
+    const struct disti_run_worker *first; /* the first worker that failed; NULL: none */
+    int64_t cause_by;                     /* deadline for the failure that caused this one to be
+                                           * seen */
 
-    /* Of the meeting with other nodes. */
-    struct disti_agents *agents;         /* NULL: this node is the only one */
-    bool met;                            /* there is a new round to be started */
-    bool has_met;                        /* there was one before */
-    enum disti_agents_event_type order;  /* how this round ends; DISTI_AGENTS_NOTE: not known yet */
-    struct disti_agents_failure failure; /* why, if it is a failure */
-    char why[DISTI_AGENTS_TEXT];         /* the same for people */
+    /* Rendezvous with other nodes. */
+    struct disti_agents *agents;         /* NULL: the job has one node */
+    bool met;                            /* a new round is to be started */
+    bool has_met;                        /* at least one round has begun */
+    enum disti_agents_event_type order;  /* how this round ends; DISTI_AGENTS_NOTE: not decided */
+    struct disti_agents_failure failure; /* the cause, if it is a failure */
+    char why[DISTI_AGENTS_TEXT];         /* the cause as text */
 
-    /* Of the job. */
-    int stop_signal;      /* that ended it; 0: none */
-    int64_t stopped_at;   /* when it came */
-    int64_t clocks;       /* of this round's processes: see disti_last_call_tell_clocks */
+    /* The job. */
+    int stop_signal;    /* the signal that ended the job; 0: none */
+    int64_t stopped_at; /* when that signal arrived */
+    int64_t clocks;     /* clock state of this round's processes: see disti_last_call_tell_clocks */
     int64_t suspended_at; /* when SIGTSTP stopped the processes; 0: they run */
-    bool unsaid;          /* something that workers printed could not be written */
-    bool hurry;           /* do not wait for output to be read */
+    bool unsaid;          /* some output of workers could not be written */
+    bool hurry;           /* do not wait until the output is read */
 };
 
-/* The files of a job, in torchrun's folders: DIR/JOB_RANDOM/attempt_0/0/stdout.log. */
+/* Log files of a job, in torchrun's directories: DIR/JOB_RANDOM/attempt_0/0/stdout.log. */
 
 static dist_status logs_fail(const char *path)
 {
@@ -97,7 +99,7 @@ static dist_status logs_fail(const char *path)
         DIST_ERR_SYSTEM, "cannot make %.400s: give --log-dir a folder where you may write", path);
 }
 
-/* With all folders above it. */
+/* Makes a directory and its parents. */
 static dist_status logs_make(const char *path)
 {
     char part[DISTI_RUN_PATH + 64];
@@ -115,8 +117,9 @@ static dist_status logs_make(const char *path)
 }
 
 /*
- * Makes the job's folder, if --log-dir is given, or a stream goes to a file: then without --log-dir
- * below TMPDIR, and says where. ERR_SYSTEM names the folder that cannot be made.
+ * Makes the job's log directory if --log-dir is given or a stream is redirected to a file. Without
+ * --log-dir it is below TMPDIR, and a message says where. ERR_SYSTEM: the message names the
+ * directory that cannot be made.
  */
 static dist_status logs_open(const struct disti_run_options *options, const char *job,
                              char folder[DISTI_RUN_PATH])
@@ -147,11 +150,11 @@ static dist_status logs_open(const struct disti_run_options *options, const char
     snprintf(folder, DISTI_RUN_PATH, "%s/%s", base, name);
     if (!mkdtemp(folder))
         return logs_fail(folder);
-    /* mkdtemp's is for its user alone; log files are as open as others. */
+    /* mkdtemp makes it private; the log files are as readable as any files of the user. */
     return chmod(folder, 0755) == 0 ? DIST_OK : logs_fail(folder);
 }
 
-/* Its path. */
+/* Writes the path of a process's log file. */
 static void logs_path(const char *logs, int restarts, int local_rank, const char *name,
                       char path[DISTI_RUN_PATH + 64])
 {
@@ -162,7 +165,9 @@ static void logs_path(const char *logs, int restarts, int local_rank, const char
              *name ? "/" : "", name);
 }
 
-/* The job's folder, open; -1: errno. Who has the folder above may have put another in its place. */
+/*
+ * Opens the job's directory. -1: errno. EPERM: somebody with access to its parent has replaced it.
+ */
 static int logs_folder(const char *logs)
 {
     const int fd = open(logs, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -175,7 +180,7 @@ static int logs_folder(const char *logs)
     return -1;
 }
 
-/* Opens "stdout.log" or another file of it to write. *fd_p is the caller's. */
+/* Opens a log file such as "stdout.log" for writing. The caller closes *fd_p. */
 static dist_status logs_file(const char *logs, int restarts, int local_rank, const char *name,
                              int *fd_p)
 {
@@ -198,24 +203,32 @@ const char *disti_run_store_host(const struct disti_run_round *round)
     return round->nodes == 1 ? disti_loopback() : round->master_address;
 }
 
-/* The node's processes: the first node has the scheduler, if the job has one. */
+/*
+ * Returns the number of processes of this node. The first node runs the scheduler, if the job has
+ * one.
+ */
 static int run_processes(const struct disti_run_options *options,
                          const struct disti_run_round *round)
 {
     return round->workers + (options->scheduler && round->node_rank == 0);
 }
 
-/* What the agents of other nodes say, as orders for this one. */
+/* Rendezvous: the decisions of all agents, as orders for this one. */
 
-enum { MEETING_LINGER_MS = 2000 }; /* until the others have heard the last word */
+enum {
+    MEETING_LINGER_MS = 2000
+}; /* how long the connections stay open so that the other agents
+    * receive the last message */
 
-/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
+/*
+ * True if this agent prints messages about the whole job: the first one, if a starter started them.
+ */
 static bool agent_speaks(const struct agent *agent)
 {
     return !agent->options->leashed || agent->options->node_rank <= 0;
 }
 
-/* Opens the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
+/* Opens the rendezvous with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and other errors. */
 static dist_status meeting_open(struct agent *agent)
 {
     const struct disti_run_options *options = agent->options;
@@ -238,7 +251,10 @@ static dist_status meeting_open(struct agent *agent)
     config.workers = options->workers;
     config.max_restarts = (int)options->max_restarts;
     config.goes_on = options->goes_on;
-    /* Without an endpoint the agents meet at the master's port, so rank 0 needs another. */
+    /*
+     * Without an endpoint the agents use the master's port for rendezvous, so rank 0 needs another
+     * port.
+     */
     if (options->rdzv_endpoint && options->master_port > 0)
         config.master_port = (int)options->master_port;
     if (options->rdzv_conf)
@@ -252,9 +268,12 @@ static void meeting_fail(struct agent *agent, const struct disti_agents_failure 
         disti_agents_failed(agent->agents, failure);
 }
 
-/* Starts a round: the store, the workers with their files and pipes, and who reads those. */
+/*
+ * Starts a round: the store, the workers with their files and pipes, and the threads that read the
+ * pipes.
+ */
 
-/* Where the streams of all workers come from: stdout's, then stderr's. */
+/* The pipes of all workers: index 0 is stdout, 1 is stderr. */
 struct start_sources {
     struct disti_run_source *of[2];
     int count[2];
@@ -262,7 +281,10 @@ struct start_sources {
 
 static const char *const start_files[] = {"stdout.log", "stderr.log"};
 
-/* The path by which another process of this user opens our memfd: nothing lies about if we die. */
+/*
+ * Writes the path by which another process of this user can open our memfd: no file is left if we
+ * die.
+ */
 static void start_path(int fd, char *path, size_t size)
 {
     snprintf(path, size, "/proc/%d/fd/%d", (int)getpid(), fd);
@@ -270,9 +292,11 @@ static void start_path(int fd, char *path, size_t size)
 
 /* ---- the store ---- */
 
-/* Holds the store of all at the round's port, until the round ends. The others may know this
- * machine by an address that a router translates, or by a name, which may stand for something else
- * here: then the store listens at all addresses. */
+/*
+ * Runs the job's store on the round's port until the round ends. Other nodes may reach this machine
+ * through a translated address or a name that resolves differently here: then the store listens on
+ * all addresses.
+ */
 static dist_status start_serve(struct agent *agent)
 {
     struct disti_run_round *round = &agent->round;
@@ -290,7 +314,10 @@ static dist_status start_serve(struct agent *agent)
 
 /* ---- a worker's streams ---- */
 
-/* What the worker writes to, *to_p: a file, nothing, or a pipe, whose other end is a source. */
+/*
+ * Opens the write end of a worker's stream: a file, /dev/null, or a pipe, whose read end becomes a
+ * source.
+ */
 static dist_status start_stream(struct agent *agent, const struct disti_run_worker *worker,
                                 int stream, struct start_sources *sources, int *to_p)
 {
@@ -339,7 +366,10 @@ static dist_status start_stream(struct agent *agent, const struct disti_run_work
     return DIST_OK;
 }
 
-/* torch's main writes its exception there: into a file of the job's folder, or into memory. */
+/*
+ * Makes the worker's error file, to which torch's main writes its exception: in the job's
+ * directory, or a memfd.
+ */
 static dist_status start_error_file(struct agent *agent, struct disti_run_worker *worker)
 {
     worker->error_fd = -1;
@@ -374,7 +404,7 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
     int fds[3] = {-1, -1, -1};
     dist_status status = start_error_file(agent, worker);
 
-    /* Rank 0 reads the standard input of distrun, all other processes read nothing. */
+    /* Rank 0 inherits distrun's standard input; the other processes read /dev/null. */
     if (disti_run_rank(&agent->round, worker->local_rank) != 0)
         fds[0] = disti_descriptor_raise(open("/dev/null", O_RDONLY | O_CLOEXEC));
     for (int s = 0; s < 2 && status == DIST_OK; s++)
@@ -417,7 +447,10 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
     return status;
 }
 
-/* Starts the workers, and readers for all that were started, even if others could not be. */
+/*
+ * Starts the workers. On failure the readers of the workers that were started are started all the
+ * same.
+ */
 static dist_status start_workers(struct agent *agent, struct start_sources *sources)
 {
     const size_t count = (size_t)agent->round.processes;
@@ -430,7 +463,10 @@ static dist_status start_workers(struct agent *agent, struct start_sources *sour
     if (!agent->workers || !sources->of[0] || !sources->of[1])
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
     agent->last_calls_fd = disti_last_call_file(agent->round.processes);
-    /* Under a tight limit on file sizes, or if memfd_create is denied, the job runs without. */
+    /*
+     * Without memfd_create, or under a low limit on file sizes, the job runs without recording last
+     * calls.
+     */
     if (agent->last_calls_fd < 0 && errno != EFBIG && !disti_call_denied(errno))
         return disti_file_memory_fail("make the file of the workers' last calls");
     for (size_t w = 0; w < count; w++) {
@@ -447,11 +483,11 @@ static dist_status start_workers(struct agent *agent, struct start_sources *sour
 }
 
 /*
- * Starts workers, outputs and store of agent->round. On failure some may run.
+ * Starts workers, outputs and store of agent->round. On failure some of them may run.
  *
- * The first node's agent has the store of all, or the scheduler that it starts: it outlives rank 0,
- * so that all ranks hear of its end too. The workers of the other nodes wait until it is there. The
- * store's secret is in a file for the workers; with DIST_AUTH=none there is none.
+ * The first node's agent, or the scheduler that it starts, runs the job's store: it outlives rank
+ * 0, so that all ranks learn of rank 0's end too. The workers of the other nodes wait until it is
+ * available. The store's token is in a file for the workers; with DIST_AUTH=none there is none.
  */
 static dist_status start_round(struct agent *agent)
 {
@@ -480,16 +516,21 @@ static dist_status start_round(struct agent *agent)
     return status;
 }
 
-/* What happens in a round: workers end, signals come, times run out. */
+/* Watches a round: ended workers, signals, timeouts. */
 
 enum {
-    WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for those whose worker has ended */
-    WATCH_KILL_MS = 100,      /* between two rounds of SIGKILL: new processes may have come */
-    WATCH_CAUSE_MS = 300,     /* from the end of one that has lost another to that one's end */
-    WATCH_TWICE_MS = 200      /* a second signal counts after this: the same may come by two ways */
+    WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for descendants of ended workers */
+    WATCH_KILL_MS = 100,  /* between two rounds of SIGKILL: new descendants may have been forked */
+    WATCH_CAUSE_MS = 300, /* from a failure caused by a lost peer until the peer's own failure
+                           * is seen */
+    WATCH_TWICE_MS = 200  /* a second signal counts after this time: the same signal may arrive
+                           * on two paths */
 };
 
-/* The scheduler is one. Between rounds, and if the store cannot be started, there are none. */
+/*
+ * Returns the number of processes, including the scheduler. 0 between rounds, and if the store
+ * cannot be started.
+ */
 static int watch_workers(const struct agent *agent)
 {
     return agent->workers ? agent->round.processes : 0;
@@ -507,7 +548,7 @@ static void watch_tell(struct agent *agent, int signal_number, bool to_end)
     }
 }
 
-/* To the workers' children too, some of which may have process groups of their own. */
+/* Signals the workers and their descendants, some of which may have their own process groups. */
 static void watch_tell_all(struct agent *agent, int signal_number)
 {
     watch_tell(agent, signal_number, false);
@@ -523,7 +564,7 @@ static void watch_suspend(struct agent *agent)
     watch_tell_all(agent, SIGSTOP);
 }
 
-/* No time passes for the job while it is suspended. */
+/* Moves all deadlines by the time for which the job was suspended. */
 static void watch_resume(struct agent *agent)
 {
     int64_t *const times[] = {&agent->kill_at, &agent->cause_by, &agent->stopped_at};
@@ -544,7 +585,7 @@ static void watch_resume(struct agent *agent)
 static void watch_stop(struct agent *agent, int signal_number, double seconds)
 {
     watch_tell(agent, signal_number, true);
-    /* A stopped process sees the signal only once it goes on. */
+    /* A stopped process handles the signal only after SIGCONT. */
     watch_tell(agent, SIGCONT, true);
     watch_resume(agent);
     agent->state = AGENT_STOPPING;
@@ -556,7 +597,7 @@ static void watch_kill(struct agent *agent)
     const struct disti_run_worker *first = NULL;
     char name[32];
 
-    /* Says once a round that workers had too little time to end, and names the option. */
+    /* Once a round, warns that workers did not end in time, and names the option. */
     for (int w = 0; w < watch_workers(agent) && !first; w++) {
         if (agent->workers[w].pid && !agent->workers[w].ended)
             first = &agent->workers[w];
@@ -574,7 +615,7 @@ static void watch_kill(struct agent *agent)
     agent->kill_at = disti_deadline_ms(WATCH_KILL_MS);
     if (disti_run_family_signal(SIGKILL) || agent->state != AGENT_SWEEPING)
         return;
-    /* Children of ended workers can be found in /proc only. */
+    /* Descendants of ended workers can be found in /proc only. */
     fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
                     "ended, since /proc is not mounted for this PID namespace "
                     "(unshare --mount-proc)\n");
@@ -588,7 +629,9 @@ static void watch_kill(struct agent *agent)
 static void watch_reap(struct agent *agent)
 {
     const struct disti_run_worker *first = agent->state == AGENT_WORKING ? agent->first : NULL;
-    /* Workers that went on fail later, for reasons of their own. */
+    /*
+     * With --on-failure continue, workers that fail after this deadline have causes of their own.
+     */
     const bool decided = first && agent->options->goes_on && disti_expired(agent->cause_by);
     struct timespec now;
     pid_t pid;
@@ -611,15 +654,20 @@ static void watch_reap(struct agent *agent)
                                    disti_process_oom_kills() > agent->oom_kills;
         agent->oom_kills += worker->is_out_of_memory;
         agent->alive--;
-        /* A program that knows of no schedulers may take its part in a job that ended well for an
-         * error. And once the node's workers have ended well a scheduler only tells who left
-         * without a goodbye: who fails on another node is known from there. */
+        /*
+         * A program that does not know of schedulers may report an error for its scheduler in a job
+         * that ended well. If this node's workers have ended well, a scheduler that exits reports
+         * only ranks that left without closing their group; failures on another node are reported
+         * by that node.
+         */
         if (worker->local_rank < 0 && WIFEXITED(how) &&
             (agent->alive == 0 ||
              disti_last_call_served(agent->last_calls_fd, agent->round.workers)))
             worker->how = 0;
-        /* A scheduler that has ended well ends no workers, which may not have met yet, or may meet
-         * again: they need a store. */
+        /*
+         * A scheduler that ended well does not end the workers, which may not have initialised yet,
+         * or may do so again: they need a store.
+         */
         if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0 && !agent->store &&
             start_serve(agent) != DIST_OK)
             fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
@@ -637,7 +685,10 @@ static void watch_reap(struct agent *agent)
     agent->first = first;
 }
 
-/* One that has lost another may have ended a moment before that. */
+/*
+ * True while the round waits for the cause of a failure: a worker that has lost a peer may end
+ * before that peer does.
+ */
 static bool watch_expects_cause(const struct agent *agent)
 {
     return agent->state == AGENT_WORKING && agent->first && agent->first->has_lost &&
@@ -677,7 +728,7 @@ static void watch_pass_on(struct agent *agent, const struct disti_run_signal *ne
     }
 }
 
-/* The guard or the starter is gone: nobody waits for this job any more. */
+/* The monitor or the starter has exited: ends the job. */
 static void watch_abandoned(struct agent *agent)
 {
     agent->stop_signal = SIGKILL;
@@ -688,8 +739,11 @@ static void watch_abandoned(struct agent *agent)
         watch_resume(agent);
 }
 
-/* What the starter says, again and again: a signal as the starter had it. A terminal's goes to all
- * that a terminal here would reach. The starter's end is that of the job. */
+/*
+ * Executes the starter's commands, which it repeats. A signal is handled as if this process's
+ * monitor had forwarded it; one from a terminal is also sent to all descendants. The end of the
+ * input means that the starter has exited, and ends the job.
+ */
 static void watch_leash(struct agent *agent)
 {
     unsigned char words[64];
@@ -731,7 +785,10 @@ static void watch_report(struct agent *agent, const struct disti_run_worker *wor
     }
 }
 
-/* What follows a round is about that round: it waits until the round has begun. */
+/*
+ * Handles rendezvous events. Events after a new round are about that round, so they wait until it
+ * has begun.
+ */
 static void meeting_move(struct agent *agent)
 {
     struct disti_agents_event event;
@@ -762,7 +819,7 @@ static void meeting_move(struct agent *agent)
             agent->order = event.type;
             agent->failure = event.failure;
             snprintf(agent->why, sizeof(agent->why), "%s", event.text);
-            /* What the workers are to do is the same for all orders: end, if they run. */
+            /* Every order ends the workers if they run. */
             if (agent->state == AGENT_WORKING)
                 watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
         }
@@ -813,14 +870,16 @@ static void watch_round(struct agent *agent)
         if (agent->agents)
             meeting_move(agent);
         if (agent->state == AGENT_WORKING && agent->options->goes_on) {
-            /* With --on-failure continue each failure is reported as it is seen, and the other
-             * workers go on, unless it is the scheduler's, which holds the store. */
+            /*
+             * With --on-failure continue each failure is reported when it is seen, and the other
+             * workers continue, unless the scheduler failed, which runs the store.
+             */
             for (int w = 0; w < watch_workers(agent); w++) {
                 struct disti_run_worker *worker = &agent->workers[w];
 
                 if (!worker->ended || worker->was_reported || !disti_run_worker_has_failed(worker))
                     continue;
-                /* A scheduler that has lost a rank fails when all ranks have left. */
+                /* A scheduler that has lost a rank fails only after all ranks have left. */
                 if (worker->local_rank < 0 && worker->has_lost)
                     continue;
                 worker->was_reported = true;
@@ -855,7 +914,7 @@ static void watch_round(struct agent *agent)
                 !agent->stop_signal && agent->order == DISTI_AGENTS_NOTE)
                 disti_agents_ended(agent->agents, agent->succeeded);
         }
-        /* Over, once it is known what comes next. */
+        /* The round is over when the next order is known. */
         if (agent->state == AGENT_OVER && (!agent->agents || agent->met || agent->stop_signal ||
                                            agent->order != DISTI_AGENTS_NOTE))
             return;
@@ -866,11 +925,11 @@ static void watch_round(struct agent *agent)
     }
 }
 
-/* The agent's life: rounds until the workers succeed, or no restart is left. */
+/* Runs all rounds of a job. */
 
-enum { AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
+enum { AGENT_FAILED = 1, AGENT_WRONG = 2 /* wrong arguments */ };
 
-/* The starter holds the other end of standard input, of which the workers have no need. */
+/* Moves the starter's connection from standard input to leash_fd; the workers get /dev/null. */
 static bool agent_take_leash(struct agent *agent)
 {
     int nothing;
@@ -883,7 +942,7 @@ static bool agent_take_leash(struct agent *agent)
     return true;
 }
 
-/* distrun's exit code for a failure of its own. */
+/* Returns distrun's exit code for an error of the agent itself. */
 static int agent_code(dist_status status)
 {
     return status == DIST_ERR_INVALID_ARGUMENT ? AGENT_WRONG : AGENT_FAILED;
@@ -891,7 +950,7 @@ static int agent_code(dist_status status)
 
 /* ---- rounds ---- */
 
-/* The round's things; its processes are gone, unless nobody waits for their output. */
+/* Frees the round. Its processes have ended, unless the job is ended in a hurry. */
 static void agent_end_round(struct agent *agent)
 {
     for (int s = 0; s < 2 && !agent->hurry; s++) {
@@ -913,8 +972,10 @@ static void agent_end_round(struct agent *agent)
     agent->workers = NULL;
 }
 
-/* What is to be said of the last round, and distrun's exit code. A starter has its own word for its
- * signal, which may come when all is over but the workers' end. */
+/*
+ * Reports how the last round ended. Returns distrun's exit code. For a remote agent the starter
+ * reports the signal, which may arrive when only the workers' end is outstanding.
+ */
 static int agent_conclude(const struct agent *agent)
 {
     const bool failed = agent->order == DISTI_AGENTS_GIVEN_UP &&
@@ -932,8 +993,10 @@ static int agent_conclude(const struct agent *agent)
     if (agent->order == DISTI_AGENTS_FINISHED)
         return 0;
     if (failed) {
-        /* Of agents that a starter started, that of the worker which failed; else all, as
-         * torchrun's do. */
+        /*
+         * Among remote agents only the one whose worker failed prints the block; otherwise all do,
+         * as torchrun's do.
+         */
         if (!agent->options->leashed || agent->failure.node_rank == agent->round.node_rank)
             disti_run_failure_print(agent->options, &agent->round, agent->workers,
                                     agent->last_calls_fd, &agent->failure);
@@ -941,13 +1004,13 @@ static int agent_conclude(const struct agent *agent)
     }
     if (agent_speaks(agent) || !agent->has_met)
         fprintf(stderr, "distrun: %s\n", agent->why);
-    /* Of workers that could not be started. */
+    /* The workers could not be started. */
     if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.pid < 0)
         return agent->failure.exit_code;
     return AGENT_FAILED;
 }
 
-/* From the start of the workers until they are gone, and it is known what comes next. */
+/* Runs a round until its workers have ended and the next order is known. */
 static void agent_round(struct agent *agent)
 {
     dist_status status;
@@ -962,7 +1025,7 @@ static void agent_round(struct agent *agent)
     agent->oom_kills = disti_process_oom_kills();
     status = start_round(agent);
     if (status != DIST_OK) {
-        /* The workers could not be started, here or anywhere: the other nodes need not try. */
+        /* The workers cannot be started on this node, so the other nodes need not try. */
         struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
                                                .node_rank = agent->round.node_rank,
                                                .rank = -1,
@@ -988,7 +1051,7 @@ static void agent_round(struct agent *agent)
         bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
         char name[32];
 
-        /* A node that is the only one decides what other nodes would tell it. */
+        /* A single node decides by itself. */
         if (!agent->first) {
             agent->order = DISTI_AGENTS_FINISHED;
             return;
@@ -1005,7 +1068,7 @@ static void agent_round(struct agent *agent)
     }
 }
 
-/* False: there is none, and the order says why. */
+/* Sets up the next round. False: there is none, and agent->order says why. */
 static bool agent_next_round(struct agent *agent, int restarts)
 {
     struct disti_run_round *round_p;
@@ -1020,7 +1083,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
         watch_round(agent);
         return agent->met && !agent->stop_signal;
     }
-    /* The round of a node that is the only one. */
+    /* A single node sets up the round by itself. */
     round_p = &agent->round;
     host = agent->options->master_addr ? agent->options->master_addr : disti_loopback();
     round_p->restarts = round_p->attempt = restarts;
@@ -1039,7 +1102,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
     if (agent->options->rdzv_id) {
         snprintf(round_p->job, sizeof(round_p->job), "%s", agent->options->rdzv_id);
     } else if (status == DIST_OK && !round_p->job[0]) {
-        /* As torch names a job that has no name: 8-4-4-4-12 hexadecimal digits. */
+        /* The format of torch's random job names: 8-4-4-4-12 hexadecimal digits. */
         status = disti_random_id(id);
         if (status == DIST_OK)
             snprintf(round_p->job, sizeof(round_p->job), "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8,
@@ -1054,7 +1117,10 @@ static bool agent_next_round(struct agent *agent, int restarts)
     return false;
 }
 
-/* The first round names the job, which the folder of its files is called by. */
+/*
+ * Runs rounds. The log directory is made after the first round is set up: its name contains the
+ * job's.
+ */
 static void agent_rounds(struct agent *agent)
 {
     for (int restarts = 0; agent_next_round(agent, restarts); restarts++) {
@@ -1072,8 +1138,11 @@ static void agent_rounds(struct agent *agent)
     }
 }
 
-/* Who kills the guard's process group, as timeout -k does, leaves one that ends the rest. It still
- * writes to the terminal, even if that stops others in the background. */
+/*
+ * Runs the agent in its own process group: if the monitor's group is killed, as timeout -k does,
+ * the agent remains and ends all descendants. It can write to the terminal even if background
+ * processes are stopped when they do (SIGTTOU is blocked).
+ */
 int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options)
 {
     struct agent agent = {.options = options,
@@ -1106,7 +1175,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         const char *set = disti_env("OMP_NUM_THREADS");
         char threads[32];
 
-        /* One line that says who may run where. */
+        /* One line that reports the CPU binding. */
         if ((binding->workers != 1 || binding->cpus) && agent_speaks(&agent)) {
             snprintf(threads, sizeof(threads), "%d", binding->threads);
             fprintf(stderr,
@@ -1132,13 +1201,13 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         disti_run_signal_name(agent.stop_signal, name);
         snprintf(why, sizeof(why), "stopped by %s", name);
     }
-    /* The others hear why this agent leaves, if the job has not ended. */
+    /* The other agents are told why this one leaves, unless the job has ended. */
     disti_agents_close(
         agent.agents,
         agent.order == DISTI_AGENTS_FINISHED || agent.order == DISTI_AGENTS_GIVEN_UP ? NULL : why,
         MEETING_LINGER_MS);
     free(agent.binding.cpus);
-    /* Threads that wait for a reader go with the process, and what they hold. */
+    /* Threads that are blocked on a reader end with the process, which also frees their memory. */
     if (agent.hurry)
         _exit(code);
     return code;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The processes of distrun on a node: guard, agent and starter. */
+/*
+ * The agent and the starter: the processes of distrun that run a node's workers or start other
+ * agents.
+ */
 #ifndef DISTI_LAUNCH_AGENT_H
 #define DISTI_LAUNCH_AGENT_H
 
@@ -11,31 +14,44 @@
 
 #include <signal.h>
 
-/* A signal on its way from the guard to the agent. The stream ends when the guard is gone. */
+/*
+ * A signal that the monitor forwards to the agent. The monitor has exited when the socket reaches
+ * its end.
+ */
 struct disti_run_signal {
     int number;
-    int from_terminal; /* then the workers, of the same process group, have it already */
+    int from_terminal; /* the workers are in the monitor's process group and have received it
+                        * already */
 };
-
-/* The starter: in the agent's place with -H and --hostfile, it starts an agent on each host. */
 
 /*
- *     guard -- signals --> starter -- standard input --> remote shell ==> distrun on the host
- *                             ^----- lines of output -----------'
+ * The starter: with -H and --hostfile it runs in the agent's place and starts an agent on each
+ * host.
+ */
+
+/*
  *
- * An agent there is leashed: what it reads on its standard input is from the starter, and the end
- * of that is the starter's end. A byte is a signal's number, or DISTI_RUN_HURRY. The shell on the
- * host may take the first ones for itself, so the starter says the latest again and again.
+ *     monitor -- signals --> starter -- standard input --> remote shell ==> distrun on the host
+ *                              ^----- lines of output -----------'
+ *
+ * An agent there is remote: it reads the starter's commands from its standard input, and takes the
+ * end of that input for the end of the starter. A command is one byte: a signal's number, or
+ * DISTI_RUN_HURRY. The shell on the host may consume the first bytes, so the starter repeats the
+ * last command.
  */
 enum {
-    DISTI_RUN_TERMINAL = 128, /* added to a signal that a terminal sends to all below its shell */
-    DISTI_RUN_HURRY = 255     /* a second signal: do not wait for anything */
+    DISTI_RUN_TERMINAL = 128, /* added to the number of a signal that a terminal sends to its whole
+                               * foreground process group */
+    DISTI_RUN_HURRY = 255     /* a second signal: end at once */
 };
 
-/* Receives struct disti_run_signal from signals_fd. Returns the exit code of distrun. */
+/*
+ * Runs the starter. Receives struct disti_run_signal from signals_fd. Blocks until the job has
+ * ended; returns the exit code of distrun.
+ */
 int disti_run_starter(int signals_fd, const struct disti_run_options *options);
 
-/* The same; mask is what was blocked before. */
+/* Runs the agent, in the same way. `mask` is the signal mask for the workers. */
 int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options);
 
 #endif

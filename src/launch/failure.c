@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prints the failure block, with what a worker wrote to its error file. */
+/* Prints the failure block, with the contents of a worker's error file. */
 #include "launch/failure.h"
 #include "base/process.h"
 #include "store/store.h"
@@ -17,19 +17,19 @@
  *
  *     {"message": {"message": TEXT, "extraInfo": {"py_callstack": TEXT, "timestamp": TEXT}}}
  *
- * or {"message": TEXT}. It comes from a worker, so it may be anything.
+ * or {"message": TEXT}. A worker writes the file, so its contents are not trusted.
  */
 
-enum { ERROR_FILE_MOST = 1 << 20 }; /* bytes that are read */
+enum { ERROR_FILE_MOST = 1 << 20 }; /* bytes read from the file */
 
-/* ---- JSON, of which a value is its first byte ---- */
+/* ---- JSON: a value is represented by a pointer to its first byte ---- */
 
 static const char *json_behind_blanks(const char *at)
 {
     return at + strspn(at, " \t\r\n");
 }
 
-/* NULL: the string has no end. */
+/* Returns the byte after the string; NULL: the string is not terminated. */
 static const char *json_behind_string(const char *at)
 {
     for (at++; *at != '"'; at++) {
@@ -41,7 +41,7 @@ static const char *json_behind_string(const char *at)
     return at + 1;
 }
 
-/* NULL: the value has no end. */
+/* Returns the byte after the value; NULL: the value is incomplete. */
 static const char *json_behind(const char *at)
 {
     int depth = 0;
@@ -59,7 +59,10 @@ static const char *json_behind(const char *at)
     return at;
 }
 
-/* The value of that name in an object; NULL: there is none, or it is no object. */
+/*
+ * Returns the value of a member of an object; NULL: there is no such member, or `at` is not an
+ * object.
+ */
 static const char *json_member(const char *at, const char *name)
 {
     const size_t length = strlen(name);
@@ -82,9 +85,9 @@ static const char *json_member(const char *at, const char *name)
     return NULL;
 }
 
-/* ---- its strings ---- */
+/* ---- strings ---- */
 
-/* The four digits behind \u; 0: there are none. */
+/* Returns the four hexadecimal digits of a \u escape; 0: `at` is not one. */
 static unsigned error_digits(const char *at)
 {
     unsigned code = 0;
@@ -95,7 +98,7 @@ static unsigned error_digits(const char *at)
                : 0;
 }
 
-/* What stands behind a backslash; returns where it ends. */
+/* Decodes the escape at a backslash into *code_p. Returns the byte after it. */
 static const char *error_escape(const char *at, unsigned *code_p)
 {
     static const char letters[] = "nrtbf", meant[] = "\n\r\t\b\f";
@@ -114,8 +117,10 @@ static const char *error_escape(const char *at, unsigned *code_p)
     return at + 2;
 }
 
-/* A string as it is to be shown: its lines indented, without the last line's end, and nothing that
- * moves a terminal's cursor, here or on a terminal with controls of 8 bits. */
+/*
+ * Prints a string for a terminal: lines are indented, the last newline is dropped, and control
+ * characters are omitted, 8-bit ones (C1) included.
+ */
 static void error_put_string(const char *at, FILE *to)
 {
     int lines = 0;
@@ -123,7 +128,7 @@ static void error_put_string(const char *at, FILE *to)
     for (at++; *at != '"';) {
         const unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
         const bool control = first == 0xc2 && second >= 0x80 && second < 0xa0;
-        const bool byte = first != '\\' && !control; /* from 0x80 on a part of a character */
+        const bool byte = first != '\\' && !control; /* from 0x80 on a part of a UTF-8 sequence */
         unsigned code = control ? second : first;
 
         at = first == '\\' ? error_escape(at, &code) : at + 1 + control;
@@ -155,7 +160,7 @@ static void error_put_string(const char *at, FILE *to)
 
 char *disti_run_error_text(const char *path)
 {
-    /* A pipe in the file's place keeps nobody waiting. */
+    /* O_NONBLOCK: does not block if the file is a FIFO. */
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     char *text = calloc(1, ERROR_FILE_MOST + 1), *made = NULL;
     size_t bytes = 0;
@@ -222,7 +227,7 @@ int disti_run_exit_code(const struct disti_agents_failure *failure)
     return failure->signal ? 128 + failure->signal : failure->exit_code;
 }
 
-/* The more, the likelier it is the cause of the others. */
+/* The higher the weight, the likelier the worker is the cause of the other failures. */
 static int failure_weight(const struct disti_run_worker *worker)
 {
     return 4 * !worker->has_lost + 2 * WIFSIGNALED(worker->how) + (worker->local_rank >= 0);
@@ -236,14 +241,16 @@ const struct disti_run_worker *disti_run_first_failure(const struct disti_run_wo
     return !first || failure_weight(next) > failure_weight(first) ? next : first;
 }
 
-/* In torchrun's format, with the worker's own error file, if it has written one. worker is NULL on
- * another node. */
+/*
+ * Prints one failure in torchrun's format, with the worker's error file if it has written one.
+ * worker is NULL if it is on another node.
+ */
 static void failure_print_one(const struct disti_run_options *options, int index,
                               const struct disti_agents_failure *failure,
                               const struct disti_run_worker *worker, FILE *to)
 {
     const time_t second = (time_t)(failure->time_ms / 1000);
-    /* torch writes there if its main is recorded. */
+    /* torch writes the file if the program's main is decorated with record(). */
     const bool has_file = worker && worker->error_fd < 0 && access(worker->error_file, R_OK) == 0;
     char when[32] = "", rank[16], local_rank[16], name[16], *words;
     struct tm parts;

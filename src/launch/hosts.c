@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hosts: reading --hostfile and -H, dealing processes out, and starting a program there. */
+/* Hosts: reads --hostfile and -H, places processes, and starts programs on hosts. */
 #include "launch/hosts.h"
 #include "base/log.h"
 #include "base/net.h"
@@ -18,13 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Reading --hostfile and -H, and dealing processes out to the hosts. */
-
 #define HOSTS_MAX 16384
 #define SLOTS_MAX 65536
 #define BLANKS " \t\r\n"
 
-/* Where a word stands, for the error: "-H" or "FILE line 3". */
+/* Fails with `where`, the place of the error: "-H" or "FILE line 3". */
 __attribute__((format(printf, 2, 3))) static dist_status hosts_wrong(const char *where,
                                                                      const char *format, ...)
 {
@@ -53,7 +51,7 @@ static dist_status hosts_slots(const char *where, const char *text, int *slots_p
 static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const char *name,
                              int slots)
 {
-    /* No shell and no option parser takes such a name for anything else. */
+    /* Names of these characters have no special meaning to shells and option parsers. */
     static const char known[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:@%";
     struct disti_hosts_entry *entry = NULL;
@@ -81,7 +79,10 @@ static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const
     return DIST_OK;
 }
 
-/* Parts "host:2" and "[fe80::1]:2"; more colons without brackets are an address. */
+/*
+ * Splits "host:2" or "[fe80::1]:2"; several colons without brackets are an IPv6 address without
+ * slots.
+ */
 static dist_status hosts_part(const char *where, char *word, char **name_p, int *slots_p)
 {
     char *colon = strchr(word, ':');
@@ -105,7 +106,7 @@ static dist_status hosts_part(const char *where, char *word, char **name_p, int 
     return hosts_slots(where, colon + 1, slots_p);
 }
 
-/* A host, and what is said of it. An empty line is one too. */
+/* Parses a line: a host and its slots. An empty line is valid. */
 static dist_status hosts_line(const char *where, char *line, struct disti_hosts *hosts)
 {
     static const char *const maximum[] = {"max_slots=", "max-slots=", "maxslots="};
@@ -240,12 +241,12 @@ bool disti_hosts_is_local(const char *name)
     return strcmp(name, own) == 0 || disti_hosts_is_own_address(name);
 }
 
-/* Starting a program on another host: a shell there that is told by its standard input. */
+/* Starts a program on another host: a remote shell reads a script from its standard input. */
 
 #define WORDS_MAX 64
 #define SECRET_END "__end_of_the_secret__"
 
-/* In quotes, where the shell takes nothing for special. */
+/* Writes text in single quotes, in which the shell interprets no character. */
 static void start_quote(FILE *script, const char *text)
 {
     fputc('\'', script);
@@ -254,7 +255,10 @@ static void start_quote(FILE *script, const char *text)
     fputc('\'', script);
 }
 
-/* Forks; 0, or the errno of what failed, in the child too, which becomes the agent's command. */
+/*
+ * Forks; the child executes the agent's command. Returns 0, or the errno of a failed step in the
+ * parent or the child.
+ */
 static int start_fork(char *const *words, int in_fd, int out_fd, int err_fd, pid_t *pid_p)
 {
     int ends[2], error = 0;
@@ -274,7 +278,9 @@ static int start_fork(char *const *words, int in_fd, int out_fd, int err_fd, pid
             signal(i, SIG_DFL);
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
-        /* Out of the way of the three first, whichever those are. */
+        /*
+         * Duplicates the descriptors above 2, so that dup2 to 0, 1 and 2 does not overwrite them.
+         */
         out_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
         err_fd = fcntl(err_fd, F_DUPFD_CLOEXEC, 3);
         in_fd = fcntl(in_fd, F_DUPFD_CLOEXEC, 3);
@@ -321,7 +327,7 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
     *script_p = NULL;
     script = open_memstream(script_p, bytes_p);
     if (script) {
-        /* The shell has read all of this before it becomes the program. */
+        /* The shell has read all of this before it executes the program. */
         if (start->folder) {
             fputs("cd ", script);
             start_quote(script, start->folder);

@@ -14,19 +14,21 @@
 #include <unistd.h>
 
 /*
- * Guard, keeper and agent are three processes, since any two may be killed: the one that is left is
- * an ancestor of all workers and their children, to which they come when their parents die.
+ * distrun consists of three processes, so that any two of them may be killed: the remaining one is
+ * an ancestor of all workers and of their children, and adopts orphaned processes.
  *
- *     guard ----> keeper ----> agent ----> worker ----> child of a worker
- *         '------ signals ------^
+ *     monitor ----> supervisor ----> agent ----> worker ----> child of a worker
+ *         '---------- signals ---------^
  *
- * The terminal's signals go to the process group of guard and workers; keeper and agent have groups
- * of their own. The keeper has another name, so that who kills all that are called distrun leaves
- * it.
+ * The terminal sends its signals to the process group of the monitor and the workers; the
+ * supervisor and the agent have process groups of their own. The supervisor has another process
+ * name, so that `killall distrun` does not end it.
  */
 
-/* nohup wants that; while a shell that starts a job in the background has SIGINT ignored for the
- * terminal's sake, and who sends it means it. */
+/*
+ * nohup needs an ignored SIGHUP to stay ignored. An ignored SIGINT is forwarded: shells ignore it
+ * in background jobs only because of the terminal, and a user who sends it explicitly means it.
+ */
 static bool guard_is_ignored(int number)
 {
     struct sigaction action;
@@ -35,7 +37,7 @@ static bool guard_is_ignored(int number)
            action.sa_handler == SIG_IGN;
 }
 
-/* The child was killed: nobody but its parent can end what it has left. */
+/* Ends the descendants of a child that was killed: only this process, their ancestor, still can. */
 static int guard_end_all(const char *name, int how)
 {
     const struct timespec moment = {0, 20 * 1000000L};
@@ -71,7 +73,10 @@ static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
             const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
 
             (void)!send(fd, &news, sizeof(news), MSG_NOSIGNAL | MSG_DONTWAIT);
-            /* The agent stops the workers. A shell sees that the job has stopped by its child. */
+            /*
+             * The agent stops the workers. The shell sees that the job is stopped when this process
+             * stops.
+             */
             if (info.si_signo == SIGTSTP)
                 raise(SIGSTOP);
         }
@@ -85,7 +90,7 @@ static int guard_failed(void)
     return 1;
 }
 
-/* The keeper: it ends as the agent does, and hears no signals. */
+/* The supervisor: waits until the agent ends; blocks all signals. Returns the exit code. */
 static int guard_keep(pid_t agent)
 {
     sigset_t all;
@@ -95,17 +100,18 @@ static int guard_keep(pid_t agent)
     sigprocmask(SIG_BLOCK, &all, NULL);
     prctl(PR_SET_NAME, "keeper");
     setpgid(0, 0);
-    signal(SIGPIPE, SIG_IGN); /* what the agent has left must end, even if nobody reads of it */
+    signal(SIGPIPE,
+           SIG_IGN); /* the agent's descendants must be ended even if stderr has no reader */
     while (waitpid(agent, &how, 0) < 0 && errno == EINTR)
         continue;
     return WIFSIGNALED(how) ? guard_end_all("agent", how) : WEXITSTATUS(how);
 }
 
 /*
- * Starts keeper and agent, or starter. Returns the exit code: the agent's, or if that was killed
- * 128 and the signal; all processes below are ended then. Each process of distrun is a subreaper:
- * processes below it whose parent ends become its own children, so that none is left when it has no
- * child any more.
+ * Starts the supervisor and the agent (or the starter). Returns the agent's exit code, or 128 +
+ * signal if it was killed; all descendants have ended by then. Each process of distrun is a
+ * subreaper: orphaned descendants become its own children, so that no descendant is left when
+ * waitpid fails with ECHILD.
  */
 static int guard_run(const struct disti_run_options *options)
 {
@@ -116,11 +122,13 @@ static int guard_run(const struct disti_run_options *options)
     int ends[2];
     pid_t pid;
 
-    /* Neither here nor in the workers are they ignored. An ignored SIGCHLD would let these vanish
-     * with their exit codes. */
+    /*
+     * These signals must not be ignored here or in the workers. With an ignored SIGCHLD the
+     * children's exit codes would be lost.
+     */
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
         signal(taken[i], SIG_DFL);
-    /* All signals that can be passed on, and SIGCHLD; not those that report a fault. */
+    /* SIGCHLD and all signals that can be forwarded; not those that report a fault. */
     sigfillset(&set);
     for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
         sigdelset(&set, left[i]);
@@ -132,7 +140,7 @@ static int guard_run(const struct disti_run_options *options)
         return guard_failed();
     if (pid > 0) {
         close(ends[1]);
-        signal(SIGPIPE, SIG_IGN); /* as the keeper */
+        signal(SIGPIPE, SIG_IGN); /* for the same reason as in the supervisor */
         return guard_wait(pid, ends[0], &set);
     }
     close(ends[0]);
@@ -147,14 +155,14 @@ static int guard_run(const struct disti_run_options *options)
     return pid < 0 ? guard_failed() : guard_keep(pid);
 }
 
-enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */
+enum { MAIN_WRONG = 2 }; /* exit code for a wrong command line, as torchrun's */
 
 int main(int argc, char *argv[])
 {
     struct disti_run_options options;
     int code = MAIN_WRONG, fd = open("/dev/null", O_RDWR);
 
-    /* Where standard streams are closed: else what is opened next would be taken for them. */
+    /* If standard streams are closed, descriptors opened later would take their numbers. */
     while (fd >= 0 && fd <= STDERR_FILENO)
         fd = dup(fd);
     if (fd >= 0)

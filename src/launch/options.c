@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* distrun's command line: its options, and the hosts, workers, secret and program that they name.
+/*
+ * distrun's command line: its options, and the hosts, workers, secret and program that they
+ * specify.
  */
 #include "launch/options.h"
 #include "base/ascii.h"
@@ -18,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the workers run: on the hosts that -H or --hostfile name, or on this node alone. */
+/* Hosts: workers run on the hosts of -H or --hostfile, or on this node alone. */
 
 static bool places_wrong(const char *text)
 {
@@ -26,8 +28,9 @@ static bool places_wrong(const char *text)
     return false;
 }
 
-/* What the hosts decide is not to be given by other options; `elastic`: the job may go on with some
- * of its hosts. */
+/*
+ * Rejects options that conflict with hosts. `elastic`: the job may continue with some of its hosts.
+ */
 static bool places_check(const struct disti_run_options *options, bool elastic)
 {
     if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
@@ -44,7 +47,7 @@ static bool places_check(const struct disti_run_options *options, bool elastic)
     return true;
 }
 
-/* The slots become the workers of each host; those without any go. */
+/* Sets the slots to the number of workers on each host, and drops hosts without workers. */
 static dist_status places_deal(struct disti_run_options *options)
 {
     struct disti_hosts *hosts = &options->hosts;
@@ -69,8 +72,8 @@ static dist_status places_deal(struct disti_run_options *options)
 }
 
 /*
- * The hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
- * workers of this node. False: what is wrong was printed.
+ * Reads the hosts of -H or --hostfile, and sets the number of workers on each. Without hosts -n is
+ * the number of workers of this node. False after printing an error.
  */
 static bool options_read_places(struct disti_run_options *options)
 {
@@ -91,10 +94,10 @@ static bool options_read_places(struct disti_run_options *options)
         status = places_deal(options);
     if (status != DIST_OK)
         return places_wrong(dist_last_error());
-    if (elastic) { /* how many of the hosts are enough */
+    if (elastic) { /* how many of the hosts are required */
         if (!disti_run_nodes(options->nodes_text, &options->least_hosts, &most))
             return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
-        options->nodes_text = "1"; /* as long as only the starter is looked at */
+        options->nodes_text = "1"; /* the starter itself is a single node */
         if (options->hosts.count < options->least_hosts || options->hosts.count > most) {
             fprintf(stderr,
                     "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or "
@@ -103,7 +106,7 @@ static bool options_read_places(struct disti_run_options *options)
             return false;
         }
     }
-    /* This machine alone needs no remote shell, unless one is named. */
+    /* If this machine is the only host, no remote shell is needed, unless one is specified. */
     if (options->hosts.count == 1 && disti_run_host_is_here(options, 0)) {
         snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
         options->workers_text = options->workers_text ? options->workers_text : count;
@@ -116,7 +119,7 @@ static bool options_read_places(struct disti_run_options *options)
 
 enum { COUNTS_MAX = 65536 };
 
-/* Those that the workers would see. The driver has a folder for each. */
+/* Returns the number of GPUs that workers would see. The driver has one directory per GPU. */
 static int counts_gpus(void)
 {
     const char *visible = disti_env_raw("CUDA_VISIBLE_DEVICES");
@@ -134,7 +137,9 @@ static int counts_gpus(void)
     return count;
 }
 
-/* How many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
+/*
+ * Returns the number of workers that --nproc-per-node means on this machine; 0 and `why` on error.
+ */
 static int options_workers(const char *text, char *why, int size)
 {
     const bool automatic = strcmp(text, "auto") == 0;
@@ -157,7 +162,10 @@ static int options_workers(const char *text, char *why, int size)
     return 0;
 }
 
-/* Finds the program, before anything is started: what is missing is told once, not by each rank. */
+/*
+ * Finds the program before anything is started: a missing program is reported once, not by each
+ * rank.
+ */
 
 static bool command_is_file(const char *path)
 {
@@ -166,7 +174,7 @@ static bool command_is_file(const char *path)
     return stat(path, &entry) == 0 && S_ISREG(entry.st_mode);
 }
 
-/* As a shell looks for it. */
+/* Searches PATH, as a shell does. */
 static bool command_search(const char *name, char path[PATH_MAX])
 {
     const char *folders = disti_env("PATH");
@@ -197,7 +205,7 @@ static bool command_missing(const char *name)
     return false;
 }
 
-/* Into path, by which execve finds it. */
+/* Finds the path of a program for execve. */
 static bool command_find(const char *name, char path[PATH_MAX])
 {
     if (!strchr(name, '/'))
@@ -213,12 +221,14 @@ static bool command_find(const char *name, char path[PATH_MAX])
     return true;
 }
 
-/* Finds the program, and what runs it, into path, command and program; on other hosts
- * they look for it themselves, but the remote shell is to be here. */
+/*
+ * Finds the program and its interpreter, and sets path, command and program. On other hosts their
+ * agents do so; then only the remote shell is looked for.
+ */
 static bool options_command(char *words[], struct disti_run_options *options)
 {
     static char path[PATH_MAX];
-    static struct disti_run_list python; /* valid until the next one is made */
+    static struct disti_run_list python; /* valid until the next call */
     const char *interpreter = disti_env("PYTHON_EXEC");
     const size_t length = strlen(words[0]);
 
@@ -229,7 +239,7 @@ static bool options_command(char *words[], struct disti_run_options *options)
         char *name = NULL;
         bool found = true;
 
-        /* Only the remote shell is looked for, where one is needed. */
+        /* The remote shell is needed unless all hosts are this machine. */
         for (int h = 0; h < options->hosts.count; h++)
             found &= disti_run_host_is_here(options, h);
         if (!found) {
@@ -252,7 +262,7 @@ static bool options_command(char *words[], struct disti_run_options *options)
     options->path = path;
     if (!options->python)
         return true;
-    /* Behind the interpreter, as torchrun calls it. */
+    /* `python -u [-m] PROGRAM ARGUMENT...`, as torchrun runs it. */
     disti_run_list_free(&python);
     python = (struct disti_run_list){0};
     disti_run_list_add(&python, "%s", path);
@@ -265,7 +275,7 @@ static bool options_command(char *words[], struct disti_run_options *options)
     return !python.failed || command_missing(words[0]);
 }
 
-/* The table of options, and what is checked of them before anything starts. */
+/* The table of options, and the checks before anything starts. */
 
 #define AT(member) offsetof(struct disti_run_options, member)
 
@@ -356,7 +366,9 @@ static bool options_wrong(const char *text)
 
 /* ---- variables ---- */
 
-/* One as if it stood on the command line; its name in `failure` if it is wrong. */
+/*
+ * Reads a variable as if the option were on the command line; on error `failure` names the option.
+ */
 static bool options_read_variable(const struct args_row *row, const char *value,
                                   struct disti_run_options *options, char failure[ARGS_FAILURE])
 {
@@ -375,13 +387,16 @@ static bool options_read_variable(const struct args_row *row, const char *value,
              flag ? "" : "=", flag ? "" : value);
     if (args_read(&options_args, 2, words, options, &rest, failure) != 0)
         return false;
-    /* A text would point into `word`. */
+    /* Text options must not point into `word`. */
     if (row->kind == ARGS_TEXT || row->kind == ARGS_CHOICE)
         *(const char **)(void *)((char *)options + row->offset) = value;
     return true;
 }
 
-/* PET_NPROC_PER_NODE for nproc-per-node; the first name of several. */
+/*
+ * Reads variables such as PET_NPROC_PER_NODE for nproc-per-node; only an option's first name
+ * counts.
+ */
 static bool options_read_variables(struct disti_run_options *options)
 {
     for (int i = 0; i < options_args.count; i++) {
@@ -406,7 +421,10 @@ static bool options_read_variables(struct disti_run_options *options)
 
 /* ---- the command line ---- */
 
-/* "-np 4", as mpirun has it, is option n with the value "p" for getopt, and 4 the program. */
+/*
+ * Reads the command line. getopt takes "-np 4", which mpirun accepts, for option n with the value
+ * "p" and the program 4, so that case is corrected here.
+ */
 static bool options_read_line(int argc, char *argv[], struct disti_run_options *options,
                               int *rest_p)
 {
@@ -453,7 +471,7 @@ static bool options_check_nodes(struct disti_run_options *options)
         return options_wrong("--node-rank is not below the number of nodes (--nnodes)");
     options->endpoint_port = OPTIONS_ENDPOINT_PORT;
     if (!options->rdzv_endpoint) {
-        /* Without an endpoint the nodes meet where rank 0 is: at node 0. */
+        /* Without an endpoint the rendezvous is at rank 0's address: node 0. */
         snprintf(options->endpoint, sizeof(options->endpoint), "%s",
                  options->master_addr ? options->master_addr : disti_loopback());
         options->endpoint_port =
@@ -514,7 +532,7 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
                                    .node_rank = -1,
                                    .master_port = -1,
                                    .monitor_interval = 0.1};
-    /* As torch has it: the variable stands for the default. */
+    /* As in torch, the variable replaces the default. */
     if (!grace || !args_number(grace, false, &options->shutdown_timeout) ||
         !(options->shutdown_timeout >= 0))
         options->shutdown_timeout = 30;
@@ -539,16 +557,16 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
             return false;
         }
         if (options->leashed)
-            close(DISTI_HOSTS_SECRET); /* the workers need not have it */
+            close(DISTI_HOSTS_SECRET); /* the workers must not inherit it */
     }
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");
     return options_command(argv + rest, options);
 }
 
-/* ---- for another host ---- */
+/* ---- options for other hosts ---- */
 
-/* Said anew for each host, or of no use there. */
+/* True for options that are set separately for each host, or that do not apply there. */
 static bool options_is_here(const struct args_row *row)
 {
     static const char *const here[] = {
@@ -587,7 +605,7 @@ void disti_run_options_words(const struct disti_run_options *options, struct dis
             break;
         default:
             text = *(const char *const *)at;
-            /* Empty is only the prefix, once "none" has been understood. */
+            /* Only the prefix can be empty, after "none" was parsed. */
             if (text)
                 disti_run_list_add(words, "--%.*s=%s", length, row->names, *text ? text : "none");
         }

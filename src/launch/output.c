@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What workers print: the files of a job, and a thread that merges streams, whole lines at a time.
- */
+/* Copies the workers' output: a thread merges streams, whole lines at a time. */
 #include "launch/output.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -16,13 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A thread that merges streams, whole lines at a time. */
+#define OUTPUT_READ 65536         /* bytes per read: the capacity of a pipe */
+#define OUTPUT_LINE (1u << 20)    /* longer lines are written in pieces */
+#define OUTPUT_WRITE (256u << 10) /* bytes per write */
 
-#define OUTPUT_READ 65536         /* bytes at once: what a pipe holds */
-#define OUTPUT_LINE (1u << 20)    /* a longer line goes out in pieces */
-#define OUTPUT_WRITE (256u << 10) /* bytes that are gathered for one write */
-
-/* A source's line that has not ended yet. */
+/* A source, and its incomplete last line. */
 struct output_source {
     struct disti_run_source source;
     size_t prefix_bytes;
@@ -35,18 +32,23 @@ struct disti_run_output {
     int to_fd, done_fd, epoll_fd;
     struct output_source *sources;
     int count, left;
-    const struct output_source *open; /* whose line stands there without its end; NULL: none's */
-    bool broken;                      /* nobody reads the stream any more */
-    bool lost;                        /* something could not be written, on a full disk, say */
+    const struct output_source *open; /* the source whose incomplete line was written last; NULL:
+                                       * none */
+    bool broken;                      /* the stream has no reader any more */
+    bool lost;                        /* some output could not be written, because a disk is full,
+                                       * for example */
     char *out;
     size_t out_used;
     pthread_t thread;
 };
 
-/* stdout and stderr may be one file: then their lines must not mix. */
+/* stdout and stderr may be the same file: serializes their writes, so that lines do not mix. */
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Whoever shares the descriptor may have made it non-blocking. False: errno says why. */
+/*
+ * Writes all bytes; waits if another process has made the descriptor non-blocking. False: see
+ * errno.
+ */
 static bool output_write_all(int fd, const char *bytes, size_t count)
 {
     struct pollfd space = {.fd = fd, .events = POLLOUT};
@@ -67,8 +69,8 @@ static bool output_write_all(int fd, const char *bytes, size_t count)
 }
 
 /*
- * A reader that has gone knows it, and wants no more. A full disk is told of: the job is worth more
- * than what it prints, and there may be room again.
+ * Writes to the stream. Without a reader (EPIPE) all further output is dropped silently. A full
+ * disk is reported once: the job is worth more than its output, and space may become free.
  */
 static void output_send(struct disti_run_output *output, const char *bytes, size_t count)
 {
@@ -113,7 +115,7 @@ static void output_put(struct disti_run_output *output, const char *bytes, size_
     output->out_used += count;
 }
 
-/* All lines that are whole; with `all` the rest too. */
+/* Writes all complete lines; with `all` the incomplete last line too. */
 static void output_lines(struct disti_run_output *output, struct output_source *from, bool all)
 {
     size_t at = 0;
@@ -124,9 +126,9 @@ static void output_lines(struct disti_run_output *output, struct output_source *
 
         if (!end && !all && count < OUTPUT_LINE)
             break;
-        /* A line or a piece of one. What another source has left without an end gets one. */
+        /* A line or a piece of it. An incomplete line of another source is ended first. */
         if (output->out_used + count + from->prefix_bytes + 1 > OUTPUT_WRITE)
-            output_flush(output); /* here, so that a line is not cut between two writes */
+            output_flush(output); /* here, so that a line is not split between two writes */
         if (output->open && output->open != from)
             output_put(output, "\n", 1);
         if (output->open != from)
@@ -165,7 +167,7 @@ static void output_read(struct disti_run_output *output, struct output_source *f
     char *to;
     ssize_t got;
 
-    /* Where memory is short the line goes out as it is. */
+    /* Without memory for a longer line its beginning is written. */
     if (from->room - from->used < OUTPUT_READ && !output_grow(from))
         output_lines(output, from, true);
     to = from->line + from->used;
@@ -202,7 +204,10 @@ static void *output_main(void *arg)
                 output_read(output, events[i].data.ptr);
         }
         output_flush(output);
-        /* Those whose output nobody gets are told as a pipe tells: by SIGPIPE when they write. */
+        /*
+         * Closes the pipes of workers whose output nobody receives: SIGPIPE ends such a worker when
+         * it writes.
+         */
         for (int i = 0; i < output->count && output->broken; i++) {
             if (!output->sources[i].ended && output->sources[i].source.log_fd < 0)
                 output_close(output, &output->sources[i]);

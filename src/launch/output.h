@@ -1,39 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What workers print: merged line by line, and kept in files. */
+/* The output of workers: merged line by line, and stored in files. */
 #ifndef DISTI_LAUNCH_OUTPUT_H
 #define DISTI_LAUNCH_OUTPUT_H
 
 #include "launch/options.h"
 
 /*
- * A stream of the agent, stdout or stderr, with a thread that copies what the workers write to
- * theirs. It blocks where the reader is slow; so do the workers then, once their pipes are full,
- * and nothing is lost. Where the reader has gone, the workers lose theirs too. Where a disk is full
- * they go on.
+ * A thread that copies the workers' stdout or stderr to the agent's. It blocks if the reader is
+ * slow; the workers then block too once their pipes are full, and no output is lost. If the reader
+ * closes the stream, the workers' pipes are closed too. If a disk is full, the workers continue and
+ * their output is lost.
  */
 struct disti_run_output;
 
 /* A worker's stream. */
 struct disti_run_source {
-    int fd;           /* the pipe's end to read from; taken */
-    int log_fd;       /* a file that gets all bytes too; taken; -1: none */
-    bool shown;       /* on the agent's stream; else the file alone gets it */
-    char prefix[128]; /* of each line */
+    int fd;     /* read end of the worker's pipe; owned by the thread */
+    int log_fd; /* a file to which all output is also written; owned by the thread; -1: none */
+    bool shown; /* copied to the agent's stream; else only to the file */
+    char prefix[128]; /* prepended to each line */
 };
 
 /*
- * Starts the thread, which ends when all sources have: it then writes 1 to the eventfd done_fd.
- * Sources are copied; what is taken is closed on failure too. ERR_NO_MEMORY, ERR_SYSTEM.
+ * Starts the thread. It ends when all sources have ended, and then writes 1 to the eventfd done_fd.
+ * Sources are copied; their descriptors are closed on failure too. ERR_NO_MEMORY, ERR_SYSTEM.
  */
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p);
 
-/* Starts both streams' threads, and counts those that were started. The same otherwise. */
+/*
+ * Starts the threads of stdout and stderr; adds the number of started threads to *started_p.
+ * Descriptors and errors as above.
+ */
 dist_status disti_run_outputs_start(struct disti_run_source *const sources[2], const int counts[2],
                                     int done_fd, struct disti_run_output *outputs[2],
                                     int *started_p);
 
-/* Waits for the thread's end; frees. False: something could not be written. NULL is accepted. */
+/* Waits until the thread ends, and frees it. False if output was lost. Accepts NULL. */
 bool disti_run_output_end(struct disti_run_output *output);
 
 #endif

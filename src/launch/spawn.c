@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_spawn: a function in new processes of this machine, with a store held by the parent. */
+/* dist_spawn: runs a function in new processes of this machine, with a store in the parent. */
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -28,13 +28,13 @@ struct spawn {
     int ranks, started, alive;
     pid_t *pids; /* by rank; 0 once reaped */
     struct disti_store_server *server;
-    int secret_fd;     /* a memfd with what the store asks for; -1: none */
-    char secret[64];   /* its path */
-    int exit_code;     /* of the first failure; 0: none yet */
-    bool decided;      /* it was seen in an earlier look, or was a signal */
-    int signal;        /* that came for all, with a handler of the program; 0: none */
-    int64_t oom_kills; /* processes that the kernel's out-of-memory killer had ended before */
-    int64_t kill_at;   /* SIGKILL for whoever is left; INT64_MAX: not yet */
+    int secret_fd;   /* a memfd with the store's token; -1: none */
+    char secret[64]; /* path of that memfd */
+    int exit_code;   /* of the first failure; 0: none */
+    bool decided; /* exit_code is final: its cause is a signal, or was found in an earlier poll */
+    int signal;   /* a signal for the whole job for which the program has a handler; 0: none */
+    int64_t oom_kills; /* the kernel's count of out-of-memory kills before the start */
+    int64_t kill_at;   /* deadline for SIGKILL; INT64_MAX: none */
     sigset_t caught, old_mask;
     struct sigaction old_child;
 };
@@ -66,11 +66,13 @@ __attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank,
     int code;
     char file[DISTI_HANDED_TEXT];
 
-    /* Nobody outlives the parent, even one that is killed; it may be dead already. */
+    /* The kernel kills the child when the parent dies; the parent may be dead already. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(128 + SIGKILL);
-    /* What torchrun sets, so that the child is known as launched whatever launched its parent. */
+    /*
+     * torchrun's variables, so that the child counts as launched, however its parent was started.
+     */
     spawn_setenv_int("RANK", rank);
     spawn_setenv_int("LOCAL_RANK", rank);
     spawn_setenv_int("WORLD_SIZE", spawn->ranks);
@@ -82,7 +84,7 @@ __attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank,
     setenv("TORCHELASTIC_RUN_ID", spawn->server->job, 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
-    /* The launcher that started the parent has files too. */
+    /* Variables that refer to files of the launcher of the parent. */
     unsetenv("DIST_AGENT_LAST_CALL");
     unsetenv("DIST_AGENT_STORE_SECRET");
     unsetenv("DIST_AGENT_FILES");
@@ -90,7 +92,7 @@ __attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank,
         disti_handed_name(spawn->secret_fd, file);
         setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
         setenv("DIST_AGENT_FILES", file, 1);
-        fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may run another program */
+        fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may exec another program */
     }
     disti_store_server_forget(spawn->server);
     free(spawn->pids);
@@ -108,18 +110,20 @@ static void spawn_kill(const struct spawn *spawn, int signal_number)
     }
 }
 
-/* Ends the others: gently, and for certain some seconds later. */
+/* Ends the other ranks: SIGTERM, then SIGKILL after SPAWN_TERM_MS. */
 static void spawn_end(struct spawn *spawn)
 {
     if (spawn->kill_at != INT64_MAX)
         return;
     spawn_kill(spawn, SIGTERM);
-    /* A stopped process sees SIGTERM only once it goes on. */
+    /* A stopped process handles SIGTERM only after SIGCONT. */
     spawn_kill(spawn, SIGCONT);
     spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
 }
 
-/* The first failure is the cause of the others, so only that one is told. */
+/*
+ * Records a rank's end. The first failure is the cause of the other ones, so only that is reported.
+ */
 static void spawn_ended(struct spawn *spawn, int rank, int how)
 {
     int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
@@ -129,7 +133,7 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
     spawn->alive--;
     if (code != 0 && spawn->kill_at == INT64_MAX && spawn->options.failed)
         spawn->options.failed(rank, code, spawn->options.failed_arg);
-    /* Of two that are seen at once, the one that a signal ended is the cause of the other. */
+    /* If two failures are seen at once, one by a signal is the cause. */
     if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(how)))
         return;
     spawn->exit_code = code;
@@ -144,8 +148,11 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
                    code);
 }
 
-/* Writes the store's secret to a file that the children inherit. Its path names this thread, which
- * stays until they have ended, since the process's first thread may have ended. */
+/*
+ * Writes the store's token to a memfd that the children inherit. Its path contains this thread's
+ * id: the process's first thread may have ended, while this one waits until the children have
+ * ended.
+ */
 static dist_status spawn_keep_secret(struct spawn *spawn)
 {
     const char *auth = disti_env("DIST_AUTH");
@@ -174,18 +181,18 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     pid_t parent = getpid();
     siginfo_t info;
 
-    /* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
+    /* Blocks the signals from here on, so that sigtimedwait misses none. */
     sigemptyset(&spawn->caught);
     sigaddset(&spawn->caught, SIGCHLD);
     for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
         if (spawn_handler(passed_on[i]) != SIG_IGN)
             sigaddset(&spawn->caught, passed_on[i]);
     }
-    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
+    /* With an ignored SIGCHLD the children's exit codes would be lost. */
     sigaction(SIGCHLD, &standard, &spawn->old_child);
     pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
     spawn->oom_kills = disti_process_oom_kills();
-    /* Else every child would print what the parent has buffered. */
+    /* Otherwise each child would print the parent's buffered output. */
     fflush(NULL);
     for (; spawn->started < spawn->ranks; spawn->started++) {
         pid_t pid = fork();
@@ -199,11 +206,16 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
         spawn->pids[spawn->started] = pid;
         spawn->alive++;
     }
-    /* The thread comes after the forks: a child of a process with threads may use little. */
+    /*
+     * The store's thread is started after the forks: a child of a multithreaded process may call
+     * only async-signal-safe functions.
+     */
     if (status == DIST_OK)
         status = disti_store_server_run(spawn->server);
     if (status != DIST_OK) {
-        /* The ranks that were started now end by our signals, which is no cause. */
+        /*
+         * The ranks that were started are ended by our signals, which must not count as failures.
+         */
         spawn->exit_code = 1;
         spawn->decided = true;
         spawn_end(spawn);
@@ -217,10 +229,12 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
             spawn_kill(spawn, SIGKILL);
             spawn->kill_at = disti_deadline_ms(1000);
         } else if (sigtimedwait(&spawn->caught, &info, &wait) > 0 && info.si_signo != SIGCHLD) {
-            /* A signal for the parent is one for all. */
+            /* A signal for the parent ends the whole job. */
             if (spawn_handler(info.si_signo) != SIG_IGN && spawn_handler(info.si_signo) != SIG_DFL)
                 spawn->signal = info.si_signo;
-            /* Ctrl-C goes to the whole process group, so the children have it already. */
+            /*
+             * A terminal sends SIGINT to the whole process group, so the children have received it.
+             */
             if (info.si_code != SI_KERNEL)
                 spawn_kill(spawn, info.si_signo);
             if (spawn->kill_at == INT64_MAX)
@@ -229,7 +243,7 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
                 spawn->exit_code = 128 + info.si_signo;
             spawn->decided = true;
         }
-        /* Only our own children: the program may have others. */
+        /* Reaps only our own children: the program may have other children. */
         for (int r = 0; r < spawn->started; r++) {
             pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
 
@@ -238,7 +252,10 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
             else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
                 spawn_ended(spawn, r, 1 << 8);
         }
-        /* Not before all have been looked at: SIGTERM is no cause. */
+        /*
+         * SIGTERM is sent only after all ranks were polled: a rank ended by SIGTERM is not the
+         * cause.
+         */
         if (spawn->exit_code && !spawn->options.continue_on_failure)
             spawn_end(spawn);
         spawn->decided = spawn->exit_code != 0;
@@ -266,7 +283,7 @@ dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg
                           "dist_spawn_with: options->size is %zu: initialise the options "
                           "with DIST_SPAWN_OPTIONS_INIT",
                           options->size);
-    if (options) /* as far as the caller's header has them */
+    if (options) /* as many fields as the caller's header has */
         memcpy(&spawn.options, options,
                options->size < sizeof(*options) ? options->size : sizeof(*options));
     if (ranks < 1 || ranks > SPAWN_RANKS_MAX)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The starter: starts an agent on each host, tells them of signals, and ends when their remote
- * shells have. */
+/*
+ * The starter: starts an agent on each host, forwards signals to them, and ends when their remote
+ * shells have ended.
+ */
 #include "base/auth.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -22,35 +24,35 @@
 #include <unistd.h>
 
 enum {
-    STARTER_AGREE_MS =
-        3000, /* from the first failure on: the agents tell each other by themselves */
-    STARTER_AGAIN_MS = 500,  /* between two times that a signal is said */
-    STARTER_GRACE_MS = 5000, /* for agents, besides the time that they give their workers */
-    STARTER_HURRY_MS = 2000, /* for agents that are not to wait for their workers */
-    STARTER_LOST_MS = 3000,  /* from a host's end until it is tried again, */
-    STARTER_LONG_MS = 60000, /* and at most, if that fails again and again */
-    STARTER_TWICE_MS = 200   /* a second signal counts after this: the same may come by two ways */
+    STARTER_AGREE_MS = 3000, /* from the first failure: the agents notify each other */
+    STARTER_AGAIN_MS = 500,  /* between two repetitions of a command */
+    STARTER_GRACE_MS = 5000, /* for agents, in addition to the shutdown timeout of their workers */
+    STARTER_HURRY_MS = 2000, /* for agents that must not wait for their workers */
+    STARTER_LOST_MS = 3000,  /* from the loss of a host until its shell is started again */
+    STARTER_LONG_MS = 60000, /* maximum of that time, after repeated failures */
+    STARTER_TWICE_MS = 200   /* a second signal counts after this time: the same signal may arrive
+                              * on two paths */
 };
 
-enum { STARTER_FAILED = 1 /* the exit code where a host was not to be had */ };
+enum { STARTER_FAILED = 1 /* exit code if a host could not be used */ };
 
-/* A host, and its remote shell. */
+/* A host and its remote shell. */
 struct starter_host {
     const char *name;
     pid_t pid; /* 0: not started */
     bool ended;
-    int code;     /* what the shell would say */
-    bool killed;  /* its shell was */
-    bool begun;   /* it has read of its script; as of its end */
-    int to_fd;    /* its standard input; -1: closed */
-    char *script; /* what goes there first */
+    int code;     /* exit code, or 128 + signal */
+    bool killed;  /* its remote shell was killed by a signal */
+    bool begun;   /* its shell had read from the script when it ended */
+    int to_fd;    /* write end of its standard input; -1: closed */
+    char *script; /* the first bytes for its standard input */
     size_t bytes, sent;
-    bool fed; /* it is there, or nobody reads it */
+    bool fed; /* the script was written, or the shell has closed its input */
 
-    /* Of a job that goes on without this host. */
-    int streams[2];   /* where its standard output and error go; -1: closed here */
-    int64_t again_at; /* when its remote shell is started again; INT64_MAX: not */
-    int64_t again_ms; /* how long it was waited for that */
+    /* For jobs that continue without this host. */
+    int streams[2];   /* its standard output and error; -1: closed here */
+    int64_t again_at; /* when its remote shell is started again; INT64_MAX: never */
+    int64_t again_ms; /* the last waiting time before a new start */
 };
 
 struct starter {
@@ -58,24 +60,24 @@ struct starter {
     int signals_fd, child_fd, done_fd;
     struct starter_host *hosts;
     int count, alive, outputs_left;
-    bool elastic; /* hosts may be lost and come again, but for the first */
-    bool goes_on; /* hosts may be lost, but for the first: --on-failure continue */
+    bool elastic; /* hosts other than the first may be lost and return */
+    bool goes_on; /* with --on-failure continue: hosts other than the first may be lost */
     struct disti_run_output *outputs[2];
-    int first;          /* the host that ended first with a failure; -1: none */
-    int stop_signal;    /* that came to this distrun; 0: none */
-    unsigned char word; /* what all agents are to hear; 0: nothing */
-    int64_t stopped_at; /* when the signal came */
-    int64_t tell_at;    /* when `word` is said, again; INT64_MAX: not */
-    int64_t kill_at;    /* SIGKILL for the remote shells; INT64_MAX: not yet */
-    bool hurry;         /* do not wait for output to be read */
+    int first;          /* the first host that ended with a failure; -1: none */
+    int stop_signal;    /* the signal that this distrun received; 0: none */
+    unsigned char word; /* the command for all agents; 0: none */
+    int64_t stopped_at; /* when the signal was received */
+    int64_t tell_at;    /* when `command` is sent next; INT64_MAX: never */
+    int64_t kill_at;    /* deadline for SIGKILL to the remote shells; INT64_MAX: none */
+    bool hurry;         /* do not wait until the output is read */
     char secret[33];    /* of the job's agents; "": none, without OpenSSL */
-    char master[256];   /* where they meet */
+    char master[256];   /* the agents' rendezvous */
     int master_port;
 };
 
 /* ---- the job ---- */
 
-/* "me@node1" without the user's name. */
+/* Returns "node1" for "me@node1". */
 static const char *starter_machine(const char *name)
 {
     const char *at = strrchr(name, '@');
@@ -83,8 +85,10 @@ static const char *starter_machine(const char *name)
     return at ? at + 1 : name;
 }
 
-/* The other hosts find the first one by its name, or by this machine's own name. A port that is
- * free here is most likely free there. */
+/*
+ * Chooses the rendezvous address: the first host's name, or this machine's own name if the first
+ * host is named localhost. A port that is free here is most likely free there.
+ */
 static dist_status starter_meet(struct starter *starter)
 {
     const char *name = starter_machine(starter->hosts[0].name);
@@ -109,9 +113,12 @@ static dist_status starter_meet(struct starter *starter)
     return status;
 }
 
-/* ---- what each host is to run ---- */
+/* ---- the script of each host ---- */
 
-/* They have become options; a remote shell that leads to this machine would hand them on. */
+/*
+ * Unsets variables that were converted to options; a remote shell to this machine would pass them
+ * on.
+ */
 static void starter_forget_options(void)
 {
     char name[256];
@@ -120,7 +127,7 @@ static void starter_forget_options(void)
         const size_t length = strcspn(environ[i], "=");
 
         snprintf(name, sizeof(name), "%.*s", (int)length, environ[i]);
-        /* What has no '=' is no variable, and cannot be unset. */
+        /* An entry without '=' cannot be unset. */
         if (environ[i][length] && length < sizeof(name) &&
             (strncmp(name, "PET_", 4) == 0 || strcmp(name, "DIST_SECRET_FILE") == 0))
             unsetenv(name);
@@ -129,7 +136,10 @@ static void starter_forget_options(void)
     }
 }
 
-/* What belongs to this host, or to this login, or what a shell that is bash will not have set. */
+/*
+ * True for variables of this host or login session, and for those that bash does not let a script
+ * set.
+ */
 static bool starter_is_here(const char *entry)
 {
     static const char *const names[] = {
@@ -145,7 +155,7 @@ static bool starter_is_here(const char *entry)
     return !strchr(entry, '=') || !disti_hosts_is_variable(entry);
 }
 
-/* What the shell on host h is to read first. */
+/* Builds the script that the shell on host h reads first. */
 static dist_status starter_script(struct starter *starter, int h, const char *self,
                                   const struct disti_run_list *environment)
 {
@@ -154,8 +164,10 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
     dist_status status;
     const struct disti_run_options *options;
 
-    /* This distrun, by the path it has here, as the agent of host h. A node that is alone is not
-     * told which one it is. */
+    /*
+     * Runs this distrun, by its local path, as the agent of host h. A single node gets no node
+     * rank.
+     */
     options = starter->options;
     disti_run_list_add(&command, "%s", self);
     disti_run_list_add(&command, "--leashed");
@@ -206,8 +218,10 @@ static dist_status starter_no_pipe(const struct starter_host *host)
     return disti_fail_call("pipe2", "cannot start an agent on %s", host->name);
 }
 
-/* Starts the remote shell of a host, whose last one has ended. On failure the near end of its
- * standard input is closed with the process. */
+/*
+ * Starts a host's remote shell, first or again. On failure to_fd is not closed before the process
+ * ends.
+ */
 static dist_status starter_start(struct starter *starter, struct starter_host *host)
 {
     const bool here = disti_run_host_is_here(starter->options, (int)(host - starter->hosts));
@@ -228,7 +242,10 @@ static dist_status starter_start(struct starter *starter, struct starter_host *h
     return status;
 }
 
-/* Those that were started need readers even if others could not be. */
+/*
+ * Starts the shells of all hosts. On failure the readers of shells that were started are started
+ * all the same.
+ */
 static dist_status starter_shells(struct starter *starter)
 {
     struct disti_run_source *sources[2];
@@ -242,7 +259,7 @@ static dist_status starter_shells(struct starter *starter)
     while (status == DIST_OK && starter->alive < starter->count) {
         struct starter_host *host = &starter->hosts[starter->alive];
 
-        /* On failure the near ends are closed with the process. */
+        /* On failure these pipe ends are not closed before the process ends. */
         for (int s = 0; s < 2 && status == DIST_OK; s++) {
             int ends[2] = {-1, -1};
 
@@ -267,19 +284,22 @@ static dist_status starter_shells(struct starter *starter)
     return status == DIST_OK ? outputs : status;
 }
 
-/* ---- what is said of the hosts at the end ---- */
+/* ---- the report at the end ---- */
 
-/* Did no agent run there, as far as a remote shell can tell? */
+/* True if the exit code is one that remote shells use when no agent could run. */
 static bool starter_is_shells(const struct starter_host *host)
 {
     return host->code == 255 || host->code == 126 || host->code == 127;
 }
 
-/* Says what agents could not, once all have ended. Returns distrun's exit code. */
+/*
+ * Reports failures that agents could not report, after all have ended. Returns distrun's exit code.
+ */
 static int starter_conclude(const struct starter *starter)
 {
     const struct starter_host *first;
-    bool is_alike = true; /* where all agents ended alike one of them has said why */
+    bool is_alike = true; /* if all agents exited with the same code, one of them has reported the
+                           * cause */
     const char *reason;
     char name[16];
 
@@ -293,8 +313,9 @@ static int starter_conclude(const struct starter *starter)
     first = &starter->hosts[starter->first];
     for (int h = 0; h < starter->count && !starter->elastic && !starter->goes_on; h++)
         is_alike &= starter->hosts[h].code == first->code;
-    /* The reason is given where it was most likely no worker that failed, or where nobody else may
-     * have said anything. */
+    /*
+     * The reason is printed if most likely no worker failed, or if no agent can have reported it.
+     */
     if (starter->elastic && (first->killed || !first->begun || starter_is_shells(first)))
         reason = ": the nodes meet there, so the job ends";
     else if (!first->begun)
@@ -313,13 +334,16 @@ static int starter_conclude(const struct starter *starter)
     if (!is_alike || *reason)
         fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
                 first->code, reason);
-    /* Where agents ran, a code that all have is a worker's. */
+    /* If agents ran, a code that all share is a worker's. */
     return !first->begun || (!is_alike && starter_is_shells(first)) ? STARTER_FAILED : first->code;
 }
 
-/* ---- to the agents ---- */
+/* ---- commands to the agents ---- */
 
-/* Those that have gone do not hear it; their shells' ends will be seen. */
+/*
+ * Sends a command to all agents. Errors are ignored: the end of a remote shell is detected
+ * separately.
+ */
 static void starter_say(struct starter *starter, unsigned char word)
 {
     for (int h = 0; h < starter->count; h++) {
@@ -340,7 +364,7 @@ static int64_t starter_time_ms(const struct starter *starter)
     return (int64_t)(starter->options->shutdown_timeout * 1e3) + STARTER_GRACE_MS;
 }
 
-/* As much of its script as the pipe takes. */
+/* Writes as much of the script as the pipe accepts. */
 static void starter_feed(struct starter_host *host)
 {
     const ssize_t written = write(host->to_fd, host->script + host->sent, host->bytes - host->sent);
@@ -353,7 +377,7 @@ static void starter_feed(struct starter_host *host)
 
 /* ---- signals ---- */
 
-/* The guard is gone: nobody waits for this job any more. The agents see that we let go. */
+/* The monitor has exited: ends the job. The agents see that their input is closed. */
 static void starter_let_go(struct starter *starter)
 {
     starter->stop_signal = SIGKILL;
@@ -364,10 +388,12 @@ static void starter_let_go(struct starter *starter)
     starter->kill_at = disti_deadline_ms(STARTER_HURRY_MS);
 }
 
-/* ---- the shells' ends ---- */
+/* ---- ended shells ---- */
 
-/* Where the nodes of an elastic job do not meet. Unless the job has ended too, which is seen soon,
- * the host is tried again, at longer and longer intervals while it is not to be had. */
+/*
+ * A host other than the rendezvous host of an elastic job ended with a failure. Unless the whole
+ * job has ended, which is detected soon, its shell is started again, at doubling intervals.
+ */
 static void starter_lost(struct starter_host *host)
 {
     host->again_ms = host->begun || !host->again_ms ? STARTER_LOST_MS : 2 * host->again_ms;
@@ -376,7 +402,10 @@ static void starter_lost(struct starter_host *host)
     host->again_at = disti_deadline_ms(host->again_ms);
 }
 
-/* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
+/*
+ * Reaps shells. All agents of a job end together: they learn of a failure as soon as the starter,
+ * or it is their own.
+ */
 static void starter_reap(struct starter *starter)
 {
     pid_t pid;
@@ -394,16 +423,18 @@ static void starter_reap(struct starter *starter)
         host->ended = true;
         host->killed = WIFSIGNALED(how);
         host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-        /* A pipe keeps what nobody has read of it. */
+        /* FIONREAD counts the bytes that nobody has read. */
         host->begun = host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
                       (size_t)unread < host->sent;
         starter->alive--;
         failed = host->code != 0 || !host->begun;
-        /* With --on-failure continue the job goes on without the host if its agent had begun, and
-         * was lost. An agent that could not begin exits with a code below 128. */
+        /*
+         * With --on-failure continue the job continues without the host if its agent had begun and
+         * was lost. An agent that could not begin exits with a code below 128.
+         */
         goes_on = starter->goes_on && host != starter->hosts && host->begun && host->code > 128;
         if (starter->elastic ? host == starter->hosts : starter->first < 0 && failed && !goes_on) {
-            /* The end of all, as this host says: who does not follow by itself is told. */
+            /* This host's end ends the job. Agents that do not end by themselves get a command. */
             if (failed)
                 starter->first = (int)(host - starter->hosts);
             if (!starter->word) {
@@ -418,13 +449,13 @@ static void starter_reap(struct starter *starter)
 
 /* ---- waiting ---- */
 
-/* Are hosts tried again? Not when the job is over. */
+/* True if lost hosts are started again: the job is elastic and not over. */
 static bool starter_goes_on(const struct starter *starter)
 {
     return starter->elastic && !starter->word && !starter->stop_signal;
 }
 
-/* Waits for anything; `fds` has room for three and one for each host. */
+/* Waits for an event; `fds` has 3 entries and one per host. */
 static void starter_wait(struct starter *starter, struct pollfd *fds)
 {
     int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
@@ -475,8 +506,10 @@ static void starter_wait(struct starter *starter, struct pollfd *fds)
         starter->outputs_left -= (int)done;
 }
 
-/* Until all shells have ended, and what they printed is out. Then no shell comes any more that
- * could write to the streams. */
+/*
+ * Runs until all shells have ended and their output is written. Then the write ends of the streams
+ * are closed, since no further shell is started.
+ */
 static void starter_watch(struct starter *starter)
 {
     struct pollfd *fds = calloc((size_t)starter->count + 3, sizeof(*fds));
@@ -517,7 +550,7 @@ static void starter_watch(struct starter *starter)
     free(fds);
 }
 
-/* ---- beginning and end ---- */
+/* ---- the starter's main function ---- */
 
 int disti_run_starter(int signals_fd, const struct disti_run_options *options)
 {
@@ -534,7 +567,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
     struct rlimit found;
     const bool opened = disti_run_open(&found, &starter.child_fd, &starter.done_fd);
 
-    signal(SIGPIPE, SIG_IGN); /* a remote shell may be gone */
+    signal(SIGPIPE, SIG_IGN); /* a remote shell may have ended */
     starter.hosts = calloc((size_t)starter.count, sizeof(*starter.hosts));
     if (!starter.hosts || !opened) {
         disti_fail_call("signalfd or eventfd", "cannot watch over %d hosts", starter.count);
@@ -553,7 +586,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
         char self[PATH_MAX];
         const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-        /* The environment goes along: there is no login on the other side that would set it. */
+        /* The environment is passed along: no login on the other host sets it. */
         if (bytes < 0)
             status =
                 disti_fail_errno(DIST_ERR_SYSTEM, "cannot tell where distrun is (/proc/self/exe)");
@@ -571,7 +604,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
         }
     }
     if (status == DIST_OK)
-        status = starter_shells(&starter); /* on failure some may run */
+        status = starter_shells(&starter); /* on failure some shells may run */
     if (status == DIST_OK) {
         starter_watch(&starter);
         code = starter_conclude(&starter);
@@ -580,7 +613,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
         starter_let_go(&starter);
         starter_watch(&starter);
     }
-    /* Threads that wait for a reader go with the process, and what they hold. */
+    /* Threads that are blocked on a reader end with the process, which also frees their memory. */
     if (starter.hurry)
         _exit(code);
     for (int s = 0; s < 2; s++) {
@@ -588,7 +621,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
             code = STARTER_FAILED;
     }
     for (int h = 0; h < starter.count; h++) {
-        if (starter.hosts[h].script) /* the job's secret is in it */
+        if (starter.hosts[h].script) /* it contains the job's secret */
             explicit_bzero(starter.hosts[h].script, starter.hosts[h].bytes);
         free(starter.hosts[h].script);
     }

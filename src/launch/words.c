@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists, maps, signals and templates in the values of options. */
+/* Parses lists, maps, signals and templates in the values of options. */
 #include "launch/words.h"
 #include "base/process.h"
 #include "base/settings/config.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number without sign at *text, which moves behind it. */
+/* Reads a number without a sign at *text, and moves *text to the byte after it. */
 static bool words_number(const char **text, int most, int *value_p)
 {
     char *end;

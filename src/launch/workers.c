@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Starts a worker, with its CPUs and its environment, and finds its children. */
+/* Starts a worker, with its CPUs and environment, and finds its descendants. */
 #include <config.h>
 
 #include "base/log.h"
@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Divides a machine among the workers, by hwloc. */
+/* Divides a machine among the workers, with hwloc. */
 
 int disti_run_binding_part(int local_rank, int workers, int parts)
 {
@@ -34,7 +34,7 @@ int disti_run_binding_part(int local_rank, int workers, int parts)
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-/* What --numa-binding names, as hwloc does. */
+/* hwloc types of the parts that --numa-binding names. */
 static const struct binding_mode {
     const char *name;
     hwloc_obj_type_t type;
@@ -43,13 +43,16 @@ static const struct binding_mode {
                      {"core-complex", HWLOC_OBJ_L3CACHE},
                      {"exclusive", HWLOC_OBJ_CORE}};
 
-/* The machine, and the CPUs of it that this process may use. */
+/* The machine's topology, and the CPUs that this process may use. */
 struct binding_machine {
     hwloc_topology_t topology;
     hwloc_bitmap_t usable;
 };
 
-/* The index-th part of that type that has a usable CPU; NULL: there are no more. */
+/*
+ * Returns part number `index` of a type, counting only parts with a usable CPU; NULL: there are
+ * fewer.
+ */
 static hwloc_obj_t binding_part(const struct binding_machine *machine, hwloc_obj_type_t type,
                                 int index)
 {
@@ -71,7 +74,10 @@ static int binding_parts(const struct binding_machine *machine, hwloc_obj_type_t
     return count;
 }
 
-/* A part for each worker, shared if they are more; or several cores each, shared by nobody. */
+/*
+ * Assigns a part to each worker, shared if there are more workers than parts; cores are not shared,
+ * and a worker may get several.
+ */
 static dist_status binding_apply(const struct binding_machine *machine,
                                  const struct binding_mode *mode, struct disti_run_binding *binding)
 {
@@ -170,17 +176,19 @@ dist_status disti_run_binding_make(const char *mode, int workers,
 
 /* ---- the environment ---- */
 
-/* What a launcher around this one has set, and would be taken for ours, or for that of a launcher
- * that a worker starts. */
+/*
+ * Variables of an outer launcher that must not reach the workers, where they would be taken for
+ * ours, or for those of a launcher that a worker starts.
+ */
 static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_AGENT_LAST_CALL",
                                                   "DIST_AGENT_STORE",     "DIST_AGENT_STORE_SECRET",
                                                   "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-/* What the scheduler has not: it is no rank. */
+/* Variables that the scheduler must not inherit: it has no rank. */
 static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
 #define ENVIRONMENT_COUNT(names) ((int)(sizeof(names) / sizeof((names)[0])))
 
-/* True if a name, which may have a value too, is that of the variable. */
+/* True if `names` (entries "NAME" or "NAME=value") contains the name of `variable`. */
 static bool environment_is_in(const char *const *names, int count, const char *variable)
 {
     for (int i = 0; i < count; i++) {
@@ -201,7 +209,8 @@ void disti_run_environment(const struct disti_run_options *options,
     const int rank = round->first_rank + worker->local_rank;
     int own;
 
-    /* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role.
+    /*
+     * ROLE_RANK and ROLE_WORLD_SIZE equal RANK and WORLD_SIZE: a job of this launcher has one role.
      */
     disti_run_list_add(made, "WORLD_SIZE=%d", round->world_size);
     disti_run_list_add(made, "LOCAL_WORLD_SIZE=%d", round->workers);
@@ -214,7 +223,10 @@ void disti_run_environment(const struct disti_run_options *options,
     disti_run_list_add(made, "TORCHELASTIC_RESTART_COUNT=%d", round->restarts);
     disti_run_list_add(made, "TORCHELASTIC_MAX_RESTARTS=%d", (int)options->max_restarts);
     disti_run_list_add(made, "TORCHELASTIC_RUN_ID=%s", round->job);
-    /* torch's rank 0 then makes torch's store at MASTER_PORT; the agent's is another. */
+    /*
+     * torch's rank 0 then creates torch's store at MASTER_PORT; the agent's store is a different
+     * one.
+     */
     disti_run_list_add(made, "TORCHELASTIC_USE_AGENT_STORE=False");
     disti_run_list_add(made, "TORCHELASTIC_ERROR_FILE=%s", worker->error_file);
     disti_run_list_add(made, "TORCHELASTIC_SIGNALS_TO_HANDLE=%s", options->signals_text);
@@ -228,7 +240,7 @@ void disti_run_environment(const struct disti_run_options *options,
         disti_run_list_add(made, "ROLE_RANK=%d", rank);
     }
     if (options->scheduler) {
-        /* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
+        /* MindSpore's own scheduler may use rank 0's port: libdist's store has another port. */
         disti_run_list_add(made, "MS_ROLE=%s", worker->local_rank < 0 ? "MS_SCHED" : "MS_WORKER");
         disti_run_list_add(made, "MS_WORKER_NUM=%d", round->world_size);
         disti_run_list_add(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
@@ -251,11 +263,11 @@ void disti_run_environment(const struct disti_run_options *options,
     }
 }
 
-/* Finds all processes below this one by what /proc says of their parents. */
+/* Finds all descendants of this process through the parents in /proc. */
 
 struct family_member {
     pid_t pid, parent;
-    bool below; /* this process is an ancestor */
+    bool below; /* a descendant of this process */
 };
 
 struct family {
@@ -263,7 +275,10 @@ struct family {
     int count, room;
 };
 
-/* The parent's number stands behind the state, which follows the name in brackets. */
+/*
+ * Reads the parent from /proc/PID/stat: it follows the state, which follows the name in
+ * parentheses.
+ */
 static pid_t family_parent(const char *pid)
 {
     char path[32], text[512], state;
@@ -288,7 +303,9 @@ static int family_compare(const void *a, const void *b)
     return (first->pid > second->pid) - (first->pid < second->pid);
 }
 
-/* Whose parent is below is below too: until nothing is new. Most children are younger, one round.
+/*
+ * Marks children of descendants until no new ones are found. As most children have higher process
+ * ids than their parents, one pass usually suffices.
  */
 bool disti_run_family_signal(int signal_number)
 {
@@ -348,14 +365,17 @@ bool disti_run_family_signal(int signal_number)
 
 static const char worker_refused[] = "the system refuses it";
 
-/* The child, which shares the agent's memory until it runs the program: what failed, in *what_p. */
+/*
+ * Runs in the vfork child, which shares the agent's memory until execve. Returns only on failure;
+ * *what_p is the failed step.
+ */
 static void worker_become(const struct disti_run_start *start, pid_t agent, const char **what_p)
 {
-    /* The agent may be dead already; nobody outlives it. */
+    /* The kernel kills the child when the agent dies; the agent may be dead already. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent)
         _exit(128 + SIGKILL);
-    /* If the group is gone the user has killed it, and the agent knows that soon. */
+    /* If the group does not exist, the user has killed it, and the agent learns of that soon. */
     setpgid(0, start->group);
     *what_p = "cannot pass on its input and output";
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -381,7 +401,7 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
     const char *failed = NULL;
     pid_t pid;
 
-    /* vfork: a fork of a process with many pages would take longer, and 256 of them a second. */
+    /* vfork: fork of a process with many pages takes longer, and up to 256 workers are started. */
     pid = vfork();
     if (pid == 0) {
         worker_become(start, agent, &failed);
@@ -397,7 +417,7 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
     }
     waitpid(pid, NULL, 0);
     errno = error;
-    /* Says what is likely if execve has refused a file that is there. */
+    /* Adds a likely reason if execve rejects an existing file. */
     return disti_fail_errno(what == worker_refused ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_SYSTEM,
                             "cannot run %s, as %s%s", start->path, what,
                             error == ENOEXEC  ? " (a script begins with #!/bin/sh or the like)"
@@ -406,12 +426,12 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
                                               : "");
 }
 
-/* Used by agent and starter. */
+/* Used by the agent and the starter. */
 
-/* Below those that Linux takes by itself for connections that go out. */
+/* Below the ephemeral ports of Linux. */
 enum { PORT_FIRST = 10000, PORT_COUNT = 10000, PORT_TRIES = 20 };
 
-/* Port 0: any. At all addresses. */
+/* True if the port can be bound on all addresses; *port_p is the port. 0: any port. */
 static bool port_is_free(int port, int *port_p)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -430,10 +450,10 @@ static bool port_is_free(int port, int *port_p)
 }
 
 /*
- * Rank 0 may listen at any address. The port is not kept: a program need not say that it shares
- * addresses. So that nobody gets it before, which on a busy machine is seconds, it is none of those
- * that a connection of another program may get, and at random, so that two jobs which start
- * together hardly have the same.
+ * Rank 0 may listen on any address. The port is not reserved: rank 0's program need not set
+ * SO_REUSEADDR. So that no other program takes it meanwhile, which may be seconds on a busy
+ * machine, it is not an ephemeral port, and it is random, so that two jobs that start together
+ * rarely choose the same.
  */
 dist_status disti_run_free_port(int *port_p)
 {
@@ -451,7 +471,7 @@ dist_status disti_run_free_port(int *port_p)
 
 enum { OPEN_FILES = 65536 };
 
-/* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
+/* Each worker needs up to five descriptors here; the worker itself gets the inherited limit. */
 bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p)
 {
     struct rlimit files;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The processes that run the program on this node: their round, start, environment, CPUs and
- * children. */
+/*
+ * The processes that run the program on this node: their rounds, environment, CPUs and descendants.
+ */
 #ifndef DISTI_LAUNCH_WORKERS_H
 #define DISTI_LAUNCH_WORKERS_H
 
@@ -12,126 +13,131 @@
 
 #define DISTI_RUN_PATH 1024
 
-/* A round: the workers of all nodes run once, with the ranks of that round. */
+/* In a round the workers of all nodes run once, with the ranks of that round. */
 
 struct disti_run_round {
-    int restarts; /* how many rounds failed before */
-    int attempt;  /* which round it is, for the folder of its files */
+    int restarts; /* number of failed rounds before this one */
+    int attempt;  /* number of this round, used in the names of its log directories */
     int node_rank, nodes;
-    int first_rank, workers, world_size; /* this node's workers have the ranks from first_rank on */
+    int first_rank, workers, world_size; /* this node's workers have consecutive ranks from
+                                          * first_rank on */
     int processes;                       /* of this node: its workers, then the scheduler */
-    char master_address[256];            /* where rank 0 may listen */
+    char master_address[256];            /* rank 0 may listen here */
     int master_port;
     char job[128];
-    int store_port;        /* of the first node's agent's store; 0: any free one */
-    char store_word[33];   /* what that asks for, 32 hexadecimal digits */
-    char store[300];       /* its host and port, for the workers */
-    char store_secret[64]; /* the file with what that asks for */
+    int store_port;        /* of the store on the first node; 0: any free port */
+    char store_word[33];   /* the store's token, 32 hexadecimal digits */
+    char store[300];       /* the store's host and port, for the workers */
+    char store_secret[64]; /* path of the file with the token */
 };
 
-/* The rank of a process of this node; -1: it is the scheduler. */
+/* Returns the rank of a process of this node; -1: it is the scheduler. */
 static inline int disti_run_rank(const struct disti_run_round *round, int local_rank)
 {
     return local_rank < 0 ? -1 : round->first_rank + local_rank;
 }
 
-/* A port that is free here now, at all addresses. ERR_SYSTEM: there is none. Does not block. */
+/*
+ * Finds a port that is free on all local addresses now. ERR_SYSTEM: there is none. Does not block.
+ */
 dist_status disti_run_free_port(int *port_p);
 
 /*
- * Raises this process's limit on open files, as far as it may; *found_p is what it was. Opens a
- * signalfd for SIGCHLD and an eventfd for outputs that end. False: see errno.
+ * Raises this process's limit on open files as far as permitted; *found_p is the previous limit.
+ * Opens a signalfd for SIGCHLD and an eventfd for ended outputs. False: see errno.
  */
 bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p);
 
-/* Where the store of all can be reached. */
+/* Returns the host of the job's store. */
 const char *disti_run_store_host(const struct disti_run_round *round);
 
-/* Which CPUs each worker of a node may use. */
+/* The CPUs of each worker of a node. */
 
-#define DISTI_RUN_CPUS 8192 /* more are not bound to */
+#define DISTI_RUN_CPUS 8192 /* CPUs with higher numbers are not used */
 
 struct disti_run_cpus {
     unsigned long
-        words[DISTI_RUN_CPUS / (8 * sizeof(unsigned long))]; /* what sched_setaffinity takes */
+        words[DISTI_RUN_CPUS / (8 * sizeof(unsigned long))]; /* a mask for sched_setaffinity */
 };
 
 struct disti_run_binding {
-    const char *mode; /* what was bound to; "none" */
+    const char *mode; /* the kind of parts workers are bound to, or "none" */
     int workers;
-    struct disti_run_cpus *cpus; /* of each worker; NULL: they are not bound */
-    int threads;                 /* a worker's share of the CPUs, at least 1 */
-    int usable;                  /* CPUs of all of them */
+    struct disti_run_cpus *cpus; /* one mask per worker; NULL: not bound */
+    int threads;                 /* CPUs per worker, at least 1 */
+    int usable;                  /* CPUs that this process may use */
 };
 
 /*
- * Divides the CPUs that this process may use among the workers, by --numa-binding; NULL: by NUMA
- * nodes, if there are several and workers for all. The caller frees the cpus. ERR_INVALID_ARGUMENT:
- * the machine has no such parts, or too few.
+ * Divides the CPUs that this process may use among the workers, as --numa-binding says; NULL: by
+ * NUMA node, if there are several and no more than workers. The caller frees the masks.
+ * ERR_INVALID_ARGUMENT: the machine has no such parts, or too few.
  */
 dist_status disti_run_binding_make(const char *mode, int workers,
                                    struct disti_run_binding *binding_p);
-/* Which of `parts` parts worker `local_rank` gets: neighbours share one. */
+/* Returns which of `parts` parts the worker is bound to: consecutive workers share a part. */
 int disti_run_binding_part(int local_rank, int workers, int parts);
 
-/* The variables of a worker: torchrun's, MindSpore's, and where the agent's store is. */
+/* A worker's environment has the variables of torchrun, of MindSpore, and of the agent's store. */
 
 /* The processes that run the program on this node. */
 
 struct disti_run_worker {
-    int local_rank; /* -1: it is the scheduler */
+    int local_rank; /* -1: the scheduler */
     pid_t pid;      /* 0: not started */
-    bool ended;     /* then `how` is what waitpid says, */
+    bool ended;     /* `how` is its wait status */
     int how;
-    int64_t ended_at;      /* and when: milliseconds since 1970 */
-    bool was_told;         /* by a signal of ours to end */
-    bool was_reported;     /* with --on-failure continue: its failure */
+    int64_t ended_at;      /* milliseconds since 1970 */
+    bool was_told;         /* we sent it a signal to end */
+    bool was_reported;     /* its failure was reported, with --on-failure continue */
     bool is_out_of_memory; /* the kernel's out-of-memory killer ended it */
-    bool has_lost;         /* another's end has ended what it did, as it noted itself */
-    int error_fd;          /* a memfd for its error file; -1: that is a file of its own */
+    bool has_lost;         /* it recorded itself that it has lost a peer */
+    int error_fd;          /* a memfd for its error file; -1: the error file is a regular file */
     char error_file[DISTI_RUN_PATH + 64];
 };
 
 /*
- * Adds the agent's own environment with the worker's variables, for execve: its error file,
- * DIST_AGENT_LAST_CALL, DIST_AGENT_FILES, and OMP_NUM_THREADS, unless that is set or 0.
+ * Adds the agent's own environment and the worker's variables, for execve: its error file,
+ * DIST_AGENT_LAST_CALL, DIST_AGENT_FILES, and OMP_NUM_THREADS, unless it is set already or
+ * `threads` is 0.
  */
 void disti_run_environment(const struct disti_run_options *options,
                            const struct disti_run_round *round,
                            const struct disti_run_worker *worker, const char *last_calls,
                            const char *files, int threads, struct disti_run_list *made);
 
-/* Has it ended otherwise than by 0? */
+/* True if the worker was ended by a signal or exited with a code other than 0. */
 static inline bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
 {
     return worker->ended && worker->how != 0;
 }
 
-/* How a worker is started. */
+/* Arguments of disti_run_worker_start. */
 struct disti_run_start {
     const char *name; /* "rank 1", for messages */
     const char *path;
     char *const *command, *const *environment;
-    int fds[3];                        /* standard input, output and error; -1: the agent's */
-    const struct disti_run_cpus *cpus; /* NULL: as the agent's */
-    sigset_t mask;                     /* the signals that the agent found blocked */
-    struct rlimit files;               /* the limit that it found */
-    pid_t group;                       /* the process group to be in */
-    int inherited[2];                  /* close-on-exec descriptors that stay open; -1: none */
+    int fds[3]; /* standard input, output and error; -1: inherit the agent's */
+    const struct disti_run_cpus *cpus; /* NULL: inherit the agent's */
+    sigset_t mask;                     /* the signal mask that the agent inherited */
+    struct rlimit files;               /* the limit that the agent inherited */
+    pid_t group;                       /* the process group to join */
+    int inherited[2];                  /* close-on-exec descriptors that the worker keeps open; -1:
+                                        * none */
 };
 
 /*
- * Starts the program; *pid_p is a child of this thread, and dies with it. Blocks until the program
- * runs. ERR_SYSTEM and, where the program cannot be executed, ERR_INVALID_ARGUMENT name it and say
- * why it does not.
+ * Starts the program; *pid_p is a child of this thread and dies with it. Blocks until the program
+ * has been executed. ERR_SYSTEM; ERR_INVALID_ARGUMENT: the program cannot be executed. Both
+ * messages name the program and the reason.
  */
 dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *pid_p);
 
-/* The children of the workers, and their children. */
+/* Descendants of this process. */
 
 /*
- * Sends a signal to all processes below this one, however deep. Does not wait. False: these are not
- * known, since /proc is not mounted, or shows the processes of another PID namespace.
+ * Sends a signal to all descendants of this process. Does not wait. False: the descendants are
+ * unknown, since /proc is not mounted, or shows another PID namespace.
  */
 bool disti_run_family_signal(int signal_number);
 
