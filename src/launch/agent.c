@@ -52,12 +52,12 @@ struct agent {
     int signals_fd;      /* from the monitor */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd that counts ended outputs */
-    int leash_fd;        /* commands of the starter on another host; -1: none */
+    int commands_fd;     /* commands of the starter on another host; -1: none */
 
     /* This round. */
     struct disti_run_round round;
     struct disti_run_worker *workers; /* round.processes entries; the scheduler is the last */
-    int secret_fd;                    /* a memfd with the store's token; -1: no authentication */
+    int token_fd;                     /* a memfd with the store's token; -1: no authentication */
     int last_calls_fd; /* a memfd: the workers' last calls (store/store.h); -1: unavailable */
     struct disti_store_server *store;
     struct disti_run_output *outputs[2];
@@ -76,8 +76,8 @@ struct agent {
 
     /* Rendezvous with other nodes. */
     struct disti_agents *agents;         /* NULL: the job has one node */
-    bool met;                            /* a new round is to be started */
-    bool has_met;                        /* at least one round has begun */
+    bool has_next_round;                 /* a new round is to be started */
+    bool had_round;                      /* at least one round has begun */
     enum disti_agents_event_type order;  /* how this round ends; DISTI_AGENTS_NOTE: not decided */
     struct disti_agents_failure failure; /* the cause, if it is a failure */
     char why[DISTI_AGENTS_TEXT];         /* the cause as text */
@@ -87,7 +87,7 @@ struct agent {
     int64_t stopped_at; /* when that signal arrived */
     int64_t clocks;     /* clock state of this round's processes: see disti_last_call_tell_clocks */
     int64_t suspended_at; /* when SIGTSTP stopped the processes; 0: they run */
-    bool unsaid;          /* some output of workers could not be written */
+    bool output_lost;     /* some output of workers could not be written */
     bool hurry;           /* do not wait until the output is read */
 };
 
@@ -96,7 +96,7 @@ struct agent {
 static dist_status logs_fail(const char *path)
 {
     return disti_fail_errno(
-        DIST_ERR_SYSTEM, "cannot make %.400s: give --log-dir a folder where you may write", path);
+        DIST_ERR_SYSTEM, "cannot create %.400s: specify a writable directory with --log-dir", path);
 }
 
 /* Makes a directory and its parents. */
@@ -122,13 +122,13 @@ static dist_status logs_make(const char *path)
  * directory that cannot be made.
  */
 static dist_status logs_open(const struct disti_run_options *options, const char *job,
-                             char folder[DISTI_RUN_PATH])
+                             char directory[DISTI_RUN_PATH])
 {
     const char *temporary = disti_env("TMPDIR");
     char base[DISTI_RUN_PATH / 2] = "", name[160];
     dist_status status = DIST_OK;
 
-    folder[0] = '\0';
+    directory[0] = '\0';
     if (!options->log_dir && !options->redirects && !options->tee)
         return DIST_OK;
     if (options->log_dir && strlen(options->log_dir) >= sizeof(base))
@@ -140,18 +140,18 @@ static dist_status logs_open(const struct disti_run_options *options, const char
         snprintf(base, sizeof(base), "%s/distrun_XXXXXX", temporary ? temporary : "/tmp");
         if (!mkdtemp(base))
             return logs_fail(base);
-        fprintf(stderr, "distrun: the output goes to %s\n", base);
+        fprintf(stderr, "distrun: writing log files to %s\n", base);
     }
     if (status != DIST_OK)
         return status;
     snprintf(name, sizeof(name), "%s_XXXXXX", job);
     for (char *slash = name; (slash = strchr(slash, '/'));) /* the job's name may be a path */
         *slash = '_';
-    snprintf(folder, DISTI_RUN_PATH, "%s/%s", base, name);
-    if (!mkdtemp(folder))
-        return logs_fail(folder);
+    snprintf(directory, DISTI_RUN_PATH, "%s/%s", base, name);
+    if (!mkdtemp(directory))
+        return logs_fail(directory);
     /* mkdtemp makes it private; the log files are as readable as any files of the user. */
-    return chmod(folder, 0755) == 0 ? DIST_OK : logs_fail(folder);
+    return chmod(directory, 0755) == 0 ? DIST_OK : logs_fail(directory);
 }
 
 /* Writes the path of a process's log file. */
@@ -168,7 +168,7 @@ static void logs_path(const char *logs, int restarts, int local_rank, const char
 /*
  * Opens the job's directory. -1: errno. EPERM: somebody with access to its parent has replaced it.
  */
-static int logs_folder(const char *logs)
+static int logs_directory(const char *logs)
 {
     const int fd = open(logs, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat status;
@@ -185,15 +185,15 @@ static dist_status logs_file(const char *logs, int restarts, int local_rank, con
                              int *fd_p)
 {
     char path[DISTI_RUN_PATH + 64];
-    int folder;
+    int directory;
 
     *fd_p = -1;
     logs_path(logs, restarts, local_rank, name, path);
-    folder = logs_folder(logs);
-    if (folder >= 0) {
-        *fd_p = openat(folder, path + strlen(logs) + 1,
+    directory = logs_directory(logs);
+    if (directory >= 0) {
+        *fd_p = openat(directory, path + strlen(logs) + 1,
                        O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-        close(folder);
+        close(directory);
     }
     return *fd_p < 0 ? logs_fail(path) : DIST_OK;
 }
@@ -216,20 +216,20 @@ static int run_processes(const struct disti_run_options *options,
 /* Rendezvous: the decisions of all agents, as orders for this one. */
 
 enum {
-    MEETING_LINGER_MS = 2000
+    RENDEZVOUS_LINGER_MS = 2000
 }; /* how long the connections stay open so that the other agents
     * receive the last message */
 
 /*
  * True if this agent prints messages about the whole job: the first one, if a starter started them.
  */
-static bool agent_speaks(const struct agent *agent)
+static bool agent_prints(const struct agent *agent)
 {
-    return !agent->options->leashed || agent->options->node_rank <= 0;
+    return !agent->options->remote || agent->options->node_rank <= 0;
 }
 
 /* Opens the rendezvous with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and other errors. */
-static dist_status meeting_open(struct agent *agent)
+static dist_status rendezvous_open(struct agent *agent)
 {
     const struct disti_run_options *options = agent->options;
     struct disti_agents_config config;
@@ -246,8 +246,8 @@ static dist_status meeting_open(struct agent *agent)
     config.secret_bytes = options->secret.length;
     config.address = options->local_addr;
     config.node_rank = (int)options->node_rank;
-    config.min_nodes = options->least_nodes;
-    config.max_nodes = options->most_nodes;
+    config.min_nodes = options->min_nodes;
+    config.max_nodes = options->max_nodes;
     config.workers = options->workers;
     config.max_restarts = (int)options->max_restarts;
     config.goes_on = options->goes_on;
@@ -262,7 +262,8 @@ static dist_status meeting_open(struct agent *agent)
     return status == DIST_OK ? disti_agents_open(&config, &agent->agents) : status;
 }
 
-static void meeting_fail(struct agent *agent, const struct disti_agents_failure *failure)
+static void rendezvous_report_failure(struct agent *agent,
+                                      const struct disti_agents_failure *failure)
 {
     if (agent->order == DISTI_AGENTS_NOTE)
         disti_agents_failed(agent->agents, failure);
@@ -308,7 +309,7 @@ static dist_status start_serve(struct agent *agent)
     if (status != DIST_OK)
         return status;
     round->store_port = disti_store_server_port(agent->store);
-    disti_store_server_set_word(agent->store, round->store_word);
+    disti_store_server_set_word(agent->store, round->store_token);
     return disti_store_server_run(agent->store);
 }
 
@@ -355,7 +356,7 @@ static dist_status start_stream(struct agent *agent, const struct disti_run_work
         source->prefix, sizeof(source->prefix));
     source->log_fd = log_fd;
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        status = disti_fail_call("pipe2", "cannot read what the workers print");
+        status = disti_fail_call("pipe2", "cannot read the workers' output");
         if (log_fd >= 0)
             close(log_fd);
         return status;
@@ -375,18 +376,18 @@ static dist_status start_error_file(struct agent *agent, struct disti_run_worker
     worker->error_fd = -1;
     if (agent->logs[0]) {
         char path[DISTI_RUN_PATH + 64], attempt[32];
-        int folder;
+        int directory;
         bool made;
 
         logs_path(agent->logs, agent->round.attempt, worker->local_rank, "error.json",
                   worker->error_file);
         logs_path(agent->logs, agent->round.attempt, worker->local_rank, "", path);
         snprintf(attempt, sizeof(attempt), "attempt_%d", agent->round.attempt);
-        folder = logs_folder(agent->logs);
-        made = folder >= 0 && (mkdirat(folder, attempt, 0777) == 0 || errno == EEXIST) &&
-               (mkdirat(folder, path + strlen(agent->logs) + 1, 0777) == 0 || errno == EEXIST);
-        if (folder >= 0)
-            close(folder);
+        directory = logs_directory(agent->logs);
+        made = directory >= 0 && (mkdirat(directory, attempt, 0777) == 0 || errno == EEXIST) &&
+               (mkdirat(directory, path + strlen(agent->logs) + 1, 0777) == 0 || errno == EEXIST);
+        if (directory >= 0)
+            close(directory);
         return made ? DIST_OK : logs_fail(path);
     }
     worker->error_fd = disti_file_private();
@@ -412,7 +413,7 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
     if (status == DIST_OK) {
         const bool bound = agent->binding.cpus && worker->local_rank >= 0;
         struct disti_run_list environment = {0};
-        char last_calls[64], secret[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
+        char last_calls[64], token[DISTI_HANDED_TEXT], calls[DISTI_HANDED_TEXT];
         char files[2 * DISTI_HANDED_TEXT], name[32];
         struct disti_run_start start = {.name = name,
                                         .path = agent->options->path,
@@ -423,13 +424,13 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
                                         .mask = agent->mask,
                                         .files = agent->files,
                                         .group = agent->group,
-                                        .inherited = {agent->secret_fd, agent->last_calls_fd}};
+                                        .inherited = {agent->token_fd, agent->last_calls_fd}};
 
         disti_run_worker_name(disti_run_rank(&agent->round, worker->local_rank), name);
         start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
-        disti_handed_name(agent->secret_fd, secret);
+        disti_handed_name(agent->token_fd, token);
         disti_handed_name(agent->last_calls_fd, calls);
-        snprintf(files, sizeof(files), "%s,%s", secret, calls);
+        snprintf(files, sizeof(files), "%s,%s", token, calls);
         disti_run_environment(agent->options, &agent->round, worker, last_calls, files,
                               agent->round.workers > 1 ? agent->binding.threads : 0, &environment);
         start.environment = environment.words;
@@ -496,14 +497,14 @@ static dist_status start_round(struct agent *agent)
     const char *auth = disti_env("DIST_AUTH");
     dist_status status = DIST_OK;
 
-    round->store_secret[0] = '\0';
+    round->store_token_file[0] = '\0';
     if (auth && strcmp(auth, "none") == 0) {
-        round->store_word[0] = '\0';
+        round->store_token[0] = '\0';
     } else {
-        agent->secret_fd = disti_handed_secret(round->store_word);
-        if (agent->secret_fd < 0)
-            return disti_file_memory_fail("keep the store's secret");
-        start_path(agent->secret_fd, round->store_secret, sizeof(round->store_secret));
+        agent->token_fd = disti_handed_secret(round->store_token);
+        if (agent->token_fd < 0)
+            return disti_file_memory_fail("store the token of the job's store");
+        start_path(agent->token_fd, round->store_token_file, sizeof(round->store_token_file));
     }
     if (round->node_rank == 0 && !agent->options->scheduler)
         status = start_serve(agent);
@@ -536,23 +537,23 @@ static int watch_workers(const struct agent *agent)
     return agent->workers ? agent->round.processes : 0;
 }
 
-static void watch_tell(struct agent *agent, int signal_number, bool to_end)
+static void watch_signal(struct agent *agent, int signal_number, bool to_end)
 {
     for (int w = 0; w < watch_workers(agent); w++) {
         struct disti_run_worker *worker = &agent->workers[w];
 
         if (!worker->pid || worker->ended)
             continue;
-        worker->was_told |= to_end;
+        worker->was_signaled |= to_end;
         kill(worker->pid, signal_number);
     }
 }
 
 /* Signals the workers and their descendants, some of which may have their own process groups. */
-static void watch_tell_all(struct agent *agent, int signal_number)
+static void watch_signal_all(struct agent *agent, int signal_number)
 {
-    watch_tell(agent, signal_number, false);
-    disti_run_family_signal(signal_number);
+    watch_signal(agent, signal_number, false);
+    disti_run_signal_descendants(signal_number);
 }
 
 static void watch_suspend(struct agent *agent)
@@ -561,7 +562,7 @@ static void watch_suspend(struct agent *agent)
         agent->suspended_at = disti_now_ns();
     agent->clocks = disti_clock_suspend(agent->clocks);
     disti_last_call_tell_clocks(agent->last_calls_fd, agent->round.processes, agent->clocks);
-    watch_tell_all(agent, SIGSTOP);
+    watch_signal_all(agent, SIGSTOP);
 }
 
 /* Moves all deadlines by the time for which the job was suspended. */
@@ -579,14 +580,14 @@ static void watch_resume(struct agent *agent)
     }
     agent->clocks = disti_clock_resume(agent->clocks);
     disti_last_call_tell_clocks(agent->last_calls_fd, agent->round.processes, agent->clocks);
-    watch_tell_all(agent, SIGCONT);
+    watch_signal_all(agent, SIGCONT);
 }
 
 static void watch_stop(struct agent *agent, int signal_number, double seconds)
 {
-    watch_tell(agent, signal_number, true);
+    watch_signal(agent, signal_number, true);
     /* A stopped process handles the signal only after SIGCONT. */
-    watch_tell(agent, SIGCONT, true);
+    watch_signal(agent, SIGCONT, true);
     watch_resume(agent);
     agent->state = AGENT_STOPPING;
     agent->kill_at = disti_deadline_ms((int64_t)(seconds * 1000));
@@ -606,19 +607,18 @@ static void watch_kill(struct agent *agent)
         agent->killed = true;
         disti_run_worker_name(disti_run_rank(&agent->round, first->local_rank), name);
         fprintf(stderr,
-                "distrun: %d worker%s not ended %g s after the signal to end, as %s (pid %d): "
-                "killing (--shutdown-timeout)\n",
+                "distrun: %d worker%s not ended %g s after the signal to end, for example %s (pid "
+                "%d): killing (raise --shutdown-timeout to wait longer)\n",
                 agent->alive, agent->alive == 1 ? " has" : "s have",
                 agent->options->shutdown_timeout, name, (int)first->pid);
     }
-    watch_tell(agent, SIGKILL, true);
+    watch_signal(agent, SIGKILL, true);
     agent->kill_at = disti_deadline_ms(WATCH_KILL_MS);
-    if (disti_run_family_signal(SIGKILL) || agent->state != AGENT_SWEEPING)
+    if (disti_run_signal_descendants(SIGKILL) || agent->state != AGENT_SWEEPING)
         return;
     /* Descendants of ended workers can be found in /proc only. */
-    fprintf(stderr, "distrun: a process that a worker started goes on: it cannot be found and "
-                    "ended, since /proc is not mounted for this PID namespace "
-                    "(unshare --mount-proc)\n");
+    fprintf(stderr, "distrun: cannot find and end a process that a worker started: /proc is not "
+                    "mounted for this PID namespace (unshare --mount-proc)\n");
     agent->state = AGENT_DRAINING;
     agent->kill_at = INT64_MAX;
     agent->hurry = true;
@@ -649,7 +649,7 @@ static void watch_reap(struct agent *agent)
         worker->ended = true;
         worker->how = how;
         worker->ended_at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-        worker->is_out_of_memory = !worker->was_told && WIFSIGNALED(how) &&
+        worker->is_out_of_memory = !worker->was_signaled && WIFSIGNALED(how) &&
                                    WTERMSIG(how) == SIGKILL &&
                                    disti_process_oom_kills() > agent->oom_kills;
         agent->oom_kills += worker->is_out_of_memory;
@@ -670,7 +670,7 @@ static void watch_reap(struct agent *agent)
          */
         if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0 && !agent->store &&
             start_serve(agent) != DIST_OK)
-            fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
+            fprintf(stderr, "distrun: cannot run the store after the end of the scheduler: %s\n",
                     dist_last_error());
         worker->has_lost =
             disti_last_call_has_lost(agent->last_calls_fd, (int)(worker - agent->workers));
@@ -706,19 +706,19 @@ static void watch_hurry(struct agent *agent)
     watch_kill(agent);
 }
 
-static void watch_pass_on(struct agent *agent, const struct disti_run_signal *news)
+static void watch_pass_on(struct agent *agent, const struct disti_run_signal *forwarded)
 {
-    if (sigismember(&agent->options->signals, news->number) != 1) {
-        if (news->number == SIGTSTP)
+    if (sigismember(&agent->options->signals, forwarded->number) != 1) {
+        if (forwarded->number == SIGTSTP)
             watch_suspend(agent);
-        else if (news->number == SIGCONT)
+        else if (forwarded->number == SIGCONT)
             watch_resume(agent);
-        else if (!news->from_terminal)
-            watch_tell(agent, news->number, false);
+        else if (!forwarded->from_terminal)
+            watch_signal(agent, forwarded->number, false);
     } else if (!agent->stop_signal) {
-        agent->stop_signal = news->number;
+        agent->stop_signal = forwarded->number;
         if (agent->state == AGENT_WORKING)
-            watch_stop(agent, news->from_terminal ? 0 : news->number,
+            watch_stop(agent, forwarded->from_terminal ? 0 : forwarded->number,
                        agent->options->shutdown_timeout);
         else
             watch_resume(agent);
@@ -744,27 +744,27 @@ static void watch_abandoned(struct agent *agent)
  * monitor had forwarded it; one from a terminal is also sent to all descendants. The end of the
  * input means that the starter has exited, and ends the job.
  */
-static void watch_leash(struct agent *agent)
+static void watch_commands(struct agent *agent)
 {
-    unsigned char words[64];
-    const ssize_t got = read(agent->leash_fd, words, sizeof(words));
+    unsigned char commands[64];
+    const ssize_t got = read(agent->commands_fd, commands, sizeof(commands));
 
-    for (ssize_t w = 0; w < got; w++) {
-        const struct disti_run_signal news = {words[w] % DISTI_RUN_TERMINAL,
-                                              words[w] >= DISTI_RUN_TERMINAL};
+    for (ssize_t c = 0; c < got; c++) {
+        const struct disti_run_signal forwarded = {commands[c] % DISTI_RUN_TERMINAL,
+                                                   commands[c] >= DISTI_RUN_TERMINAL};
 
-        if (words[w] == DISTI_RUN_HURRY) {
+        if (commands[c] == DISTI_RUN_HURRY) {
             watch_hurry(agent);
-        } else if (news.number != agent->stop_signal) {
-            if (news.from_terminal)
-                disti_run_family_signal(news.number);
-            watch_pass_on(agent, &news);
+        } else if (forwarded.number != agent->stop_signal) {
+            if (forwarded.from_terminal)
+                disti_run_signal_descendants(forwarded.number);
+            watch_pass_on(agent, &forwarded);
         }
     }
     if (got > 0 || (got < 0 && errno == EINTR))
         return;
-    close(agent->leash_fd);
-    agent->leash_fd = -1;
+    close(agent->commands_fd);
+    agent->commands_fd = -1;
     watch_abandoned(agent);
 }
 
@@ -777,7 +777,7 @@ static void watch_report(struct agent *agent, const struct disti_run_worker *wor
 
     disti_run_failure_of(&agent->round, worker, agent->last_calls_fd, &failure);
     if (agent->agents) {
-        meeting_fail(agent, &failure);
+        rendezvous_report_failure(agent, &failure);
     } else if (agent->options->goes_on && failure.rank >= 0) {
         disti_agents_describe(&failure, text, sizeof(text));
         fprintf(stderr, "distrun: %s%s\n", text,
@@ -789,11 +789,11 @@ static void watch_report(struct agent *agent, const struct disti_run_worker *wor
  * Handles rendezvous events. Events after a new round are about that round, so they wait until it
  * has begun.
  */
-static void meeting_move(struct agent *agent)
+static void rendezvous_handle_events(struct agent *agent)
 {
     struct disti_agents_event event;
 
-    while (!agent->met && disti_agents_next_event(agent->agents, &event)) {
+    while (!agent->has_next_round && disti_agents_next_event(agent->agents, &event)) {
         if (event.type == DISTI_AGENTS_ROUND) {
             struct disti_run_round *round = &agent->round;
 
@@ -809,11 +809,11 @@ static void meeting_move(struct agent *agent)
                      event.round.master_address);
             round->master_port = event.round.master_port;
             round->store_port = event.round.store_port;
-            memcpy(round->store_word, event.round.store_secret, sizeof(round->store_word));
+            memcpy(round->store_token, event.round.store_secret, sizeof(round->store_token));
             snprintf(round->job, sizeof(round->job), "%s", event.round.job);
-            agent->met = agent->has_met = true;
+            agent->has_next_round = agent->had_round = true;
         } else if (event.type == DISTI_AGENTS_NOTE) {
-            if (agent_speaks(agent) || !agent->has_met)
+            if (agent_prints(agent) || !agent->had_round)
                 fprintf(stderr, "distrun: %s\n", event.text);
         } else {
             agent->order = event.type;
@@ -833,7 +833,7 @@ static void watch_wait(struct agent *agent)
         {.fd = agent->signals_fd, .events = POLLIN},
         {.fd = agent->done_fd, .events = POLLIN},
         {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN},
-        {.fd = agent->leash_fd, .events = POLLIN}};
+        {.fd = agent->commands_fd, .events = POLLIN}};
     const bool expects = !agent->options->goes_on && watch_expects_cause(agent);
     const int64_t until = expects ? agent->cause_by : agent->kill_at;
     const bool timeless = until == INT64_MAX || agent->suspended_at;
@@ -846,11 +846,12 @@ static void watch_wait(struct agent *agent)
     if (fds[0].revents)
         (void)!read(agent->child_fd, &child, sizeof(child));
     if (fds[1].revents) {
-        struct disti_run_signal news;
+        struct disti_run_signal forwarded;
         ssize_t got;
 
-        while ((got = recv(agent->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
-            watch_pass_on(agent, &news);
+        while ((got = recv(agent->signals_fd, &forwarded, sizeof(forwarded), MSG_DONTWAIT)) ==
+               sizeof(forwarded))
+            watch_pass_on(agent, &forwarded);
         if (got == 0) {
             close(agent->signals_fd);
             agent->signals_fd = -1;
@@ -860,7 +861,7 @@ static void watch_wait(struct agent *agent)
     if (fds[2].revents && read(agent->done_fd, &done, sizeof(done)) == sizeof(done))
         agent->outputs_left -= (int)done;
     if (fds[4].revents)
-        watch_leash(agent);
+        watch_commands(agent);
 }
 
 static void watch_round(struct agent *agent)
@@ -868,7 +869,7 @@ static void watch_round(struct agent *agent)
     for (;;) {
         watch_reap(agent);
         if (agent->agents)
-            meeting_move(agent);
+            rendezvous_handle_events(agent);
         if (agent->state == AGENT_WORKING && agent->options->goes_on) {
             /*
              * With --on-failure continue each failure is reported when it is seen, and the other
@@ -894,8 +895,8 @@ static void watch_round(struct agent *agent)
         if (agent->state <= AGENT_STOPPING && agent->alive == 0) {
             agent->state = AGENT_SWEEPING;
             if (!agent->childless) {
-                disti_run_family_signal(SIGTERM);
-                disti_run_family_signal(SIGCONT);
+                disti_run_signal_descendants(SIGTERM);
+                disti_run_signal_descendants(SIGCONT);
                 watch_resume(agent);
                 agent->kill_at = disti_deadline_ms(WATCH_CHILDREN_MS);
             }
@@ -915,8 +916,8 @@ static void watch_round(struct agent *agent)
                 disti_agents_ended(agent->agents, agent->succeeded);
         }
         /* The round is over when the next order is known. */
-        if (agent->state == AGENT_OVER && (!agent->agents || agent->met || agent->stop_signal ||
-                                           agent->order != DISTI_AGENTS_NOTE))
+        if (agent->state == AGENT_OVER && (!agent->agents || agent->has_next_round ||
+                                           agent->stop_signal || agent->order != DISTI_AGENTS_NOTE))
             return;
         if (!agent->suspended_at && disti_expired(agent->kill_at))
             watch_kill(agent);
@@ -929,14 +930,14 @@ static void watch_round(struct agent *agent)
 
 enum { AGENT_FAILED = 1, AGENT_WRONG = 2 /* wrong arguments */ };
 
-/* Moves the starter's connection from standard input to leash_fd; the workers get /dev/null. */
-static bool agent_take_leash(struct agent *agent)
+/* Moves the starter's connection from standard input to commands_fd; the workers get /dev/null. */
+static bool agent_take_commands(struct agent *agent)
 {
     int nothing;
 
-    agent->leash_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    agent->commands_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (agent->leash_fd < 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
+    if (agent->commands_fd < 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
         return false;
     close(nothing);
     return true;
@@ -954,7 +955,7 @@ static int agent_code(dist_status status)
 static void agent_end_round(struct agent *agent)
 {
     for (int s = 0; s < 2 && !agent->hurry; s++) {
-        agent->unsaid |= !disti_run_output_end(agent->outputs[s]);
+        agent->output_lost |= !disti_run_output_end(agent->outputs[s]);
         agent->outputs[s] = NULL;
     }
     disti_store_server_stop(agent->store, 0);
@@ -965,9 +966,9 @@ static void agent_end_round(struct agent *agent)
     }
     if (agent->last_calls_fd >= 0)
         close(agent->last_calls_fd);
-    if (agent->secret_fd >= 0)
-        close(agent->secret_fd);
-    agent->last_calls_fd = agent->secret_fd = -1;
+    if (agent->token_fd >= 0)
+        close(agent->token_fd);
+    agent->last_calls_fd = agent->token_fd = -1;
     free(agent->workers);
     agent->workers = NULL;
 }
@@ -983,9 +984,9 @@ static int agent_conclude(const struct agent *agent)
                         agent->failure.pid > 0;
     char name[16];
 
-    if (agent->stop_signal && agent->options->leashed && !failed)
+    if (agent->stop_signal && agent->options->remote && !failed)
         return 128 + agent->stop_signal;
-    if (agent->stop_signal && !agent->options->leashed) {
+    if (agent->stop_signal && !agent->options->remote) {
         disti_run_signal_name(agent->stop_signal, name);
         fprintf(stderr, "distrun: stopped by %s\n", name);
         return 128 + agent->stop_signal;
@@ -997,12 +998,12 @@ static int agent_conclude(const struct agent *agent)
          * Among remote agents only the one whose worker failed prints the block; otherwise all do,
          * as torchrun's do.
          */
-        if (!agent->options->leashed || agent->failure.node_rank == agent->round.node_rank)
+        if (!agent->options->remote || agent->failure.node_rank == agent->round.node_rank)
             disti_run_failure_print(agent->options, &agent->round, agent->workers,
                                     agent->last_calls_fd, &agent->failure);
         return disti_run_exit_code(&agent->failure);
     }
-    if (agent_speaks(agent) || !agent->has_met)
+    if (agent_prints(agent) || !agent->had_round)
         fprintf(stderr, "distrun: %s\n", agent->why);
     /* The workers could not be started. */
     if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.pid < 0)
@@ -1020,7 +1021,7 @@ static void agent_round(struct agent *agent)
     agent->kill_at = INT64_MAX;
     agent->clocks = 0;
     agent->first = NULL;
-    agent->met = agent->killed = false;
+    agent->has_next_round = agent->killed = false;
     agent->order = DISTI_AGENTS_NOTE;
     agent->oom_kills = disti_process_oom_kills();
     status = start_round(agent);
@@ -1037,7 +1038,7 @@ static void agent_round(struct agent *agent)
         snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
         watch_stop(agent, SIGTERM, agent->options->shutdown_timeout);
         if (agent->agents) {
-            meeting_fail(agent, &failure);
+            rendezvous_report_failure(agent, &failure);
         } else {
             agent->order = DISTI_AGENTS_BROKEN;
             agent->failure = failure;
@@ -1081,7 +1082,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
         if (restarts > 0)
             disti_agents_ready(agent->agents);
         watch_round(agent);
-        return agent->met && !agent->stop_signal;
+        return agent->has_next_round && !agent->stop_signal;
     }
     /* A single node sets up the round by itself. */
     round_p = &agent->round;
@@ -1109,7 +1110,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
                      id + 12, id + 16, id + 20);
     }
     if (status == DIST_OK)
-        status = disti_random_id(round_p->store_word);
+        status = disti_random_id(round_p->store_token);
     if (status == DIST_OK)
         return true;
     agent->order = DISTI_AGENTS_BROKEN;
@@ -1132,8 +1133,8 @@ static void agent_rounds(struct agent *agent)
         agent_round(agent);
         if (agent->order != DISTI_AGENTS_RESTART || agent->stop_signal)
             return;
-        if (agent_speaks(agent))
-            fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
+        if (agent_prints(agent))
+            fprintf(stderr, "distrun: %s: restarting all workers\n", agent->why);
         agent_end_round(agent);
     }
 }
@@ -1149,8 +1150,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
                           .mask = *mask,
                           .group = getpgrp(),
                           .signals_fd = signals_fd,
-                          .secret_fd = -1,
-                          .leash_fd = -1,
+                          .token_fd = -1,
+                          .commands_fd = -1,
                           .last_calls_fd = -1,
                           .state = AGENT_OVER,
                           .kill_at = INT64_MAX};
@@ -1164,8 +1165,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
     sigprocmask(SIG_BLOCK, &stops, NULL);
     setpgid(0, 0);
     if (!disti_run_open(&agent.files, &agent.child_fd, &agent.done_fd) ||
-        (options->leashed && !agent_take_leash(&agent))) {
-        disti_fail_call("signalfd, eventfd or pipe", "cannot watch over workers");
+        (options->remote && !agent_take_commands(&agent))) {
+        disti_fail_call("signalfd, eventfd or pipe", "cannot monitor workers");
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         return code;
     }
@@ -1176,17 +1177,17 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         char threads[32];
 
         /* One line that reports the CPU binding. */
-        if ((binding->workers != 1 || binding->cpus) && agent_speaks(&agent)) {
+        if ((binding->workers != 1 || binding->cpus) && agent_prints(&agent)) {
             snprintf(threads, sizeof(threads), "%d", binding->threads);
             fprintf(stderr,
                     "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
                     binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
                     binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
-                    set ? " (as it was set)" : "");
+                    set ? " (from the environment)" : "");
         }
     }
-    if (status == DIST_OK && options->most_nodes > 1)
-        status = meeting_open(&agent);
+    if (status == DIST_OK && options->max_nodes > 1)
+        status = rendezvous_open(&agent);
     if (status == DIST_OK) {
         agent_rounds(&agent);
         code = agent_conclude(&agent);
@@ -1195,7 +1196,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         code = agent_code(status);
     }
     agent_end_round(&agent);
-    if (agent.unsaid && code == 0)
+    if (agent.output_lost && code == 0)
         code = AGENT_FAILED;
     if (agent.stop_signal) {
         disti_run_signal_name(agent.stop_signal, name);
@@ -1205,7 +1206,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
     disti_agents_close(
         agent.agents,
         agent.order == DISTI_AGENTS_FINISHED || agent.order == DISTI_AGENTS_GIVEN_UP ? NULL : why,
-        MEETING_LINGER_MS);
+        RENDEZVOUS_LINGER_MS);
     free(agent.binding.cpus);
     /* Threads that are blocked on a reader end with the process, which also frees their memory. */
     if (agent.hurry)

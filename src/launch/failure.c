@@ -24,13 +24,13 @@ enum { ERROR_FILE_MOST = 1 << 20 }; /* bytes read from the file */
 
 /* ---- JSON: a value is represented by a pointer to its first byte ---- */
 
-static const char *json_behind_blanks(const char *at)
+static const char *json_after_blanks(const char *at)
 {
     return at + strspn(at, " \t\r\n");
 }
 
 /* Returns the byte after the string; NULL: the string is not terminated. */
-static const char *json_behind_string(const char *at)
+static const char *json_after_string(const char *at)
 {
     for (at++; *at != '"'; at++) {
         if (*at == '\\' && at[1])
@@ -42,15 +42,15 @@ static const char *json_behind_string(const char *at)
 }
 
 /* Returns the byte after the value; NULL: the value is incomplete. */
-static const char *json_behind(const char *at)
+static const char *json_after(const char *at)
 {
     int depth = 0;
 
     do {
-        at = json_behind_blanks(at);
+        at = json_after_blanks(at);
         depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
         if (*at == '"')
-            at = json_behind_string(at);
+            at = json_after_string(at);
         else if (*at && strchr("{}[],:", *at))
             at++;
         else
@@ -67,20 +67,20 @@ static const char *json_member(const char *at, const char *name)
 {
     const size_t length = strlen(name);
 
-    at = at ? json_behind_blanks(at) : "";
-    at = *at == '{' ? json_behind_blanks(at + 1) : "";
+    at = at ? json_after_blanks(at) : "";
+    at = *at == '{' ? json_after_blanks(at + 1) : "";
     while (*at == '"') {
-        const char *end = json_behind_string(at);
-        const char *value = end ? json_behind_blanks(end) : "";
+        const char *end = json_after_string(at);
+        const char *value = end ? json_after_blanks(end) : "";
 
         if (*value != ':')
             return NULL;
-        value = json_behind_blanks(value + 1);
+        value = json_after_blanks(value + 1);
         if ((size_t)(end - at) == length + 2 && strncmp(at + 1, name, length) == 0)
             return value;
-        at = json_behind(value);
-        at = at ? json_behind_blanks(at) : "";
-        at = *at == ',' ? json_behind_blanks(at + 1) : "";
+        at = json_after(value);
+        at = at ? json_after_blanks(at) : "";
+        at = *at == ',' ? json_after_blanks(at + 1) : "";
     }
     return NULL;
 }
@@ -180,7 +180,7 @@ char *disti_run_error_text(const char *path)
         shown = json_member(message, "message");
     if (!shown)
         shown = message;
-    if (shown && shown[0] == '"' && shown[1] != '"' && json_behind_string(shown))
+    if (shown && shown[0] == '"' && shown[1] != '"' && json_after_string(shown))
         to = open_memstream(&made, &bytes);
     if (to) {
         error_put_string(shown, to);
@@ -273,8 +273,8 @@ static void failure_print_one(const struct disti_run_options *options, int index
         fprintf(to, "  traceback : Signal %d (%s) received by PID %d%s\n", failure->signal, name,
                 failure->pid, disti_process_oom_text(failure->is_out_of_memory));
     } else if (!options->python) {
-        fprintf(to, "  traceback : <N/A>: what the program printed says why; --tee 3 --log-dir DIR "
-                    "keeps that in files\n");
+        fprintf(to, "  traceback : <N/A>: see the program's output; --tee 3 --log-dir DIR stores "
+                    "it in files\n");
     } else {
         fprintf(to, "  traceback : To enable traceback see: "
                     "https://pytorch.org/docs/stable/elastic/errors.html\n");
@@ -304,7 +304,7 @@ void disti_run_failure_print(const struct disti_run_options *options,
 
         if (first->node_rank == round->node_rank && first->local_rank == workers[w].local_rank) {
             first_worker = &workers[w];
-        } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_told) {
+        } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_signaled) {
             disti_run_failure_of(round, &workers[w], last_calls_fd, &failure);
             failure_print_one(options, ++others, &failure, &workers[w], to);
         }

@@ -43,7 +43,8 @@ static dist_status hosts_slots(const char *where, const char *text, int *slots_p
     errno = 0;
     slots = strtol(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || errno || slots < 1 || slots > SLOTS_MAX)
-        return hosts_wrong(where, "\"%.64s\" is no number of slots, from 1 to %d", text, SLOTS_MAX);
+        return hosts_wrong(where, "\"%.64s\" is not a number of slots from 1 to %d", text,
+                           SLOTS_MAX);
     *slots_p = (int)slots;
     return DIST_OK;
 }
@@ -57,7 +58,7 @@ static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const
     struct disti_hosts_entry *entry = NULL;
 
     if (!name[0] || name[0] == '-' || name[strspn(name, known)] || strlen(name) >= DISTI_HOSTS_NAME)
-        return hosts_wrong(where, "\"%.64s\" is no host name", name);
+        return hosts_wrong(where, "\"%.64s\" is not a host name", name);
     for (int i = 0; i < hosts->count; i++) {
         if (strcmp(hosts->entries[i].name, name) == 0)
             entry = &hosts->entries[i];
@@ -83,7 +84,7 @@ static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const
  * Splits "host:2" or "[fe80::1]:2"; several colons without brackets are an IPv6 address without
  * slots.
  */
-static dist_status hosts_part(const char *where, char *word, char **name_p, int *slots_p)
+static dist_status hosts_split(const char *where, char *word, char **name_p, int *slots_p)
 {
     char *colon = strchr(word, ':');
 
@@ -93,7 +94,7 @@ static dist_status hosts_part(const char *where, char *word, char **name_p, int 
         char *end = strchr(word, ']');
 
         if (!end || (end[1] && end[1] != ':'))
-            return hosts_wrong(where, "\"%.64s\" wants the form [ADDRESS]:SLOTS", word);
+            return hosts_wrong(where, "\"%.64s\" does not have the form [ADDRESS]:SLOTS", word);
         colon = end[1] ? end + 1 : NULL;
         *end = 0;
         *name_p = word + 1;
@@ -119,7 +120,7 @@ static dist_status hosts_line(const char *where, char *line, struct disti_hosts 
     word = strtok_r(line, BLANKS, &rest);
     if (!word)
         return DIST_OK;
-    status = hosts_part(where, word, &name, &slots);
+    status = hosts_split(where, word, &name, &slots);
     while (status == DIST_OK && (word = strtok_r(NULL, BLANKS, &rest))) {
         for (i = 0; i < 3 && strncmp(word, maximum[i], strlen(maximum[i])) != 0; i++)
             continue;
@@ -127,9 +128,9 @@ static dist_status hosts_line(const char *where, char *line, struct disti_hosts 
             status = hosts_slots(where, word + strlen(maximum[i]), &most);
         else if (strncmp(word, "slots=", 6) != 0)
             status = hosts_wrong(
-                where, "\"%.64s\" behind a host: only slots=N and max_slots=N are known", word);
+                where, "unknown \"%.64s\" after a host (valid: slots=N, max_slots=N)", word);
         else if (slots)
-            status = hosts_wrong(where, "the slots are said twice");
+            status = hosts_wrong(where, "the number of slots is given twice");
         else
             status = hosts_slots(where, word + 6, &slots);
     }
@@ -147,7 +148,7 @@ dist_status disti_hosts_parse(const char *text, struct disti_hosts *hosts)
         char *name;
         int slots;
 
-        status = hosts_part("-H", word, &name, &slots);
+        status = hosts_split("-H", word, &name, &slots);
         if (status == DIST_OK)
             status = hosts_add("-H", hosts, name, slots);
     }
@@ -158,7 +159,7 @@ dist_status disti_hosts_parse(const char *text, struct disti_hosts *hosts)
 dist_status disti_hosts_read(const char *path, struct disti_hosts *hosts)
 {
     char *line = NULL, where[PATH_MAX + 32];
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t length;
     int number = 0, before = hosts->count;
     FILE *file = fopen(path, "re");
@@ -166,17 +167,17 @@ dist_status disti_hosts_read(const char *path, struct disti_hosts *hosts)
 
     if (!file)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read the hostfile %s", path);
-    while (status == DIST_OK && (length = getline(&line, &room, file)) >= 0) {
+    while (status == DIST_OK && (length = getline(&line, &capacity, file)) >= 0) {
         snprintf(where, sizeof(where), "%s line %d", path, ++number);
         if (strlen(line) != (size_t)length)
-            status = hosts_wrong(where, "it holds a zero byte: this is no text");
+            status = hosts_wrong(where, "the line contains a zero byte: not a text file");
         else
             status = hosts_line(where, line, hosts);
     }
     if (status == DIST_OK && ferror(file))
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot read the hostfile %s", path);
     if (status == DIST_OK && hosts->count == before)
-        status = hosts_wrong(path, "no host stands in this hostfile");
+        status = hosts_wrong(path, "the hostfile contains no host");
     free(line);
     fclose(file);
     return status;
@@ -319,18 +320,19 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
 
     for (const char *const *e = start->environment; e && *e; e++) {
         if (!strchr(*e, '=') || !disti_hosts_is_variable(*e))
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "\"%s\" cannot be given to another host: no NAME=value", *e);
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "cannot pass \"%s\" to another host: it does not have the form NAME=value", *e);
     }
     if (!start->argv[0] || (start->secret && strstr(start->secret, SECRET_END)))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to be started on another host");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to start on another host");
     *script_p = NULL;
     script = open_memstream(script_p, bytes_p);
     if (script) {
         /* The shell has read all of this before it executes the program. */
-        if (start->folder) {
+        if (start->directory) {
             fputs("cd ", script);
-            start_quote(script, start->folder);
+            start_quote(script, start->directory);
             fputs(" || exit 126\n", script);
         }
         for (const char *const *e = start->environment; e && *e; e++) {
@@ -353,7 +355,7 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
     if (script && fclose(script) == 0 && *script_p)
         return DIST_OK;
     free(*script_p);
-    return disti_fail(DIST_ERR_NO_MEMORY, "no memory for what another host is told: free some");
+    return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the script of another host: free some");
 }
 
 dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,

@@ -67,9 +67,9 @@ bool disti_hosts_is_loopback(const char *name);
 struct disti_hosts_start {
     const char *const *argv; /* terminated by NULL */
     const char *const
-        *environment;   /* "NAME=value", terminated by NULL; NULL: the host's environment only */
-    const char *folder; /* working directory; NULL: the remote shell's */
-    const char *secret; /* the program can read it from DISTI_HOSTS_SECRET; NULL: none */
+        *environment;      /* "NAME=value", terminated by NULL; NULL: the host's environment only */
+    const char *directory; /* working directory; NULL: the remote shell's */
+    const char *secret;    /* the program can read it from DISTI_HOSTS_SECRET; NULL: none */
 };
 
 /* True if the name in "NAME=value" is valid as a shell variable. */

@@ -29,7 +29,7 @@
  * nohup needs an ignored SIGHUP to stay ignored. An ignored SIGINT is forwarded: shells ignore it
  * in background jobs only because of the terminal, and a user who sends it explicitly means it.
  */
-static bool guard_is_ignored(int number)
+static bool monitor_is_ignored(int number)
 {
     struct sigaction action;
 
@@ -38,24 +38,24 @@ static bool guard_is_ignored(int number)
 }
 
 /* Ends the descendants of a child that was killed: only this process, their ancestor, still can. */
-static int guard_end_all(const char *name, int how)
+static int monitor_end_all(const char *name, int how)
 {
-    const struct timespec moment = {0, 20 * 1000000L};
+    const struct timespec interval = {0, 20 * 1000000L};
     char signal_name[16];
     pid_t pid;
 
     disti_run_signal_name(WTERMSIG(how), signal_name);
     fprintf(stderr, "distrun: the %s was ended by %s: ending all workers\n", name, signal_name);
     do {
-        disti_run_family_signal(SIGKILL);
-        nanosleep(&moment, NULL);
+        disti_run_signal_descendants(SIGKILL);
+        nanosleep(&interval, NULL);
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             continue;
     } while (pid == 0);
     return 128 + WTERMSIG(how);
 }
 
-static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
+static int monitor_wait(pid_t supervisor, int fd, const sigset_t *set)
 {
     siginfo_t info;
     int how, end = -1;
@@ -66,13 +66,13 @@ static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
             continue;
         if (info.si_signo == SIGCHLD) {
             while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
-                end = pid == keeper ? how : end;
+                end = pid == supervisor ? how : end;
             if (end >= 0)
-                return WIFSIGNALED(end) ? guard_end_all("keeper", end) : WEXITSTATUS(end);
-        } else if (!guard_is_ignored(info.si_signo)) {
-            const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
+                return WIFSIGNALED(end) ? monitor_end_all("supervisor", end) : WEXITSTATUS(end);
+        } else if (!monitor_is_ignored(info.si_signo)) {
+            const struct disti_run_signal forwarded = {info.si_signo, info.si_code == SI_KERNEL};
 
-            (void)!send(fd, &news, sizeof(news), MSG_NOSIGNAL | MSG_DONTWAIT);
+            (void)!send(fd, &forwarded, sizeof(forwarded), MSG_NOSIGNAL | MSG_DONTWAIT);
             /*
              * The agent stops the workers. The shell sees that the job is stopped when this process
              * stops.
@@ -83,7 +83,7 @@ static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
     }
 }
 
-static int guard_failed(void)
+static int monitor_failed(void)
 {
     disti_process_limit_fail("start the agent");
     fprintf(stderr, "distrun: %s\n", dist_last_error());
@@ -91,20 +91,20 @@ static int guard_failed(void)
 }
 
 /* The supervisor: waits until the agent ends; blocks all signals. Returns the exit code. */
-static int guard_keep(pid_t agent)
+static int supervisor_run(pid_t agent)
 {
     sigset_t all;
     int how;
 
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
-    prctl(PR_SET_NAME, "keeper");
+    prctl(PR_SET_NAME, "supervisor");
     setpgid(0, 0);
     signal(SIGPIPE,
            SIG_IGN); /* the agent's descendants must be ended even if stderr has no reader */
     while (waitpid(agent, &how, 0) < 0 && errno == EINTR)
         continue;
-    return WIFSIGNALED(how) ? guard_end_all("agent", how) : WEXITSTATUS(how);
+    return WIFSIGNALED(how) ? monitor_end_all("agent", how) : WEXITSTATUS(how);
 }
 
 /*
@@ -113,11 +113,11 @@ static int guard_keep(pid_t agent)
  * subreaper: orphaned descendants become its own children, so that no descendant is left when
  * waitpid fails with ECHILD.
  */
-static int guard_run(const struct disti_run_options *options)
+static int monitor_run(const struct disti_run_options *options)
 {
-    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
-    static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
-                               SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
+    static const int reset[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+    static const int excluded[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGPIPE, SIGSEGV,
+                                   SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
     sigset_t set, mask;
     int ends[2];
     pid_t pid;
@@ -126,22 +126,22 @@ static int guard_run(const struct disti_run_options *options)
      * These signals must not be ignored here or in the workers. With an ignored SIGCHLD the
      * children's exit codes would be lost.
      */
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-        signal(taken[i], SIG_DFL);
+    for (size_t i = 0; i < sizeof(reset) / sizeof(reset[0]); i++)
+        signal(reset[i], SIG_DFL);
     /* SIGCHLD and all signals that can be forwarded; not those that report a fault. */
     sigfillset(&set);
-    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
-        sigdelset(&set, left[i]);
+    for (size_t i = 0; i < sizeof(excluded) / sizeof(excluded[0]); i++)
+        sigdelset(&set, excluded[i]);
     sigprocmask(SIG_BLOCK, &set, &mask);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     fflush(NULL);
     pid = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
     if (pid < 0)
-        return guard_failed();
+        return monitor_failed();
     if (pid > 0) {
         close(ends[1]);
         signal(SIGPIPE, SIG_IGN); /* for the same reason as in the supervisor */
-        return guard_wait(pid, ends[0], &set);
+        return monitor_wait(pid, ends[0], &set);
     }
     close(ends[0]);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -152,7 +152,7 @@ static int guard_run(const struct disti_run_options *options)
                                         : disti_run_agent(ends[1], &mask, options);
     }
     close(ends[1]);
-    return pid < 0 ? guard_failed() : guard_keep(pid);
+    return pid < 0 ? monitor_failed() : supervisor_run(pid);
 }
 
 enum { MAIN_WRONG = 2 }; /* exit code for a wrong command line, as torchrun's */
@@ -168,7 +168,7 @@ int main(int argc, char *argv[])
     if (fd >= 0)
         close(fd);
     if (disti_run_options_read(argc, argv, &options))
-        code = options.action ? output_exit("distrun", 0) : guard_run(&options);
+        code = options.action ? output_exit("distrun", 0) : monitor_run(&options);
     disti_hosts_free(&options.hosts);
     return code;
 }

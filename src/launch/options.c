@@ -35,15 +35,16 @@ static bool places_check(const struct disti_run_options *options, bool elastic)
 {
     if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
         (!elastic && strcmp(options->nodes_text, "1") != 0))
-        return places_wrong("-H and --hostfile say which nodes there are: leave out --node-rank, "
+        return places_wrong("-H and --hostfile specify the nodes: remove --node-rank, "
                             "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
     if (elastic && options->total_text)
-        return places_wrong("with --nnodes MIN:MAX the number of all workers changes: leave out "
-                            "-n, and give slots or --nproc-per-node");
+        return places_wrong("with --nnodes MIN:MAX the total number of workers varies: replace -n "
+                            "by slots or --nproc-per-node");
     if (options->total_text && options->workers_text)
-        return places_wrong("with hosts give either -n, the workers of all, or --nproc-per-node");
+        return places_wrong(
+            "with hosts specify either -n (all workers) or --nproc-per-node, not both");
     if (options->hosts_text && options->hostfile)
-        return places_wrong("give either -H or --hostfile");
+        return places_wrong("specify either -H or --hostfile, not both");
     return true;
 }
 
@@ -95,14 +96,14 @@ static bool options_read_places(struct disti_run_options *options)
     if (status != DIST_OK)
         return places_wrong(dist_last_error());
     if (elastic) { /* how many of the hosts are required */
-        if (!disti_run_nodes(options->nodes_text, &options->least_hosts, &most))
-            return places_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+        if (!disti_run_nodes(options->nodes_text, &options->min_hosts, &most))
+            return places_wrong("--nnodes must be a number of nodes from 1 to 16384, or MIN:MAX");
         options->nodes_text = "1"; /* the starter itself is a single node */
-        if (options->hosts.count < options->least_hosts || options->hosts.count > most) {
+        if (options->hosts.count < options->min_hosts || options->hosts.count > most) {
             fprintf(stderr,
-                    "distrun: --nnodes %d:%d, but there are %d hosts: name as many as MAX says, or "
-                    "at least MIN\n",
-                    options->least_hosts, most, options->hosts.count);
+                    "distrun: --nnodes %d:%d, but there are %d hosts: specify at least MIN and at "
+                    "most MAX hosts\n",
+                    options->min_hosts, most, options->hosts.count);
             return false;
         }
     }
@@ -123,17 +124,17 @@ enum { COUNTS_MAX = 65536 };
 static int counts_gpus(void)
 {
     const char *visible = disti_env_raw("CUDA_VISIBLE_DEVICES");
-    DIR *folder = visible ? NULL : opendir("/proc/driver/nvidia/gpus");
+    DIR *directory = visible ? NULL : opendir("/proc/driver/nvidia/gpus");
     const struct dirent *entry;
     char item[64];
     int count = 0;
 
     while (visible && disti_list_item(visible, ',', count, item, sizeof(item)))
         count++;
-    while (folder && (entry = readdir(folder)))
+    while (directory && (entry = readdir(directory)))
         count += entry->d_name[0] != '.';
-    if (folder)
-        closedir(folder);
+    if (directory)
+        closedir(directory);
     return count;
 }
 
@@ -151,9 +152,9 @@ static int options_workers(const char *text, char *why, int size)
     if (automatic || strcmp(text, "cpu") == 0)
         return disti_usable_cpus();
     if (strcmp(text, "gpu") == 0)
-        snprintf(why, (size_t)size, "no GPU is visible here: give a number, or cpu");
+        snprintf(why, (size_t)size, "no GPU is visible on this node: specify a number, or cpu");
     else if (strcmp(text, "xpu") == 0)
-        snprintf(why, (size_t)size, "distrun does not count XPUs: give their number");
+        snprintf(why, (size_t)size, "distrun cannot count XPUs: specify their number");
     else if (disti_parse_int("--nproc-per-node", text, 1, COUNTS_MAX, &count) == DIST_OK)
         return count;
     else
@@ -177,9 +178,9 @@ static bool command_is_file(const char *path)
 /* Searches PATH, as a shell does. */
 static bool command_search(const char *name, char path[PATH_MAX])
 {
-    const char *folders = disti_env("PATH");
+    const char *directories = disti_env("PATH");
 
-    for (const char *at = folders ? folders : "/usr/bin:/bin"; at;) {
+    for (const char *at = directories ? directories : "/usr/bin:/bin"; at;) {
         const int length = (int)strcspn(at, ":");
         const int written =
             snprintf(path, PATH_MAX, "%.*s%s%s", length, at, length ? "/" : "", name);
@@ -194,14 +195,15 @@ static bool command_search(const char *name, char path[PATH_MAX])
 static bool command_missing(const char *name)
 {
     if (!strchr(name, '/') && command_is_file(name))
-        fprintf(stderr,
-                "distrun: there is no program '%s' in PATH: for the one in this folder give ./%s\n",
-                name, name);
+        fprintf(
+            stderr,
+            "distrun: program '%s' not found in PATH: for the one in this directory specify ./%s\n",
+            name, name);
     else if (!strchr(name, '/'))
-        fprintf(stderr, "distrun: there is no program '%s' in PATH: give its path\n", name);
+        fprintf(stderr, "distrun: program '%s' not found in PATH: specify its path\n", name);
     else
-        fprintf(stderr, "distrun: cannot run '%s': %s: give the path of a program\n", name,
-                errno ? strerror(errno) : "it is no file");
+        fprintf(stderr, "distrun: cannot run '%s': %s: specify the path of a program\n", name,
+                errno ? strerror(errno) : "not a regular file");
     return false;
 }
 
@@ -286,61 +288,63 @@ static const struct args_row options_rows[] = {
     {"nproc-per-node", 0, ARGS_TEXT, AT(workers_text), 0, 0, "N|auto|cpu|gpu",
      "processes on each node (1)"},
     {"np", 'n', ARGS_TEXT, AT(total_text), 0, 0, "N",
-     "the same; with -H or --hostfile processes on all hosts together; -np N too"},
+     "the same as --nproc-per-node; with -H or --hostfile: processes on all hosts; also -np N"},
     {"max-restarts", 0, ARGS_INT, AT(max_restarts), 0, 1e6, "N",
-     "start all workers again after a failure, so many times (0)"},
+     "how often to restart all workers after a failure (0)"},
     {"numa-binding", 0, ARGS_CHOICE, AT(numa), 0, 0, "node|socket|exclusive|core-complex|none",
-     "the CPUs of each worker (node, if there are several and enough workers)"},
+     "bind each worker to a part of the CPUs (node, if there are several and enough workers)"},
     {"role", 0, ARGS_TEXT, AT(role), 0, 0, "NAME|mindspore",
-     "ROLE_NAME of the workers (default); mindspore: MindSpore's variables, and a scheduler too"},
+     "ROLE_NAME of the workers (default); mindspore: MindSpore's variables, and a scheduler"},
     {"module", 'm', ARGS_FLAG, AT(module), 0, 0, NULL, "the program is a Python module"},
     {"no-python", 0, ARGS_FLAG, AT(no_python), 0, 0, NULL,
-     "run a program that ends in .py by itself, not by Python"},
+     "execute a program that ends in .py directly, not with Python"},
     {"start-method", 0, ARGS_TEXT, AT(start_method), 0, 0, "NAME", NULL},
     {.names = "Nodes", .kind = ARGS_GROUP},
     {"hosts,host", 'H', ARGS_TEXT, AT(hosts_text), 0, 0, "HOST[:SLOTS],...",
-     "start the processes on these hosts, in this order, by a remote shell"},
+     "start the processes on these hosts, in this order, with a remote shell"},
     {"hostfile,machinefile", 0, ARGS_TEXT, AT(hostfile), 0, 0, "FILE",
-     "or on those of a file: lines of HOST slots=N"},
+     "start them on the hosts of a file with lines HOST slots=N"},
     {"remote-shell", 0, ARGS_TEXT, AT(remote_shell), 0, 0, "COMMAND",
-     "what runs a command on a host (" DISTI_HOSTS_AGENT ")"},
-    {"leashed", 0, ARGS_FLAG, AT(leashed), 0, 0, NULL, NULL},
+     "command that runs another command on a host (" DISTI_HOSTS_AGENT ")"},
+    {"remote", 0, ARGS_FLAG, AT(remote), 0, 0, NULL, NULL},
     {"standalone", 0, ARGS_FLAG, AT(standalone), 0, 0, NULL,
-     "this node alone, on a free port; so it is if nothing is said"},
+     "single node, on a free port (default)"},
     {"nnodes", 0, ARGS_TEXT, AT(nodes_text), 0, 0, "N|MIN:MAX",
-     "nodes of the job (1); MIN:MAX: it goes on while MIN are left, see --max-restarts"},
-    {"node-rank", 0, ARGS_INT, AT(node_rank), 0, OPTIONS_NODES_MAX, "N", "which of them this is"},
-    {"master-addr", 0, ARGS_TEXT, AT(master_addr), 0, 0, "HOST", "where rank 0 is (127.0.0.1)"},
+     "nodes of the job (1); MIN:MAX: elastic, continues while MIN are left, see --max-restarts"},
+    {"node-rank", 0, ARGS_INT, AT(node_rank), 0, OPTIONS_NODES_MAX, "N",
+     "number of this node, from 0"},
+    {"master-addr", 0, ARGS_TEXT, AT(master_addr), 0, 0, "HOST", "host of rank 0 (127.0.0.1)"},
     {"master-port", 0, ARGS_INT, AT(master_port), 1, 65535, "PORT",
-     "a free port there (29500; on one node any free one)"},
+     "free port on that host (29500; on one node any free port)"},
     {"local-addr", 0, ARGS_TEXT, AT(local_addr), 0, 0, "HOST", "the address of this node"},
     {"rdzv-endpoint", 0, ARGS_TEXT, AT(rdzv_endpoint), 0, 0, "HOST[:PORT]",
-     "where the nodes meet (port 29400)"},
-    {"rdzv-id", 0, ARGS_TEXT, AT(rdzv_id), 0, 0, "NAME", "the job's name there"},
+     "rendezvous of the nodes (port 29400)"},
+    {"rdzv-id", 0, ARGS_TEXT, AT(rdzv_id), 0, 0, "NAME", "name of the job at the rendezvous"},
     {"rdzv-conf", 0, ARGS_TEXT, AT(rdzv_conf), 0, 0, "KEY=VALUE,...",
-     "how they meet: join_timeout=SECONDS, join=now and others, see distrun(1)"},
+     "rendezvous settings: join_timeout=SECONDS, join=now and more, see distrun(1)"},
     {"secret-file", 0, ARGS_TEXT, AT(secret_file), 0, 0, "FILE",
-     "what the nodes prove to each other that they know (DIST_SECRET_FILE)"},
+     "file with the secret that authenticates the nodes to each other (DIST_SECRET_FILE)"},
     {"rdzv-backend", 0, ARGS_CHOICE, AT(rdzv_backend), 0, 0, "static|c10d",
-     "by rank and master address, or by endpoint; accepted, not needed"},
+     "accepted and ignored: the backend follows from the other options"},
     {.names = "Output", .kind = ARGS_GROUP},
-    {"log-dir", 0, ARGS_TEXT, AT(log_dir), 0, 0, "DIR", "where the log files go"},
+    {"log-dir", 0, ARGS_TEXT, AT(log_dir), 0, 0, "DIR", "directory for log files"},
     {"redirects", 'r', ARGS_TEXT, AT(redirects), 0, 0, "STREAMS",
-     "to files alone: 1 stdout, 2 stderr, 3 both; or 0:1,1:2 by local rank (0)"},
-    {"tee", 't', ARGS_TEXT, AT(tee), 0, 0, "STREAMS", "to files too, in the same way (0)"},
+     "write to files only: 1 stdout, 2 stderr, 3 both; or 0:1,1:2 by local rank (0)"},
+    {"tee", 't', ARGS_TEXT, AT(tee), 0, 0, "STREAMS",
+     "write to files too, with the same values (0)"},
     {"local-ranks-filter", 0, ARGS_TEXT, AT(shown), 0, 0, "N,...",
-     "show the output of these workers alone"},
+     "print the output of these workers only"},
     {"log-line-prefix-template", 0, ARGS_TEXT, AT(prefix), 0, 0, "TEXT",
-     "before each line ('[${rank}]:'); none: no prefix"},
+     "prefix of each line ('[${rank}]:'); none: no prefix"},
     {.names = "Ending", .kind = ARGS_GROUP},
     {"on-failure", 0, ARGS_CHOICE, AT(on_failure), 0, 0, "stop|continue",
-     "end all workers when one fails (stop), or let the other workers go on, for dist_shrink"},
+     "end all workers when one fails (stop), or let the other workers continue, for dist_shrink"},
     {"signals-to-handle", 0, ARGS_TEXT, AT(signals_text), 0, 0, "SIGNAL,...",
-     "those that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT); others are passed on"},
+     "signals that end the job (SIGTERM,SIGINT,SIGHUP,SIGQUIT); other signals are forwarded"},
     {"shutdown-timeout", 0, ARGS_REAL, AT(shutdown_timeout), 0, 1e6, "SECONDS",
-     "from SIGTERM to SIGKILL (30)"},
+     "time from SIGTERM to SIGKILL (30)"},
     {"monitor-interval", 0, ARGS_REAL, AT(monitor_interval), 0, 1e6, "SECONDS",
-     "accepted: a failure is seen at once"},
+     "accepted and ignored: failures are detected at once"},
     {"help", 'h', ARGS_ACTION, AT(action), ARGS_SHOW_HELP, 0, NULL, "print this"},
     {"version", 0, ARGS_ACTION, AT(action), ARGS_SHOW_VERSION, 0, NULL, "print the version"},
 };
@@ -351,12 +355,10 @@ static const struct args options_args = {
     .program = "distrun",
     .usage = "[OPTION]... PROGRAM [ARGUMENT]...\n--help | --version",
     .about = "Runs PROGRAM once for each rank, with the variables that torchrun sets, and ends all "
-             "of it when one fails (see --on-failure). Each option may be given as PET_NAME too, "
-             "such as "
-             "PET_NPROC_PER_NODE=4.\n"
-             "\n"
-             "  distrun -n 4 ./train                        4 processes here\n"
-             "  distrun -H node0:8,node1:8 ./train          16 on two machines, by ssh\n"};
+             "processes when one fails (see --on-failure). Each option can also be set as a "
+             "variable PET_NAME, such as PET_NPROC_PER_NODE=4.\n\n  distrun -n 4 ./train           "
+             "             4 processes on this node\n  distrun -H node0:8,node1:8 ./train          "
+             "16 processes on two nodes, with ssh\n"};
 
 static bool options_wrong(const char *text)
 {
@@ -456,19 +458,18 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
 
 static bool options_check_nodes(struct disti_run_options *options)
 {
-    if (!disti_run_nodes(options->nodes_text, &options->least_nodes, &options->most_nodes) ||
-        options->most_nodes > OPTIONS_NODES_MAX)
-        return options_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
+    if (!disti_run_nodes(options->nodes_text, &options->min_nodes, &options->max_nodes) ||
+        options->max_nodes > OPTIONS_NODES_MAX)
+        return options_wrong("--nnodes must be a number of nodes from 1 to 16384, or MIN:MAX");
     if (options->standalone)
-        options->least_nodes = options->most_nodes = 1;
-    if (options->most_nodes == 1)
+        options->min_nodes = options->max_nodes = 1;
+    if (options->max_nodes == 1)
         return true;
     if (!options->rdzv_endpoint && options->node_rank < 0)
-        return options_wrong(
-            "of several nodes each needs --node-rank and the --master-addr of node "
-            "0, or all --rdzv-endpoint and --rdzv-id");
-    if (options->node_rank >= options->most_nodes)
-        return options_wrong("--node-rank is not below the number of nodes (--nnodes)");
+        return options_wrong("a job on several nodes needs --node-rank and --master-addr (of node "
+                             "0) on each, or --rdzv-endpoint and --rdzv-id");
+    if (options->node_rank >= options->max_nodes)
+        return options_wrong("--node-rank must be less than the number of nodes (--nnodes)");
     options->endpoint_port = OPTIONS_ENDPOINT_PORT;
     if (!options->rdzv_endpoint) {
         /* Without an endpoint the rendezvous is at rank 0's address: node 0. */
@@ -478,7 +479,7 @@ static bool options_check_nodes(struct disti_run_options *options)
             options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
     } else if (!disti_run_endpoint(options->rdzv_endpoint, options->endpoint,
                                    &options->endpoint_port)) {
-        return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
+        return options_wrong("--rdzv-endpoint must be HOST or HOST:PORT");
     }
     disti_host_normalize(options->endpoint);
     return true;
@@ -494,17 +495,17 @@ static bool options_check(struct disti_run_options *options)
     if (!options_read_places(options) || !options_check_nodes(options))
         return false;
     if (disti_run_streams(options->redirects, 0) < 0)
-        return options_wrong("--redirects is neither 0 to 3 nor a list such as 0:1,1:2");
+        return options_wrong("--redirects must be 0 to 3, or a list such as 0:1,1:2");
     if (disti_run_streams(options->tee, 0) < 0)
-        return options_wrong("--tee is neither 0 to 3 nor a list such as 0:1,1:2");
+        return options_wrong("--tee must be 0 to 3, or a list such as 0:1,1:2");
     if (disti_run_is_listed(options->shown, 0) < 0)
-        return options_wrong("--local-ranks-filter is no list of local ranks such as 0,2");
+        return options_wrong("--local-ranks-filter must be a list of local ranks such as 0,2");
     wrong = disti_run_signals(options->signals_text, &options->signals);
     if (wrong) {
-        args_wrong(
-            &options_args,
-            "--signals-to-handle: '%s' is no signal that can be handled; give SIGTERM,SIGINT",
-            wrong);
+        args_wrong(&options_args,
+                   "--signals-to-handle: '%s' is not a signal that can be handled; specify signals "
+                   "such as SIGTERM,SIGINT",
+                   wrong);
         return false;
     }
     if (options->hosts.count > 0 && !options->workers_text)
@@ -556,22 +557,22 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
             fprintf(stderr, "distrun: %s\n", why);
             return false;
         }
-        if (options->leashed)
+        if (options->remote)
             close(DISTI_HOSTS_SECRET); /* the workers must not inherit it */
     }
     if (rest == argc)
-        return options_wrong("no program is given: name it behind the options");
+        return options_wrong("no program specified: name it after the options");
     return options_command(argv + rest, options);
 }
 
 /* ---- options for other hosts ---- */
 
 /* True for options that are set separately for each host, or that do not apply there. */
-static bool options_is_here(const struct args_row *row)
+static bool options_is_per_host(const struct args_row *row)
 {
     static const char *const here[] = {
         "nproc-per-node", "np",          "hosts,host", "hostfile,machinefile",
-        "remote-shell",   "leashed",     "nnodes",     "node-rank",
+        "remote-shell",   "remote",      "nnodes",     "node-rank",
         "master-addr",    "master-port", "local-addr", "secret-file"};
 
     for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
@@ -589,7 +590,7 @@ void disti_run_options_words(const struct disti_run_options *options, struct dis
         const int length = (int)strcspn(row->names, ",");
         const char *text;
 
-        if (options_is_here(row))
+        if (options_is_per_host(row))
             continue;
         switch (row->kind) {
         case ARGS_FLAG:

@@ -22,18 +22,18 @@ struct disti_run_options {
     int64_t node_rank, master_port, max_restarts; /* -1: not given; max_restarts: default 0 */
     double monitor_interval, shutdown_timeout;    /* seconds */
     bool standalone, no_python, module;
-    bool leashed; /* standard input carries the commands of a starter on another host: agent.h */
-    int action;   /* --help or --version was printed; 0: run */
+    bool remote; /* standard input carries the commands of a starter on another host: agent.h */
+    int action;  /* --help or --version was printed; 0: run */
 
     /* Derived from the options above. */
-    int least_nodes, most_nodes, workers; /* workers: of this node */
-    bool goes_on;                         /* with --on-failure continue: the job continues after a
-                                           * worker's failure */
-    bool scheduler;                       /* the job has a scheduler: its role is mindspore */
-    int least_hosts;          /* the job continues with this many hosts; 0: it needs all */
-    struct disti_hosts hosts; /* to start agents on; slots: workers of a host, 0:
-                               * workers_text applies; count 0: run locally */
-    char endpoint[256];       /* rendezvous of several nodes */
+    int min_nodes, max_nodes, workers; /* workers: of this node */
+    bool goes_on;                      /* with --on-failure continue: the job continues after a
+                                        * worker's failure */
+    bool scheduler;                    /* the job has a scheduler: its role is mindspore */
+    int min_hosts;                     /* the job continues with this many hosts; 0: it needs all */
+    struct disti_hosts hosts;          /* to start agents on; slots: workers of a host, 0:
+                                        * workers_text applies; count 0: run locally */
+    char endpoint[256];                /* rendezvous of several nodes */
     int endpoint_port;
     sigset_t signals;           /* signals that end the job */
     struct disti_secret secret; /* of the job, to authenticate its agents to each other */

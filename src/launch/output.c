@@ -24,7 +24,7 @@ struct output_source {
     struct disti_run_source source;
     size_t prefix_bytes;
     char *line;
-    size_t used, room;
+    size_t used, capacity;
     bool ended;
 };
 
@@ -82,8 +82,8 @@ static void output_send(struct disti_run_output *output, const char *bytes, size
     }
     if (!output->lost && output->to_fd == STDOUT_FILENO)
         fprintf(stderr,
-                "distrun: cannot pass on what the workers print: %s: they go on, and what cannot "
-                "be written is lost\n",
+                "distrun: cannot write the workers' output: %s: the workers continue, but this "
+                "output is lost\n",
                 strerror(errno));
     output->lost = true;
 }
@@ -152,12 +152,12 @@ static void output_close(struct disti_run_output *output, struct output_source *
 
 static bool output_grow(struct output_source *from)
 {
-    const size_t room = from->room ? 2 * from->room : 2 * OUTPUT_READ;
-    char *line = realloc(from->line, room);
+    const size_t capacity = from->capacity ? 2 * from->capacity : 2 * OUTPUT_READ;
+    char *line = realloc(from->line, capacity);
 
     if (line) {
         from->line = line;
-        from->room = room;
+        from->capacity = capacity;
     }
     return line != NULL;
 }
@@ -168,15 +168,15 @@ static void output_read(struct disti_run_output *output, struct output_source *f
     ssize_t got;
 
     /* Without memory for a longer line its beginning is written. */
-    if (from->room - from->used < OUTPUT_READ && !output_grow(from))
+    if (from->capacity - from->used < OUTPUT_READ && !output_grow(from))
         output_lines(output, from, true);
     to = from->line + from->used;
-    got = read(from->source.fd, to, from->room - from->used);
+    got = read(from->source.fd, to, from->capacity - from->used);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got > 0) {
         if (from->source.log_fd >= 0 && !output_write_all(from->source.log_fd, to, (size_t)got)) {
-            disti_warn("a log file cannot be written, so it ends early: %s", strerror(errno));
+            disti_warn("cannot write a log file, so it is incomplete: %s", strerror(errno));
             close(from->source.log_fd);
             from->source.log_fd = -1;
         }

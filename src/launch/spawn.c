@@ -28,9 +28,9 @@ struct spawn {
     int ranks, started, alive;
     pid_t *pids; /* by rank; 0 once reaped */
     struct disti_store_server *server;
-    int secret_fd;   /* a memfd with the store's token; -1: none */
-    char secret[64]; /* path of that memfd */
-    int exit_code;   /* of the first failure; 0: none */
+    int token_fd;        /* a memfd with the store's token; -1: none */
+    char token_file[64]; /* path of that memfd */
+    int exit_code;       /* of the first failure; 0: none */
     bool decided; /* exit_code is final: its cause is a signal, or was found in an earlier poll */
     int signal;   /* a signal for the whole job for which the program has a handler; 0: none */
     int64_t oom_kills; /* the kernel's count of out-of-memory kills before the start */
@@ -88,11 +88,11 @@ __attribute__((noreturn)) static void spawn_child(struct spawn *spawn, int rank,
     unsetenv("DIST_AGENT_LAST_CALL");
     unsetenv("DIST_AGENT_STORE_SECRET");
     unsetenv("DIST_AGENT_FILES");
-    if (spawn->secret_fd >= 0) {
-        disti_handed_name(spawn->secret_fd, file);
-        setenv("DIST_AGENT_STORE_SECRET", spawn->secret, 1);
+    if (spawn->token_fd >= 0) {
+        disti_handed_name(spawn->token_fd, file);
+        setenv("DIST_AGENT_STORE_SECRET", spawn->token_file, 1);
         setenv("DIST_AGENT_FILES", file, 1);
-        fcntl(spawn->secret_fd, F_SETFD, 0); /* the child may exec another program */
+        fcntl(spawn->token_fd, F_SETFD, 0); /* the child may exec another program */
     }
     disti_store_server_forget(spawn->server);
     free(spawn->pids);
@@ -153,23 +153,23 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
  * id: the process's first thread may have ended, while this one waits until the children have
  * ended.
  */
-static dist_status spawn_keep_secret(struct spawn *spawn)
+static dist_status spawn_store_token(struct spawn *spawn)
 {
     const char *auth = disti_env("DIST_AUTH");
-    char word[33];
+    char token[33];
     dist_status status;
 
     if (auth && strcmp(auth, "none") == 0)
         return DIST_OK;
-    status = disti_random_id(word);
+    status = disti_random_id(token);
     if (status != DIST_OK)
         return status;
-    disti_store_server_set_word(spawn->server, word);
-    spawn->secret_fd = disti_handed_secret(word);
-    if (spawn->secret_fd < 0)
-        return disti_file_memory_fail("keep the store's secret");
-    snprintf(spawn->secret, sizeof(spawn->secret), "/proc/%d/fd/%d", (int)gettid(),
-             spawn->secret_fd);
+    disti_store_server_set_word(spawn->server, token);
+    spawn->token_fd = disti_handed_secret(token);
+    if (spawn->token_fd < 0)
+        return disti_file_memory_fail("store the token of the job's store");
+    snprintf(spawn->token_file, sizeof(spawn->token_file), "/proc/%d/fd/%d", (int)gettid(),
+             spawn->token_fd);
     return DIST_OK;
 }
 
@@ -274,7 +274,7 @@ dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int
 dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg,
                             const struct dist_spawn_options *options, int *exit_code_p)
 {
-    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX, .secret_fd = -1};
+    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX, .token_fd = -1};
     dist_status status;
 
     if (options && (options->size <= offsetof(struct dist_spawn_options, continue_on_failure) ||
@@ -288,10 +288,10 @@ dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg
                options->size < sizeof(*options) ? options->size : sizeof(*options));
     if (ranks < 1 || ranks > SPAWN_RANKS_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_spawn: %d is not a number of processes: give 1 to %d", ranks,
-                          SPAWN_RANKS_MAX);
+                          "dist_spawn: %d is not a valid number of processes: specify 1 to %d",
+                          ranks, SPAWN_RANKS_MAX);
     if (!fn || !exit_code_p)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL: give one",
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s must not be NULL",
                           fn ? "exit_code_p" : "fn");
     spawn.pids = calloc((size_t)ranks, sizeof(*spawn.pids));
     if (!spawn.pids)
@@ -299,12 +299,12 @@ dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), void *arg
                           "no memory for %d processes: free some, or start fewer", ranks);
     status = disti_store_server_listen(disti_loopback(), 0, ranks, 0, &spawn.server);
     if (status == DIST_OK)
-        status = spawn_keep_secret(&spawn);
+        status = spawn_store_token(&spawn);
     if (status == DIST_OK)
         status = spawn_run(&spawn, fn, arg);
     disti_store_server_stop(spawn.server, 0);
-    if (spawn.secret_fd >= 0)
-        close(spawn.secret_fd);
+    if (spawn.token_fd >= 0)
+        close(spawn.token_fd);
     free(spawn.pids);
     if (status == DIST_OK)
         *exit_code_p = spawn.exit_code;

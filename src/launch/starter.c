@@ -25,13 +25,13 @@
 
 enum {
     STARTER_AGREE_MS = 3000, /* from the first failure: the agents notify each other */
-    STARTER_AGAIN_MS = 500,  /* between two repetitions of a command */
+    STARTER_REPEAT_MS = 500, /* between two repetitions of a command */
     STARTER_GRACE_MS = 5000, /* for agents, in addition to the shutdown timeout of their workers */
     STARTER_HURRY_MS = 2000, /* for agents that must not wait for their workers */
-    STARTER_LOST_MS = 3000,  /* from the loss of a host until its shell is started again */
-    STARTER_LONG_MS = 60000, /* maximum of that time, after repeated failures */
-    STARTER_TWICE_MS = 200   /* a second signal counts after this time: the same signal may arrive
-                              * on two paths */
+    STARTER_RESTART_MS = 3000,      /* from the loss of a host until its shell is started again */
+    STARTER_RESTART_MAX_MS = 60000, /* maximum of that time, after repeated failures */
+    STARTER_TWICE_MS = 200 /* a second signal counts after this time: the same signal may arrive
+                            * on two paths */
 };
 
 enum { STARTER_FAILED = 1 /* exit code if a host could not be used */ };
@@ -47,12 +47,12 @@ struct starter_host {
     int to_fd;    /* write end of its standard input; -1: closed */
     char *script; /* the first bytes for its standard input */
     size_t bytes, sent;
-    bool fed; /* the script was written, or the shell has closed its input */
+    bool script_sent; /* the script was written, or the shell has closed its input */
 
     /* For jobs that continue without this host. */
-    int streams[2];   /* its standard output and error; -1: closed here */
-    int64_t again_at; /* when its remote shell is started again; INT64_MAX: never */
-    int64_t again_ms; /* the last waiting time before a new start */
+    int streams[2];          /* its standard output and error; -1: closed here */
+    int64_t restart_at;      /* when its remote shell is started again; INT64_MAX: never */
+    int64_t restart_wait_ms; /* the last waiting time before a new start */
 };
 
 struct starter {
@@ -63,15 +63,15 @@ struct starter {
     bool elastic; /* hosts other than the first may be lost and return */
     bool goes_on; /* with --on-failure continue: hosts other than the first may be lost */
     struct disti_run_output *outputs[2];
-    int first;          /* the first host that ended with a failure; -1: none */
-    int stop_signal;    /* the signal that this distrun received; 0: none */
-    unsigned char word; /* the command for all agents; 0: none */
-    int64_t stopped_at; /* when the signal was received */
-    int64_t tell_at;    /* when `command` is sent next; INT64_MAX: never */
-    int64_t kill_at;    /* deadline for SIGKILL to the remote shells; INT64_MAX: none */
-    bool hurry;         /* do not wait until the output is read */
-    char secret[33];    /* of the job's agents; "": none, without OpenSSL */
-    char master[256];   /* the agents' rendezvous */
+    int first;             /* the first host that ended with a failure; -1: none */
+    int stop_signal;       /* the signal that this distrun received; 0: none */
+    unsigned char command; /* the command for all agents; 0: none */
+    int64_t stopped_at;    /* when the signal was received */
+    int64_t send_at;       /* when `command` is sent next; INT64_MAX: never */
+    int64_t kill_at;       /* deadline for SIGKILL to the remote shells; INT64_MAX: none */
+    bool hurry;            /* do not wait until the output is read */
+    char secret[33];       /* of the job's agents; "": none, without OpenSSL */
+    char master[256];      /* the agents' rendezvous */
     int master_port;
 };
 
@@ -89,7 +89,7 @@ static const char *starter_machine(const char *name)
  * Chooses the rendezvous address: the first host's name, or this machine's own name if the first
  * host is named localhost. A port that is free here is most likely free there.
  */
-static dist_status starter_meet(struct starter *starter)
+static dist_status starter_choose_rendezvous(struct starter *starter)
 {
     const char *name = starter_machine(starter->hosts[0].name);
     bool one_machine = true;
@@ -140,7 +140,7 @@ static void starter_forget_options(void)
  * True for variables of this host or login session, and for those that bash does not let a script
  * set.
  */
-static bool starter_is_here(const char *entry)
+static bool starter_is_local_variable(const char *entry)
 {
     static const char *const names[] = {
         "_=",        "BASHOPTS=",   "DISPLAY=", "EUID=",   "HOME=",   "HOST=",
@@ -160,7 +160,7 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
                                   const struct disti_run_list *environment)
 {
     struct disti_run_list command = {0};
-    char folder[PATH_MAX];
+    char directory[PATH_MAX];
     dist_status status;
     const struct disti_run_options *options;
 
@@ -170,7 +170,7 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
      */
     options = starter->options;
     disti_run_list_add(&command, "%s", self);
-    disti_run_list_add(&command, "--leashed");
+    disti_run_list_add(&command, "--remote");
     disti_run_options_words(options, &command);
     if (options->workers_text)
         disti_run_list_add(&command, "--nproc-per-node=%s", options->workers_text);
@@ -178,7 +178,7 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
         disti_run_list_add(&command, "--nproc-per-node=%d", options->hosts.entries[h].slots);
     if (starter->count > 1) {
         if (starter->elastic)
-            disti_run_list_add(&command, "--nnodes=%d:%d", options->least_hosts, starter->count);
+            disti_run_list_add(&command, "--nnodes=%d:%d", options->min_hosts, starter->count);
         else
             disti_run_list_add(&command, "--nnodes=%d", starter->count);
         disti_run_list_add(&command, "--node-rank=%d", h);
@@ -197,7 +197,7 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
             &(struct disti_hosts_start){
                 .argv = (const char *const *)command.words,
                 .environment = (const char *const *)environment->words,
-                .folder = getcwd(folder, sizeof(folder)),
+                .directory = getcwd(directory, sizeof(directory)),
                 .secret = starter->count > 1 && starter->secret[0] ? starter->secret : NULL},
             &starter->hosts[h].script, &starter->hosts[h].bytes);
     disti_run_list_free(&command);
@@ -237,7 +237,7 @@ static dist_status starter_start(struct starter *starter, struct starter_host *h
     starter_close(&in[0]);
     host->to_fd = in[1];
     host->sent = 0;
-    host->fed = false;
+    host->script_sent = false;
     host->ended = status != DIST_OK;
     return status;
 }
@@ -287,7 +287,7 @@ static dist_status starter_shells(struct starter *starter)
 /* ---- the report at the end ---- */
 
 /* True if the exit code is one that remote shells use when no agent could run. */
-static bool starter_is_shells(const struct starter_host *host)
+static bool starter_is_shell_error(const struct starter_host *host)
 {
     return host->code == 255 || host->code == 126 || host->code == 127;
 }
@@ -316,26 +316,27 @@ static int starter_conclude(const struct starter *starter)
     /*
      * The reason is printed if most likely no worker failed, or if no agent can have reported it.
      */
-    if (starter->elastic && (first->killed || !first->begun || starter_is_shells(first)))
-        reason = ": the nodes meet there, so the job ends";
+    if (starter->elastic && (first->killed || !first->begun || starter_is_shell_error(first)))
+        reason = ": it is the rendezvous of the nodes, so the job ends";
     else if (!first->begun)
-        reason = first->code == 0 ? ": its remote shell must pass on its standard input"
-                                  : ": its remote shell has said why";
+        reason = first->code == 0 ? ": its remote shell must forward its standard input"
+                                  : ": see the message of its remote shell";
     else if (first->killed)
         reason = ": its remote shell was killed";
     else if (first->code == 255)
-        reason = ": its remote shell has said why, or a worker ended so";
-    else if (starter_is_shells(first))
-        reason = ": the folder and distrun must be there, at the paths that they have here";
+        reason = ": see the message of its remote shell, unless a worker exited with that code";
+    else if (starter_is_shell_error(first))
+        reason = ": the working directory and distrun must exist there, at the same paths as here";
     else if (starter->count == 1 && first->code > 128)
-        reason = ": it is lost, or a worker was ended by a signal";
+        reason = ": the host was lost, or a signal ended a worker";
     else
         reason = "";
     if (!is_alike || *reason)
         fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
                 first->code, reason);
     /* If agents ran, a code that all share is a worker's. */
-    return !first->begun || (!is_alike && starter_is_shells(first)) ? STARTER_FAILED : first->code;
+    return !first->begun || (!is_alike && starter_is_shell_error(first)) ? STARTER_FAILED
+                                                                         : first->code;
 }
 
 /* ---- commands to the agents ---- */
@@ -344,18 +345,18 @@ static int starter_conclude(const struct starter *starter)
  * Sends a command to all agents. Errors are ignored: the end of a remote shell is detected
  * separately.
  */
-static void starter_say(struct starter *starter, unsigned char word)
+static void starter_send(struct starter *starter, unsigned char command)
 {
     for (int h = 0; h < starter->count; h++) {
-        if (starter->hosts[h].to_fd >= 0 && starter->hosts[h].fed)
-            (void)!write(starter->hosts[h].to_fd, &word, 1);
+        if (starter->hosts[h].to_fd >= 0 && starter->hosts[h].script_sent)
+            (void)!write(starter->hosts[h].to_fd, &command, 1);
     }
 }
 
-static void starter_end(struct starter *starter, int word, int64_t time_ms)
+static void starter_end(struct starter *starter, int command, int64_t time_ms)
 {
-    starter->word = (unsigned char)word;
-    starter->tell_at = disti_now_ns();
+    starter->command = (unsigned char)command;
+    starter->send_at = disti_now_ns();
     starter->kill_at = disti_deadline_ms(time_ms);
 }
 
@@ -365,20 +366,20 @@ static int64_t starter_time_ms(const struct starter *starter)
 }
 
 /* Writes as much of the script as the pipe accepts. */
-static void starter_feed(struct starter_host *host)
+static void starter_send_script(struct starter_host *host)
 {
     const ssize_t written = write(host->to_fd, host->script + host->sent, host->bytes - host->sent);
 
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     host->sent += written > 0 ? (size_t)written : 0;
-    host->fed = written < 0 || host->sent == host->bytes;
+    host->script_sent = written < 0 || host->sent == host->bytes;
 }
 
 /* ---- signals ---- */
 
 /* The monitor has exited: ends the job. The agents see that their input is closed. */
-static void starter_let_go(struct starter *starter)
+static void starter_abandon(struct starter *starter)
 {
     starter->stop_signal = SIGKILL;
     starter->hurry = true;
@@ -394,12 +395,13 @@ static void starter_let_go(struct starter *starter)
  * A host other than the rendezvous host of an elastic job ended with a failure. Unless the whole
  * job has ended, which is detected soon, its shell is started again, at doubling intervals.
  */
-static void starter_lost(struct starter_host *host)
+static void starter_schedule_restart(struct starter_host *host)
 {
-    host->again_ms = host->begun || !host->again_ms ? STARTER_LOST_MS : 2 * host->again_ms;
-    if (host->again_ms > STARTER_LONG_MS)
-        host->again_ms = STARTER_LONG_MS;
-    host->again_at = disti_deadline_ms(host->again_ms);
+    host->restart_wait_ms =
+        host->begun || !host->restart_wait_ms ? STARTER_RESTART_MS : 2 * host->restart_wait_ms;
+    if (host->restart_wait_ms > STARTER_RESTART_MAX_MS)
+        host->restart_wait_ms = STARTER_RESTART_MAX_MS;
+    host->restart_at = disti_deadline_ms(host->restart_wait_ms);
 }
 
 /*
@@ -437,12 +439,12 @@ static void starter_reap(struct starter *starter)
             /* This host's end ends the job. Agents that do not end by themselves get a command. */
             if (failed)
                 starter->first = (int)(host - starter->hosts);
-            if (!starter->word) {
+            if (!starter->command) {
                 starter_end(starter, SIGTERM, STARTER_AGREE_MS + starter_time_ms(starter));
-                starter->tell_at = disti_deadline_ms(STARTER_AGREE_MS);
+                starter->send_at = disti_deadline_ms(STARTER_AGREE_MS);
             }
         } else if (starter->elastic && failed) {
-            starter_lost(host);
+            starter_schedule_restart(host);
         }
     }
 }
@@ -450,15 +452,15 @@ static void starter_reap(struct starter *starter)
 /* ---- waiting ---- */
 
 /* True if lost hosts are started again: the job is elastic and not over. */
-static bool starter_goes_on(const struct starter *starter)
+static bool starter_restarts_hosts(const struct starter *starter)
 {
-    return starter->elastic && !starter->word && !starter->stop_signal;
+    return starter->elastic && !starter->command && !starter->stop_signal;
 }
 
 /* Waits for an event; `fds` has 3 entries and one per host. */
 static void starter_wait(struct starter *starter, struct pollfd *fds)
 {
-    int64_t next = starter->tell_at < starter->kill_at ? starter->tell_at : starter->kill_at;
+    int64_t next = starter->send_at < starter->kill_at ? starter->send_at : starter->kill_at;
     struct signalfd_siginfo child;
     uint64_t done;
 
@@ -468,39 +470,40 @@ static void starter_wait(struct starter *starter, struct pollfd *fds)
     for (int h = 0; h < starter->count; h++) {
         const struct starter_host *host = &starter->hosts[h];
 
-        fds[3 + h] = (struct pollfd){.fd = host->fed ? -1 : host->to_fd, .events = POLLOUT};
-        if (starter_goes_on(starter) && host->again_at < next)
-            next = host->again_at;
+        fds[3 + h] = (struct pollfd){.fd = host->script_sent ? -1 : host->to_fd, .events = POLLOUT};
+        if (starter_restarts_hosts(starter) && host->restart_at < next)
+            next = host->restart_at;
     }
     if (poll(fds, 3 + (nfds_t)starter->count, next == INT64_MAX ? -1 : disti_left_ms(next)) <= 0)
         return;
     for (int h = 0; h < starter->count; h++) {
         if (fds[3 + h].revents && starter->hosts[h].to_fd >= 0)
-            starter_feed(&starter->hosts[h]);
+            starter_send_script(&starter->hosts[h]);
     }
     if (fds[0].revents)
         (void)!read(starter->child_fd, &child, sizeof(child));
     if (fds[1].revents) {
-        struct disti_run_signal news;
+        struct disti_run_signal forwarded;
         ssize_t got;
 
-        while ((got = recv(starter->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) ==
-               sizeof(news)) {
-            const int word = news.number + (news.from_terminal ? DISTI_RUN_TERMINAL : 0);
+        while ((got = recv(starter->signals_fd, &forwarded, sizeof(forwarded), MSG_DONTWAIT)) ==
+               sizeof(forwarded)) {
+            const int command =
+                forwarded.number + (forwarded.from_terminal ? DISTI_RUN_TERMINAL : 0);
 
-            if (sigismember(&starter->options->signals, news.number) != 1) {
-                starter_say(starter, (unsigned char)word);
+            if (sigismember(&starter->options->signals, forwarded.number) != 1) {
+                starter_send(starter, (unsigned char)command);
             } else if (!starter->stop_signal) {
-                starter->stop_signal = news.number;
+                starter->stop_signal = forwarded.number;
                 starter->stopped_at = disti_now_ns();
-                starter_end(starter, word, starter_time_ms(starter));
+                starter_end(starter, command, starter_time_ms(starter));
             } else if (disti_now_ns() - starter->stopped_at > STARTER_TWICE_MS * INT64_C(1000000)) {
                 starter->hurry = true;
                 starter_end(starter, DISTI_RUN_HURRY, STARTER_HURRY_MS);
             }
         }
         if (got == 0)
-            starter_let_go(starter);
+            starter_abandon(starter);
     }
     if (fds[2].revents && read(starter->done_fd, &done, sizeof(done)) == sizeof(done))
         starter->outputs_left -= (int)done;
@@ -521,29 +524,29 @@ static void starter_watch(struct starter *starter)
         }
         if (starter->alive == 0 && (starter->outputs_left == 0 || starter->hurry))
             break;
-        for (int h = 0; h < starter->count && starter_goes_on(starter); h++) {
+        for (int h = 0; h < starter->count && starter_restarts_hosts(starter); h++) {
             struct starter_host *host = &starter->hosts[h];
 
-            if (!disti_expired(host->again_at))
+            if (!disti_expired(host->restart_at))
                 continue;
-            fprintf(stderr, "distrun: host %s ended with exit code %d: trying it again\n",
+            fprintf(stderr, "distrun: host %s ended with exit code %d: starting its agent again\n",
                     host->name, host->code);
-            host->again_at = INT64_MAX;
+            host->restart_at = INT64_MAX;
             if (starter_start(starter, host) == DIST_OK) {
                 starter->alive++;
             } else {
                 fprintf(stderr, "distrun: %s\n", dist_last_error());
-                starter_lost(host);
+                starter_schedule_restart(host);
             }
         }
-        if (disti_expired(starter->tell_at)) {
-            starter_say(starter, starter->word);
-            starter->tell_at = disti_deadline_ms(STARTER_AGAIN_MS);
+        if (disti_expired(starter->send_at)) {
+            starter_send(starter, starter->command);
+            starter->send_at = disti_deadline_ms(STARTER_REPEAT_MS);
         }
         if (disti_expired(starter->kill_at)) {
-            disti_run_family_signal(SIGKILL);
+            disti_run_signal_descendants(SIGKILL);
             starter->hurry = true;
-            starter->kill_at = disti_deadline_ms(STARTER_AGAIN_MS);
+            starter->kill_at = disti_deadline_ms(STARTER_REPEAT_MS);
         }
         starter_wait(starter, fds);
     }
@@ -557,10 +560,10 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
     struct starter starter = {.options = options,
                               .signals_fd = signals_fd,
                               .count = options->hosts.count,
-                              .elastic = options->least_hosts > 0,
+                              .elastic = options->min_hosts > 0,
                               .goes_on = options->goes_on,
                               .first = -1,
-                              .tell_at = INT64_MAX,
+                              .send_at = INT64_MAX,
                               .kill_at = INT64_MAX};
     int code = STARTER_FAILED;
     dist_status status;
@@ -570,7 +573,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
     signal(SIGPIPE, SIG_IGN); /* a remote shell may have ended */
     starter.hosts = calloc((size_t)starter.count, sizeof(*starter.hosts));
     if (!starter.hosts || !opened) {
-        disti_fail_call("signalfd or eventfd", "cannot watch over %d hosts", starter.count);
+        disti_fail_call("signalfd or eventfd", "cannot monitor %d hosts", starter.count);
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         return code;
     }
@@ -578,8 +581,8 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
         starter.hosts[h] = (struct starter_host){.name = options->hosts.entries[h].name,
                                                  .to_fd = -1,
                                                  .streams = {-1, -1},
-                                                 .again_at = INT64_MAX};
-    status = starter_meet(&starter);
+                                                 .restart_at = INT64_MAX};
+    status = starter_choose_rendezvous(&starter);
     starter_forget_options();
     if (status == DIST_OK) {
         struct disti_run_list environment = {0};
@@ -588,12 +591,12 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
 
         /* The environment is passed along: no login on the other host sets it. */
         if (bytes < 0)
-            status =
-                disti_fail_errno(DIST_ERR_SYSTEM, "cannot tell where distrun is (/proc/self/exe)");
+            status = disti_fail_errno(DIST_ERR_SYSTEM,
+                                      "cannot determine the path of distrun (/proc/self/exe)");
         else {
             self[bytes] = '\0';
             for (int i = 0; environ[i]; i++) {
-                if (!starter_is_here(environ[i]))
+                if (!starter_is_local_variable(environ[i]))
                     disti_run_list_add(&environment, "%s", environ[i]);
             }
             if (environment.failed)
@@ -610,7 +613,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
         code = starter_conclude(&starter);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
-        starter_let_go(&starter);
+        starter_abandon(&starter);
         starter_watch(&starter);
     }
     /* Threads that are blocked on a reader end with the process, which also frees their memory. */

@@ -73,14 +73,14 @@ bool disti_run_endpoint(const char *text, char host[256], int *port_p)
 {
     const bool bracket = *text == '[';
     const size_t length = strcspn(text + bracket, bracket ? "]" : ":");
-    const char *behind = text + bracket + length + bracket;
+    const char *rest = text + bracket + length + bracket;
 
     if (length == 0 || length > 255 || (bracket && text[1 + length] != ']'))
         return false;
     snprintf(host, 256, "%.*s", (int)length, text + bracket);
-    if (!*behind)
+    if (!*rest)
         return true;
-    return *behind++ == ':' && words_number(&behind, 65535, port_p) && !*behind;
+    return *rest++ == ':' && words_number(&rest, 65535, port_p) && !*rest;
 }
 
 void disti_run_signal_name(int signal_number, char text[16])

@@ -86,13 +86,13 @@ static dist_status binding_apply(const struct binding_machine *machine,
 
     if (parts == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--numa-binding: this machine shows no parts to bind to by %s: give "
-                          "another, or none",
+                          "--numa-binding %s: this machine has no such parts to bind workers to: "
+                          "specify another value, or none",
                           mode->name);
     if (cores && parts < workers)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--numa-binding: %d workers cannot have a core each: %d are usable here; "
-                          "start fewer, or give node",
+                          "--numa-binding exclusive: %d workers need a core each, but only %d are "
+                          "usable: start fewer workers, or specify node",
                           workers, parts);
     binding->cpus = calloc((size_t)workers, sizeof(*binding->cpus));
     if (!binding->cpus)
@@ -100,9 +100,9 @@ static dist_status binding_apply(const struct binding_machine *machine,
                           workers);
     for (int w = 0; w < workers; w++) {
         const int first = disti_run_binding_part(w, workers, parts);
-        const int behind = cores ? disti_run_binding_part(w + 1, workers, parts) : first + 1;
+        const int end = cores ? disti_run_binding_part(w + 1, workers, parts) : first + 1;
 
-        for (int p = first; p < behind; p++) {
+        for (int p = first; p < end; p++) {
             hwloc_obj_t part = binding_part(machine, mode->type, p);
             unsigned cpu;
 
@@ -127,8 +127,9 @@ static dist_status binding_choose(const char *mode, struct disti_run_binding *bi
 
     if (!is_new || hwloc_topology_load(machine.topology) != 0) {
         if (mode)
-            status = disti_fail(DIST_ERR_SYSTEM, "--numa-binding: hwloc cannot see this machine: "
-                                                 "give none");
+            status = disti_fail(
+                DIST_ERR_SYSTEM,
+                "--numa-binding: hwloc cannot read this machine's topology: specify none");
         goto out;
     }
     if (hwloc_get_cpubind(machine.topology, machine.usable, HWLOC_CPUBIND_PROCESS) != 0)
@@ -152,8 +153,8 @@ out:
 static dist_status binding_choose(const char *mode, struct disti_run_binding *binding)
 {
     (void)binding;
-    return mode ? disti_fail(DIST_ERR_UNSUPPORTED, "--numa-binding needs hwloc, without which "
-                                                   "this program was built: give none")
+    return mode ? disti_fail(DIST_ERR_UNSUPPORTED,
+                             "--numa-binding is not available: distrun was built without hwloc")
                 : DIST_OK;
 }
 
@@ -251,8 +252,8 @@ void disti_run_environment(const struct disti_run_options *options,
     disti_run_list_add(made, "DIST_AGENT_LAST_CALL=%s", last_calls);
     disti_run_list_add(made, "DIST_AGENT_STORE=%s", round->store);
     disti_run_list_add(made, "DIST_AGENT_FILES=%s", files);
-    if (round->store_secret[0])
-        disti_run_list_add(made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
+    if (round->store_token_file[0])
+        disti_run_list_add(made, "DIST_AGENT_STORE_SECRET=%s", round->store_token_file);
     own = made->count;
     for (char **v = environ; *v; v++) {
         if (!environment_is_in((const char *const *)made->words, own, *v) &&
@@ -265,24 +266,24 @@ void disti_run_environment(const struct disti_run_options *options,
 
 /* Finds all descendants of this process through the parents in /proc. */
 
-struct family_member {
+struct process {
     pid_t pid, parent;
-    bool below; /* a descendant of this process */
+    bool is_descendant; /* a descendant of this process */
 };
 
-struct family {
-    struct family_member *members;
-    int count, room;
+struct process_table {
+    struct process *processes;
+    int count, capacity;
 };
 
 /*
  * Reads the parent from /proc/PID/stat: it follows the state, which follows the name in
  * parentheses.
  */
-static pid_t family_parent(const char *pid)
+static pid_t process_parent(const char *pid)
 {
     char path[32], text[512], state;
-    const char *behind;
+    const char *after;
     ssize_t length;
     int fd, parent = 0;
 
@@ -292,13 +293,13 @@ static pid_t family_parent(const char *pid)
     if (fd >= 0)
         close(fd);
     text[length > 0 ? length : 0] = '\0';
-    behind = strrchr(text, ')');
-    return behind && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+    after = strrchr(text, ')');
+    return after && sscanf(after + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
-static int family_compare(const void *a, const void *b)
+static int process_compare(const void *a, const void *b)
 {
-    const struct family_member *first = a, *second = b;
+    const struct process *first = a, *second = b;
 
     return (first->pid > second->pid) - (first->pid < second->pid);
 }
@@ -307,63 +308,63 @@ static int family_compare(const void *a, const void *b)
  * Marks children of descendants until no new ones are found. As most children have higher process
  * ids than their parents, one pass usually suffices.
  */
-bool disti_run_family_signal(int signal_number)
+bool disti_run_signal_descendants(int signal_number)
 {
-    struct family family = {0};
+    struct process_table table = {0};
     const pid_t self = getpid();
-    DIR *folder;
+    DIR *directory;
     const struct dirent *entry;
-    struct family_member *members;
+    struct process *processes;
 
     if (!disti_process_proc_is_own())
         return false;
-    folder = opendir("/proc");
-    while (folder && (entry = readdir(folder))) {
+    directory = opendir("/proc");
+    while (directory && (entry = readdir(directory))) {
         const pid_t pid = (pid_t)atoi(entry->d_name);
 
         if (pid <= 0)
             continue;
-        if (family.count == family.room) {
-            const int room = family.room ? 2 * family.room : 256;
+        if (table.count == table.capacity) {
+            const int capacity = table.capacity ? 2 * table.capacity : 256;
 
-            members = realloc(family.members, (size_t)room * sizeof(*members));
-            if (!members)
+            processes = realloc(table.processes, (size_t)capacity * sizeof(*processes));
+            if (!processes)
                 break;
-            family.members = members;
-            family.room = room;
+            table.processes = processes;
+            table.capacity = capacity;
         }
-        family.members[family.count++] =
-            (struct family_member){.pid = pid, .parent = family_parent(entry->d_name)};
+        table.processes[table.count++] =
+            (struct process){.pid = pid, .parent = process_parent(entry->d_name)};
     }
-    if (folder)
-        closedir(folder);
-    if (family.members)
-        qsort(family.members, (size_t)family.count, sizeof(*family.members), family_compare);
+    if (directory)
+        closedir(directory);
+    if (table.processes)
+        qsort(table.processes, (size_t)table.count, sizeof(*table.processes), process_compare);
     for (bool new = true; new;) {
         new = false;
-        for (int i = 0; i < family.count; i++) {
-            struct family_member *member = &family.members[i], key = {.pid = member->parent};
-            const struct family_member *parent;
+        for (int i = 0; i < table.count; i++) {
+            struct process *process = &table.processes[i], key = {.pid = process->parent};
+            const struct process *parent;
 
-            if (member->below)
+            if (process->is_descendant)
                 continue;
-            parent = bsearch(&key, family.members, (size_t)family.count, sizeof(*family.members),
-                             family_compare);
-            member->below = member->parent == self || (parent && parent->below);
-            new |= member->below;
+            parent = bsearch(&key, table.processes, (size_t)table.count, sizeof(*table.processes),
+                             process_compare);
+            process->is_descendant = process->parent == self || (parent && parent->is_descendant);
+            new |= process->is_descendant;
         }
     }
-    for (int i = 0; i < family.count; i++) {
-        if (family.members[i].below)
-            kill(family.members[i].pid, signal_number);
+    for (int i = 0; i < table.count; i++) {
+        if (table.processes[i].is_descendant)
+            kill(table.processes[i].pid, signal_number);
     }
-    free(family.members);
+    free(table.processes);
     return true;
 }
 
 /* Starts a worker. */
 
-static const char worker_refused[] = "the system refuses it";
+static const char worker_refused[] = "the kernel rejects it";
 
 /*
  * Runs in the vfork child, which shares the agent's memory until execve. Returns only on failure;
@@ -377,12 +378,12 @@ static void worker_become(const struct disti_run_start *start, pid_t agent, cons
         _exit(128 + SIGKILL);
     /* If the group does not exist, the user has killed it, and the agent learns of that soon. */
     setpgid(0, start->group);
-    *what_p = "cannot pass on its input and output";
+    *what_p = "its standard streams cannot be set up";
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (start->fds[fd] >= 0 && dup2(start->fds[fd], fd) < 0)
             return;
     }
-    *what_p = "cannot bind it to its CPUs";
+    *what_p = "it cannot be bound to its CPUs";
     if (start->cpus && sched_setaffinity(0, sizeof(*start->cpus), (const cpu_set_t *)start->cpus))
         return;
     for (int i = 0; i < 2; i++)
@@ -419,11 +420,11 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
     errno = error;
     /* Adds a likely reason if execve rejects an existing file. */
     return disti_fail_errno(what == worker_refused ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_SYSTEM,
-                            "cannot run %s, as %s%s", start->path, what,
-                            error == ENOEXEC  ? " (a script begins with #!/bin/sh or the like)"
-                            : error == ENOENT ? " (what it names behind #!, or its loader, is not "
-                                                "there)"
-                                              : "");
+                            "cannot run %s: %s%s", start->path, what,
+                            error == ENOEXEC ? " (a script begins with #!/bin/sh or the like)"
+                            : error == ENOENT
+                                ? " (the interpreter in its #! line, or its loader, does not exist)"
+                                : "");
 }
 
 /* Used by the agent and the starter. */
@@ -466,7 +467,7 @@ dist_status disti_run_free_port(int *port_p)
     }
     if (port_is_free(0, port_p))
         return DIST_OK;
-    return disti_fail_errno(DIST_ERR_SYSTEM, "there is no free port: give one by --master-port");
+    return disti_fail_errno(DIST_ERR_SYSTEM, "no free port found: specify one with --master-port");
 }
 
 enum { OPEN_FILES = 65536 };

@@ -25,10 +25,10 @@ struct disti_run_round {
     char master_address[256];            /* rank 0 may listen here */
     int master_port;
     char job[128];
-    int store_port;        /* of the store on the first node; 0: any free port */
-    char store_word[33];   /* the store's token, 32 hexadecimal digits */
-    char store[300];       /* the store's host and port, for the workers */
-    char store_secret[64]; /* path of the file with the token */
+    int store_port;            /* of the store on the first node; 0: any free port */
+    char store_token[33];      /* the store's token, 32 hexadecimal digits */
+    char store[300];           /* the store's host and port, for the workers */
+    char store_token_file[64]; /* path of the file with the token */
 };
 
 /* Returns the rank of a process of this node; -1: it is the scheduler. */
@@ -88,7 +88,7 @@ struct disti_run_worker {
     bool ended;     /* `how` is its wait status */
     int how;
     int64_t ended_at;      /* milliseconds since 1970 */
-    bool was_told;         /* we sent it a signal to end */
+    bool was_signaled;     /* we sent it a signal to end */
     bool was_reported;     /* its failure was reported, with --on-failure continue */
     bool is_out_of_memory; /* the kernel's out-of-memory killer ended it */
     bool has_lost;         /* it recorded itself that it has lost a peer */
@@ -139,6 +139,6 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
  * Sends a signal to all descendants of this process. Does not wait. False: the descendants are
  * unknown, since /proc is not mounted, or shows another PID namespace.
  */
-bool disti_run_family_signal(int signal_number);
+bool disti_run_signal_descendants(int signal_number);
 
 #endif

@@ -124,7 +124,7 @@ Root Cause (first observed failure):
   rank      : 1 (local_rank: 1)
   exitcode  : 7 (pid: PID)
   error_file: <N/A>
-  traceback : <N/A>: what the program printed says why; --tee 3 --log-dir DIR keeps that in files
+  traceback : <N/A>: see the program's output; --tee 3 --log-dir DIR stores it in files
 ============================================================
 END
 )
@@ -159,7 +159,7 @@ own_words()
 job_check "what the worker said itself" own_words
 job_check "and in the job's folder" own_words --log-dir "$job_folder/logs"
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
-job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
+job_fails "restarting all workers" self 2 distrun --max-restarts 1 -n 2 false
 
 # ---- bad input ----
 
@@ -179,9 +179,9 @@ while read -r text; do
     # shellcheck disable=SC2086
     job_check "refuses $arguments: $text" refuses "$text" $arguments
 done <<END
-distrun does not count XPUs
+distrun cannot count XPUs
 --nproc-per-node=xpu true
-there is no program 'no_such_program'
+program 'no_such_program' not found
 no_such_program
 No such file or directory
 /no/such/program
@@ -189,30 +189,30 @@ No such file or directory
 $job_folder/data
 (a script begins with #!/bin/sh or the like): Exec format error
 $job_folder/headless
-(what it names behind #!, or its loader, is not there)
+(the interpreter in its #! line, or its loader, does not exist)
 -n 2 $job_folder/shellless
 --nope: there is no such option
 --nope true
-no program is given
+no program specified
 -n 2
 'x' is neither a number
 -n x true
---nnodes is neither
+--nnodes must be
 --nnodes 0 true
---redirects is neither
+--redirects must be
 -r 9 true
---tee is neither
+--tee must be
 -t 0:9 true
---local-ranks-filter is no list
+--local-ranks-filter must be a list
 --local-ranks-filter a true
-'SIGNO' is no signal
+'SIGNO' is not a signal
 --signals-to-handle SIGNO true
 END
 
 # ---- every end: no process is left ----
 
 # ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
-# keeper, itself and its agent at once ("both:KILL"), its process group, or a worker. $job_errors is where
+# supervisor, itself and its agent at once ("both:KILL"), its process group, or a worker. $job_errors is where
 # its standard error goes.
 ends()
 {
@@ -227,7 +227,7 @@ ends()
         case $signal in
         group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
         agent:*) kill -"${signal#agent:}" "$(job_agent "$pid")" ;;
-        keeper:*) kill -"${signal#keeper:}" "$(pgrep -P "$pid" -x keeper)" ;;
+        supervisor:*) kill -"${signal#supervisor:}" "$(pgrep -P "$pid" -x supervisor)" ;;
         # shellcheck disable=SC2046
         both:*) kill -"${signal#both:}" "$pid" $(job_agent "$pid") ;;
         worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(job_agent "$pid")" | head -n 1)" ;;
@@ -257,7 +257,7 @@ unread()
     exec 6> >(head -n 1 >/dev/null) # what is bound
     job_errors=6 ends "$@"
 }
-job_aside ends "SIGKILL of the keeper" keeper:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of the supervisor" supervisor:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of distrun and its agent" both:KILL 137 sh -c "$children"
 job_aside unread "SIGKILL of the agent, and nobody reads" agent:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
@@ -347,8 +347,8 @@ elastic()
 }
 job_check "a node is lost, and the other goes on" elastic
 
-job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
-job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
+job_check "node ranks are needed" refuses "needs --node-rank" --nnodes 2 true
+job_check "node ranks have a bound" refuses "must be less than the number of nodes" --nnodes 2 --node-rank 2 true
 job_check "the meeting's settings" refuses 'unknown --rdzv-conf key "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
     --rdzv-conf join_timeuot=3 true
 unreachable()
@@ -423,31 +423,31 @@ suspended_states()
         ps -o s= --ppid "$worker"
     done | tr -d ' \n'
 }
-suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_guard")" = "$2" ]; }
-suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_guard")" = S ]; }
+suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_monitor")" = "$2" ]; }
+suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_monitor")" = S ]; }
 # A child has a process group of its own; the time to end is over long before the job is continued.
 suspended()
 {
     # shellcheck disable=SC2016
     job_behind "$run" --shutdown-timeout 0.2 -n 2 sh -c \
         'trap "" TERM; (trap - TERM; exec setsid sleep 60) & echo ready; wait; exit 3'
-    suspended_guard=$!
+    suspended_monitor=$!
     job_until eval '[ "$(grep -c ready "$job_output")" = 2 ]'
-    suspended_agent=$(job_agent $suspended_guard)
-    kill -TSTP $suspended_guard
+    suspended_agent=$(job_agent $suspended_monitor)
+    kill -TSTP $suspended_monitor
     job_until suspended_all TTTT T || return 1
-    kill -CONT $suspended_guard
+    kill -CONT $suspended_monitor
     job_until suspended_none || return 1
-    kill -TSTP $suspended_guard
+    kill -TSTP $suspended_monitor
     job_until suspended_all TTTT T || return 1
-    kill -TERM $suspended_guard
-    kill -CONT $suspended_guard
-    wait $suspended_guard
+    kill -TERM $suspended_monitor
+    kill -CONT $suspended_monitor
+    wait $suspended_monitor
     [ $? = 143 ]
 }
 job_check "SIGTSTP stops all processes of the job, SIGCONT continues them" suspended
 job_check "workers that do not end in time are told of" grep -qE \
-    '2 workers have not ended 0.2 s after the signal to end, as rank 0 \(pid [0-9]+\): killing \(--shutdown-timeout\)' \
+    '2 workers have not ended 0.2 s after the signal to end, for example rank 0 \(pid [0-9]+\): killing \(raise --shutdown-timeout' \
     "$job_output"
 
 # ---- limits ----
@@ -481,12 +481,12 @@ job_check "256 workers" many
 # All 100 have ended when the agent looks again; only the last has failed.
 failed_among_many()
 {
-    local guard agent
+    local monitor agent
     job_behind "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]'
-    guard=$!
+    monitor=$!
     job_until eval '[ "$(grep -c ready "$job_output")" = 100 ]'
-    agent=$(job_agent $guard) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
-    wait $guard
+    agent=$(job_agent $monitor) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
+    wait $monitor
     [ $? = 1 ] && grep -q 'rank      : 99' "$job_output"
 }
 job_check "one failure among many ends at once" failed_among_many

@@ -15,26 +15,26 @@ node()
 # workers run COMMAND is run. Then it goes on. Its exit code is the function's.
 late()
 {
-    local port=$1 worker=$2 first guard last agent
+    local port=$1 worker=$2 first monitor last agent
     shift 2
     node 0 "$port" "$worker"
     first=$!
     job_until job_listens "$port"
     job_output=$job_output.1 node 1 "$port" "$worker"
-    guard=$!
-    job_until agent_joined "$guard" "$port"
-    agent=$(job_agent "$(pgrep -P $guard)")
+    monitor=$!
+    job_until agent_joined "$monitor" "$port"
+    agent=$(job_agent "$(pgrep -P $monitor)")
     kill -STOP "$agent"
     job_output=$job_output.2 node 2 "$port" "$worker"
     last=$!
     job_until grep -q runs "$job_output" "$job_output.2"
     "$@"
     kill -CONT "$agent"
-    wait $guard
-    guard=$?
+    wait $monitor
+    monitor=$?
     wait $first $last
     cat "$job_output".[12] >>"$job_output"
-    return $guard
+    return $monitor
 }
 
 # Its agent has a connection to the agents' port, over which it has said who it is.
@@ -53,7 +53,7 @@ order_is_obeyed()
 }
 job_check "an order that comes with its round is obeyed" order_is_obeyed
 
-stop_late() { kill -TERM "$(pgrep -P "$guard")"; }
+stop_late() { kill -TERM "$(pgrep -P "$monitor")"; }
 signal_is_obeyed()
 {
     late "$(job_port)" 'echo runs; sleep 50' stop_late

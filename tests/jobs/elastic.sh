@@ -18,9 +18,9 @@ fi
 # A batch that two and three ranks can share: so each step is of as many samples.
 export batch=60 samples=720 epochs=2
 # How node 2 is lost, one after the other; in the long form more often, at any moment.
-export losses="guard cut"
+export losses="monitor cut"
 if [ -n "${CHECK_LONG-}" ]; then
-    samples=1800 epochs=6 losses="guard agent cut first worker guard first cut agent cut"
+    samples=1800 epochs=6 losses="monitor agent cut first worker monitor first cut agent cut"
 fi
 export elastic_run=$builddir/distrun elastic_program=$builddir/train_mnist
 export log=$job_folder/log file=$job_folder/kept
@@ -56,7 +56,7 @@ first()
 lose()
 {
     case $1 in
-    guard) kill -9 $pid ;;
+    monitor) kill -9 $pid ;;
     agent) kill -9 "$(job_agent $pid)" ;;
     worker) kill -9 $(pgrep -x train_mnist -P "$(job_agent $pid)"); return ;;
     first) kill -9 $(first); return ;;

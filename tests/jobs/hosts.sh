@@ -113,7 +113,7 @@ job_check "no line is lost or mixed" lossless
 job_fails "exitcode  : 7 (pid: " self 4 distrun "${two[@]}" sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
 job_check "the exit code is the worker's" [ "$job_status" = 7 ]
 job_check "there is one failure block, and it is all" [ "$(grep -c FAILED "$job_output"; grep -c ended "$job_output")" = $'1\n0' ]
-job_fails "starting all workers again" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
+job_fails "restarting all workers" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
 job_check "a restart is told of once" [ "$(grep -c 'again$' "$job_output")" = 1 ]
 unreachable()
 {
@@ -121,10 +121,10 @@ unreachable()
     job_check "exit code 1" [ "$job_status" = 1 ]
 }
 job_aside unreachable
-job_fails "host nowhere ended first, with exit code 255: its remote shell has said why" \
+job_fails "host nowhere ended first, with exit code 255: see the message of its remote shell" \
     self 1 distrun "${hosts[@]}" -H nowhere:1 true
 job_check "the only host: exit code 1" [ "$job_status" = 1 ]
-job_fails "host deaf ended first, with exit code 0: its remote shell must pass on its standard input" \
+job_fails "host deaf ended first, with exit code 0: its remote shell must forward its standard input" \
     self 1 distrun "${hosts[@]}" -H deaf:1 true
 job_check "nothing ran: exit code 1" [ "$job_status" = 1 ]
 
@@ -140,21 +140,21 @@ wrong() { job_fails "$1" self 0 distrun "${@:2}" echo ran; job_check "exit code 
 bad=$job_folder/bad
 wrong "cannot read the hostfile /no/such/file" --hostfile /no/such/file
 : >"$bad"
-wrong "$bad: no host stands in this hostfile" --hostfile "$bad"
+wrong "$bad: the hostfile contains no host" --hostfile "$bad"
 printf 'localhost\nnode1 slots=many\n' >"$bad"
-wrong "$bad line 2: \"many\" is no number of slots" --hostfile "$bad"
-wrong '-H: "0" is no number of slots' -H node1:0
-wrong '-H: "-oProxyCommand=x" is no host name' --hosts=-oProxyCommand=x
+wrong "$bad line 2: \"many\" is not a number of slots" --hostfile "$bad"
+wrong '-H: "0" is not a number of slots' -H node1:0
+wrong '-H: "-oProxyCommand=x" is not a host name' --hosts=-oProxyCommand=x
 wrong "5 processes, but the 2 hosts have 4 slots" "${two[@]}" -n 5
-wrong "with hosts give either -n" "${two[@]}" -n 2 --nproc-per-node 2
-wrong "leave out --node-rank" "${two[@]}" --nnodes 2
+wrong "with hosts specify either -n" "${two[@]}" -n 2 --nproc-per-node 2
+wrong "remove --node-rank" "${two[@]}" --nnodes 2
 wrong "--nnodes 3:4, but there are 2 hosts" "${two[@]}" --nnodes 3:4
 wrong "--nnodes 1:1, but there are 2 hosts" "${two[@]}" --nnodes 1:1
-wrong "--nnodes is neither" "${two[@]}" --nnodes 2:
-wrong "leave out -n" "${two[@]}" --nnodes 1:2 -n 2
+wrong "--nnodes must be" "${two[@]}" --nnodes 2:
+wrong "replace -n by slots" "${two[@]}" --nnodes 1:2 -n 2
 wrong "either -H or --hostfile" "${two[@]}" --hostfile "$job_folder/hostfile"
-wrong "there is no program 'no-such-shell' in PATH" --remote-shell "no-such-shell -v" -H node1
-job_fails "there is no program 'no-such-program' in PATH" self 0 distrun "${two[@]}" no-such-program
+wrong "program 'no-such-shell' not found in PATH" --remote-shell "no-such-shell -v" -H node1
+job_fails "program 'no-such-program' not found in PATH" self 0 distrun "${two[@]}" no-such-program
 job_check "exit code 2" [ "$job_status" = 2 ]
 
 # ---- signals ----
@@ -211,7 +211,7 @@ alone()
 {
     two=("${hosts[@]}" -H localhost:4)
     begins 'echo ready; sleep 40'
-    kill -KILL "$(pgrep -P "$(starter)" -f -- --leashed)"
+    kill -KILL "$(pgrep -P "$(starter)" -f -- '--remote ')"
     wait $pid
     job_check "an only host that is lost: exit code 137" [ $? = 137 ]
     job_check "an only host that is lost is told of" \
@@ -252,7 +252,7 @@ comes_back()
     job_check "a lost host comes back: exit code 0" [ $code = 0 ]
     job_check "the other went on alone" grep -q '^\[0\]:1: 0 of 1' "$job_output"
     job_check "and then both" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
-    job_check "it is told of" grep -q 'host localhost ended with exit code 137: trying it again' "$job_output"
+    job_check "it is told of" grep -q 'host localhost ended with exit code 137: starting its agent again' "$job_output"
 }
 comes_and_fails()
 {
@@ -263,7 +263,7 @@ place_lost()
 {
     elastic 0 0
     job_check "the host where the nodes meet is lost: exit code 137" [ $code = 137 ]
-    job_check "it is named" grep -q 'host 127.0.0.1 ended first.*the nodes meet there' "$job_output"
+    job_check "it is named" grep -q 'host 127.0.0.1 ended first.*it is the rendezvous of the nodes' "$job_output"
 }
 if [ -z "${CHECK_SHORT-}" ]; then
     job_aside comes_back

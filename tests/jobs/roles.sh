@@ -105,7 +105,7 @@ again()
     job self 2 "${roles[@]}" -n 2 --max-restarts 1 \
         sh -c '[ "$TORCHELASTIC_RESTART_COUNT$MS_ROLE" != 0MS_SCHED ] || exit 9; exec "$@"' sh "$hello"
     job_check "the scheduler's failure is a reason to start again" \
-        says 'the scheduler (pid [0-9]*) ended with exit code 9: starting all workers again'
+        says 'the scheduler (pid [0-9]*) ended with exit code 9: restarting all workers'
     job_check "and then all goes well" says 'rank 0 of 2: sum 1'
 }
 

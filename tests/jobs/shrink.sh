@@ -61,9 +61,9 @@ esac
 END
 chmod +x "$job_folder/lose"
 survives "a host is lost" 1 2 " goes on" self 4 "$distrun" "${two[@]}" --on-failure continue "$job_folder/lose"
-survives "all ranks fail" 3 1 "starting all workers again" self 2 "$distrun" -n 2 --max-restarts 1 \
+survives "all ranks fail" 3 1 "restarting all workers" self 2 "$distrun" -n 2 --max-restarts 1 \
     --on-failure continue sh -c 'exit 3'
-survives "one rank fails: no restart" 3 0 "starting all workers again" self 2 "$distrun" -n 2 --max-restarts 1 \
+survives "one rank fails: no restart" 3 0 "restarting all workers" self 2 "$distrun" -n 2 --max-restarts 1 \
     --on-failure continue sh -c 'exit $((RANK ? 3 : 0))'
 # The example: rank 0 is killed in the middle.
 DIST_FAULT=kill:0@30 survives "examples/elastic" 137 2 "2 ranks are left, weight 1.50" self 3 "$distrun" -n 3 \

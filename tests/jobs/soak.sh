@@ -33,7 +33,7 @@ agents=(--nnodes 1:2 --nproc-per-node 1 --max-restarts 100000 --rdzv-id soak --s
     --rdzv-endpoint "127.0.0.1:$(job_port)"
     --rdzv-conf "join=now,last_call_timeout=2,join_timeout=20,keep_alive_interval=2,keep_alive_max_attempt=5")
 
-# start NAME: an agent; its guard's process number is in started.
+# start NAME: an agent; its monitor's process number is in started.
 start()
 {
     NODE=$1.$$ SOAK=$$ "$builddir/distrun" "${agents[@]}" "$builddir/train_mnist" "${training[@]}" \
@@ -67,7 +67,7 @@ lose()
 
 files() { find "$TMPDIR" -mindepth 1; find /dev/shm -name '*dist*' -o -name 'train*'; }
 
-# What the first agent has, its guard included: KiB, descriptors; and files of all, and processes.
+# What the first agent has, its monitor included: KiB, descriptors; and files of all, and processes.
 sample()
 {
     local pid kib=0 descriptors=0

@@ -77,19 +77,19 @@ static void expect_bad(const char *text, const char *what)
 static void test_bad_option(void **state)
 {
     (void)state;
-    expect_bad("", "-H: \"\" is no host name");
-    expect_bad("node1,,node2", "\"\" is no host name");
-    expect_bad("node1:", "\"\" is no number of slots");
-    expect_bad("node1:0", "\"0\" is no number of slots");
-    expect_bad("node1:-1", "\"-1\" is no number of slots");
-    expect_bad("node1:2x", "\"2x\" is no number of slots");
-    expect_bad("node1:99999999999999999999", "is no number of slots");
+    expect_bad("", "-H: \"\" is not a host name");
+    expect_bad("node1,,node2", "\"\" is not a host name");
+    expect_bad("node1:", "\"\" is not a number of slots");
+    expect_bad("node1:0", "\"0\" is not a number of slots");
+    expect_bad("node1:-1", "\"-1\" is not a number of slots");
+    expect_bad("node1:2x", "\"2x\" is not a number of slots");
+    expect_bad("node1:99999999999999999999", "is not a number of slots");
     expect_bad("node1:65536,node1", "too many slots");
-    expect_bad("-oProxyCommand=reboot", "\"-oProxyCommand=reboot\" is no host name");
-    expect_bad("node1;reboot", "is no host name");
-    expect_bad("node 1", "is no host name");
-    expect_bad("[fe80::1", "wants the form [ADDRESS]:SLOTS");
-    expect_bad("[fe80::1]2", "wants the form [ADDRESS]:SLOTS");
+    expect_bad("-oProxyCommand=reboot", "\"-oProxyCommand=reboot\" is not a host name");
+    expect_bad("node1;reboot", "is not a host name");
+    expect_bad("node 1", "is not a host name");
+    expect_bad("[fe80::1", "does not have the form [ADDRESS]:SLOTS");
+    expect_bad("[fe80::1]2", "does not have the form [ADDRESS]:SLOTS");
 }
 
 static void expect_bad_file(const char *text, size_t bytes, const char *what)
@@ -108,16 +108,16 @@ static void test_bad_file(void **state)
     char name[400];
 
     (void)state;
-    expect_bad_file("", 0, "no host stands in this hostfile");
-    expect_bad_file("# nobody\n", 9, "no host stands in this hostfile");
-    expect_bad_file("node1\nnode2 slot=2\n", 19, "line 2: \"slot=2\" behind a host");
-    expect_bad_file("node1\n\nnode2 slots=two\n", 23, "line 3: \"two\" is no number of slots");
-    expect_bad_file("node1:2 slots=2", 15, "line 1: the slots are said twice");
-    expect_bad_file("slots=2\n", 8, "line 1: \"slots=2\" is no host name");
-    expect_bad_file("node1\0node2\n", 12, "line 1: it holds a zero byte");
-    expect_bad_file("node1 max_slots=x\n", 18, "line 1: \"x\" is no number of slots");
+    expect_bad_file("", 0, "the hostfile contains no host");
+    expect_bad_file("# nobody\n", 9, "the hostfile contains no host");
+    expect_bad_file("node1\nnode2 slot=2\n", 19, "line 2: unknown \"slot=2\" after a host");
+    expect_bad_file("node1\n\nnode2 slots=two\n", 23, "line 3: \"two\" is not a number of slots");
+    expect_bad_file("node1:2 slots=2", 15, "line 1: the number of slots is given twice");
+    expect_bad_file("slots=2\n", 8, "line 1: \"slots=2\" is not a host name");
+    expect_bad_file("node1\0node2\n", 12, "line 1: the line contains a zero byte");
+    expect_bad_file("node1 max_slots=x\n", 18, "line 1: \"x\" is not a number of slots");
     memset(name, 'n', sizeof(name));
-    expect_bad_file(name, sizeof(name), "is no host name");
+    expect_bad_file(name, sizeof(name), "is not a host name");
     assert_int_equal(disti_hosts_read("/no/such/hostfile", &hosts), DIST_ERR_SYSTEM);
     assert_non_null(strstr(dist_last_error(), "/no/such/hostfile"));
 }
@@ -201,7 +201,7 @@ static void test_start(void **state)
                           NULL};
     const char *environment[] = {"ODD=a 'b' $c=d", "EMPTY=", NULL};
     struct disti_hosts_start start = {
-        .argv = argv, .environment = environment, .folder = "/usr", .secret = "0123 $HOME 'abc'"};
+        .argv = argv, .environment = environment, .directory = "/usr", .secret = "0123 $HOME 'abc'"};
     char text[1000];
     int how = run(&start, "more", text);
 
@@ -210,7 +210,7 @@ static void test_start(void **state)
                         "node1|it's $HOME; `x` \"\\\n!|a 'b' $c=d\n/usr\n0123 $HOME 'abc'\nmore");
     assert_true(WIFEXITED(how));
     assert_int_equal(WEXITSTATUS(how), 7);
-    start.folder = "/no/such/folder";
+    start.directory = "/no/such/folder";
     how = run(&start, "", text);
     assert_int_equal(WEXITSTATUS(how), 126);
     assert_non_null(strstr(text, "/no/such/folder"));
