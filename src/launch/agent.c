@@ -65,14 +65,13 @@ struct agent {
     int alive; /* running workers, including the scheduler */
     int outputs_left;
     bool childless;    /* this process has no descendants */
-    int64_t oom_kills; /* the kernel's count of out-of-memory kills, before this round and as
-                        * attributed to workers */
+    int64_t oom_kills; /* out-of-memory kills of the kernel that are accounted for: those before the
+                        * round, and ended workers */
     bool killed;       /* the warning that workers are killed was printed */
     int64_t kill_at;   /* deadline for SIGKILL; INT64_MAX: none */
     int succeeded;     /* number of successful workers, once all have ended */
     const struct disti_run_worker *first; /* the first worker that failed; NULL: none */
-    int64_t cause_by;                     /* deadline for the failure that caused this one to be
-                                           * seen */
+    int64_t cause_by;                     /* until then the cause of `first` may replace it */
 
     /* Rendezvous with other nodes. */
     struct disti_agents *agents;         /* NULL: the job has one node */
@@ -220,9 +219,7 @@ enum {
 }; /* how long the connections stay open so that the other agents
     * receive the last message */
 
-/*
- * True if this agent prints messages about the whole job: the first one, if a starter started them.
- */
+/* True if this agent prints messages about the whole job. Of remote agents only the first does. */
 static bool agent_prints(const struct agent *agent)
 {
     return !agent->options->remote || agent->options->node_rank <= 0;
@@ -449,8 +446,8 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
 }
 
 /*
- * Starts the workers. On failure the readers of the workers that were started are started all the
- * same.
+ * Starts the workers, and a thread for each stream that reads their pipes, even if some workers
+ * could not be started.
  */
 static dist_status start_workers(struct agent *agent, struct start_sources *sources)
 {
@@ -522,8 +519,7 @@ static dist_status start_round(struct agent *agent)
 enum {
     WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for descendants of ended workers */
     WATCH_KILL_MS = 100,  /* between two rounds of SIGKILL: new descendants may have been forked */
-    WATCH_CAUSE_MS = 300, /* from a failure caused by a lost peer until the peer's own failure
-                           * is seen */
+    WATCH_CAUSE_MS = 300, /* from the end of a worker that has lost a peer until that peer's end */
     WATCH_TWICE_MS = 200  /* a second signal counts after this time: the same signal may arrive
                            * on two paths */
 };
@@ -655,10 +651,9 @@ static void watch_reap(struct agent *agent)
         agent->oom_kills += worker->is_out_of_memory;
         agent->alive--;
         /*
-         * A program that does not know of schedulers may report an error for its scheduler in a job
-         * that ended well. If this node's workers have ended well, a scheduler that exits reports
-         * only ranks that left without closing their group; failures on another node are reported
-         * by that node.
+         * A program that does not know of schedulers may exit with an error in the scheduler of a
+         * job that ended well. After this node's workers have ended well, the scheduler's error can
+         * only be about ranks of other nodes that left without notice; their own nodes report them.
          */
         if (worker->local_rank < 0 && WIFEXITED(how) &&
             (agent->alive == 0 ||

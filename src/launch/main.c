@@ -26,8 +26,9 @@
  */
 
 /*
- * nohup needs an ignored SIGHUP to stay ignored. An ignored SIGINT is forwarded: shells ignore it
- * in background jobs only because of the terminal, and a user who sends it explicitly means it.
+ * True if the signal must stay ignored. nohup ignores SIGHUP, and a shell without job control
+ * SIGTSTP. An ignored SIGINT is forwarded all the same: shells ignore it in background jobs only
+ * because of the terminal, and a user who sends it explicitly means it.
  */
 static bool monitor_is_ignored(int number)
 {

@@ -219,8 +219,8 @@ static dist_status starter_no_pipe(const struct starter_host *host)
 }
 
 /*
- * Starts a host's remote shell, first or again. On failure to_fd is not closed before the process
- * ends.
+ * Starts a host's remote shell, or restarts it after it has ended. On failure to_fd is not closed
+ * before the process ends.
  */
 static dist_status starter_start(struct starter *starter, struct starter_host *host)
 {

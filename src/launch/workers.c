@@ -306,7 +306,7 @@ static int process_compare(const void *a, const void *b)
 
 /*
  * Marks children of descendants until no new ones are found. As most children have higher process
- * ids than their parents, one pass usually suffices.
+ * ids than their parents, and the processes are sorted, one pass finds nearly all.
  */
 bool disti_run_signal_descendants(int signal_number)
 {
@@ -402,7 +402,7 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
     const char *failed = NULL;
     pid_t pid;
 
-    /* vfork: fork of a process with many pages takes longer, and up to 256 workers are started. */
+    /* vfork: forking a process with many pages takes longer, about a second for 256 workers. */
     pid = vfork();
     if (pid == 0) {
         worker_become(start, agent, &failed);

@@ -70,7 +70,7 @@ struct disti_run_binding {
 
 /*
  * Divides the CPUs that this process may use among the workers, as --numa-binding says; NULL: by
- * NUMA node, if there are several and no more than workers. The caller frees the masks.
+ * NUMA node, if there are at least two nodes, and a worker for each. The caller frees the masks.
  * ERR_INVALID_ARGUMENT: the machine has no such parts, or too few.
  */
 dist_status disti_run_binding_make(const char *mode, int workers,
