@@ -219,7 +219,7 @@ enum {
 }; /* how long the connections stay open so that the other agents
     * receive the last message */
 
-/* True if this agent prints messages about the whole job. Of remote agents only the first does. */
+/* True if this agent prints messages about the whole job. Among remote agents only the first does. */
 static bool agent_prints(const struct agent *agent)
 {
     return !agent->options->remote || agent->options->node_rank <= 0;

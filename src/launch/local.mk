@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += src/launch/spawn.c
 
-# The meeting of distrun's agents, and the hosts that they are started on: of distrun alone.
+# The rendezvous of the agents of distrun, and their hosts: for distrun only.
 noinst_LTLIBRARIES += libagents.la librun.la
 libagents_la_LIBTOOLFLAGS = $(static_only)
 libagents_la_SOURCES = \
@@ -10,7 +10,7 @@ libagents_la_SOURCES = \
 	src/launch/agents/server.c src/launch/agents/server.h \
 	src/launch/hosts.c src/launch/hosts.h
 
-# distrun. It holds the store itself, so it links the library's insides.
+# distrun. It runs the store itself, so it links internal libraries.
 librun_la_LIBTOOLFLAGS = $(static_only)
 librun_la_SOURCES = \
 	src/launch/agent.c src/launch/agent.h \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: is a call served, or handed on to MPI? */
+/* Preload: decides whether libdist serves a call or forwards it to MPI, and runs calls. */
 #include "preload/preload.h"
 
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Preload: the memory of a call, as bytes. */
+/* Layouts: converts the program's typed memory to bytes. */
 
 static long long number(struct disti_numbers numbers, int i)
 {
@@ -19,8 +19,9 @@ static long long number(struct disti_numbers numbers, int i)
 /* ---- types ---- */
 
 /*
- * Do elements lie without gaps, in the order in which they are packed? If in doubt: no. Copies
- * (MPI_Type_dup) and rows (MPI_Type_contiguous) are what they are made of.
+ * True if the elements have no gaps and are stored in the order in which they are packed. False if
+ * unknown. Duplicates (MPI_Type_dup) and arrays (MPI_Type_contiguous) are judged by their inner
+ * type.
  */
 static bool layout_type_is_contiguous(MPI_Datatype type)
 {
@@ -47,13 +48,13 @@ static bool layout_type_is_contiguous(MPI_Datatype type)
     return contiguous;
 }
 
-/* The last type of this thread that MPI has itself, so that nobody frees it, without gaps. */
+/* The last contiguous predefined type that this thread used: such types are never freed. */
 static DISTI_THREAD_LOCAL struct {
     MPI_Datatype type;
-    size_t size; /* 0: none yet */
+    size_t size; /* 0: none */
 } layout_last;
 
-/* Is it the last that was used, and nobody's to free? */
+/* True if the type is layout_last.type, which is never freed. */
 static bool type_stays(MPI_Datatype type)
 {
     return layout_last.size && layout_last.type == type;
@@ -93,10 +94,13 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
         }
         if (layout->contiguous)
             return MPI_SUCCESS;
-        if (layout->memory) /* the program may free its own type before we are done */
+        if (layout->memory) /* a copy, since the program may free its type before the operation ends
+                             */
             return PMPI_Type_dup(type, &layout->type);
-        /* MPICH's MPI_Pack takes MPI_BOTTOM for a mistake: memory begins a little above it then,
-         * and the type as much below. */
+        /*
+         * MPICH's MPI_Pack rejects MPI_BOTTOM: use a base address above 0, and a type with the
+         * negative offset.
+         */
         layout->memory = (char *)(uintptr_t)-below;
         code = PMPI_Type_create_hindexed(1, &one, &below, type, &layout->type);
         return code == MPI_SUCCESS ? PMPI_Type_commit(&layout->type) : code;
@@ -109,19 +113,22 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
 /* ---- packing ---- */
 
 /*
- * MPI has our own communicator for it: an error is the call's, and no affair of MPI_COMM_SELF's
- * handler. MPI_Pack counts its bytes in an int: so many at a time.
+ * Packing uses our own communicator, so that errors are returned to this call and MPI_COMM_SELF's
+ * handler is not called. MPI_Pack counts bytes in an int: larger data are packed in pieces of this
+ * size.
  */
 #define PACK_BYTES (1 << 30)
 
-/* Persistent operations have all the other tags of the communicator. */
+/* Persistent operations use all other tags of the communicator. */
 #define PACK_TAG 0
 
-/* One element is received at a time, lest two threads get each other's. */
+/* Serializes the messages to this process, so that two threads do not receive each other's. */
 static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* As a message to this process itself, which may be as long as it likes; received as one element of
- * a type of as many packed bytes. */
+/*
+ * Packs or unpacks one element that is too large for MPI_Pack: sends it to this process itself, as
+ * a message whose receive type is `size` packed bytes.
+ */
 static int pack_long(const struct disti_layout *layout, char *memory, char *bytes, bool packs)
 {
     const size_t size = layout->size;
@@ -149,8 +156,7 @@ static int pack_long(const struct disti_layout *layout, char *memory, char *byte
     return code;
 }
 
-/* Copies elements of a layout's type between the program's memory and bytes; packs: to the bytes.
- */
+/* Copies elements of a layout's type from the program's memory to bytes (packs), or back. */
 static int layout_pack(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
                        bool packs)
 {
@@ -175,7 +181,7 @@ static int layout_pack(const struct disti_layout *layout, char *memory, char *by
     return code;
 }
 
-/* Block's bytes, and where they are from `bytes`. */
+/* Return the size of a block in bytes, and its offset from `bytes`. */
 static size_t layout_size(const struct disti_layout *layout, int block)
 {
     return layout->sizes ? layout->sizes[block] : layout->block;
@@ -186,8 +192,10 @@ static size_t layout_offset(const struct disti_layout *layout, int block)
     return layout->sizes ? layout->offsets[block] : layout->block * (size_t)block;
 }
 
-/* Copies blocks [first, first + blocks) between memory and bytes, unless contiguous; packs: to the
- * bytes. */
+/*
+ * Copies blocks [first, first + blocks) from memory to bytes (packs), or back. Contiguous layouts
+ * need no copy.
+ */
 static int layout_copy_blocks(const struct disti_layout *layout, int first, int blocks, bool packs)
 {
     int code = MPI_SUCCESS;
@@ -208,7 +216,7 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
 
 /* ---- blocks ---- */
 
-/* From `bytes` to the end of the last block. */
+/* Returns the number of bytes from `bytes` to the end of the last block. */
 static size_t layout_span(const struct disti_layout *layout)
 {
     size_t span = 0;
@@ -226,7 +234,7 @@ static size_t layout_span(const struct disti_layout *layout)
 static int layout_spread(struct disti_layout *layout, const struct disti_side *buffer)
 {
     size_t blocks = (size_t)layout->blocks, packed = 0;
-    long long least = 0; /* displacement, so that offsets from there are not negative */
+    long long least = 0; /* smallest displacement: offsets relative to it are not negative */
     bool any = false;
 
     layout->sizes = calloc(blocks, sizeof(*layout->sizes));
@@ -259,7 +267,10 @@ static int layout_spread(struct disti_layout *layout, const struct disti_side *b
     return MPI_SUCCESS;
 }
 
-/* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
+/*
+ * Prepares a layout; copy: as a copy even if it is contiguous. Returns MPI_SUCCESS or an MPI error
+ * code. In any case the caller must call layout_close.
+ */
 static int layout_open(struct disti_layout *layout, const struct disti_side *buffer, int blocks,
                        bool copy)
 {
@@ -271,7 +282,7 @@ static int layout_open(struct disti_layout *layout, const struct disti_side *buf
     layout->blocks = blocks;
     code = layout_type(layout, buffer->type, copy);
     if (!layout->contiguous)
-        layout->bytes = NULL; /* until there is a copy, for layout_close */
+        layout->bytes = NULL; /* until the copy is allocated, for layout_close */
     if (code != MPI_SUCCESS)
         return code;
     layout->block = (size_t)buffer->count * layout->size;
@@ -316,9 +327,9 @@ bool disti_pack_is_data_only(void)
     return good;
 }
 
-/* ---- what MPI says of the arguments ---- */
+/* ---- checks of the arguments, as MPI makes them ---- */
 
-/* True if the call has this side on this rank. A broadcast's one buffer is what it receives. */
+/* True if this rank uses the send buffer. The only buffer of a broadcast is its receive buffer. */
 static bool call_sends(dist_collective kind, bool at_root)
 {
     const struct disti_collective *traits = &disti_collectives[kind];
@@ -333,7 +344,7 @@ static bool call_receives(dist_collective kind, bool at_root)
     return disti_collective_one_buffer(traits) || at_root || traits->out_at == DISTI_AT_EVERY;
 }
 
-/* Clears the arguments that mean nothing on this rank, which may be anything. */
+/* Clears the arguments that are not significant on this rank, and so may have any value. */
 static void eligible_strip(struct disti_args *args, int rank)
 {
     bool at_root = rank == args->root;
@@ -342,7 +353,7 @@ static void eligible_strip(struct disti_args *args, int rank)
         args->send = (struct disti_side){.type = MPI_DATATYPE_NULL};
     if (call_receives(args->kind, at_root))
         return;
-    if (disti_algorithm_reduces(args->kind)) /* its count and type are those of what it sends too */
+    if (disti_algorithm_reduces(args->kind)) /* its count and type also describe the send buffer */
         args->recv.memory = NULL;
     else
         args->recv = (struct disti_side){.type = MPI_DATATYPE_NULL};
@@ -353,12 +364,12 @@ static int eligible_layout(const struct disti_side *buffer, int ranks)
     char nothing = 0;
     int used = 0;
 
-    /* The program may communicate with a type if MPI packs nothing of it. */
+    /* The type is valid for communication if MPI_Pack accepts zero elements of it. */
     if (buffer->type == MPI_DATATYPE_NULL ||
         (!type_stays(buffer->type) && PMPI_Pack(&nothing, 0, buffer->type, &nothing, 0, &used,
                                                 disti_preload.self) != MPI_SUCCESS))
         return MPI_ERR_TYPE;
-    /* Numbers that the call has, but the program does not give. */
+    /* The call requires counts or displacements, but the program passed NULL. */
     if ((buffer->counts.bytes && !buffer->counts.array) ||
         (buffer->displs.bytes && !buffer->displs.array))
         return MPI_ERR_ARG;
@@ -369,7 +380,7 @@ static int eligible_layout(const struct disti_side *buffer, int ranks)
     return !buffer->counts.array && buffer->count < 0 ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 
-/* What each MPI says itself of a buffer that may not be in place, and of no room for a request. */
+/* Error codes that each MPI returns for MPI_IN_PLACE in a wrong place, and for a NULL request. */
 #ifdef OPEN_MPI
 #define ELIGIBLE_ERR_IN_PLACE MPI_ERR_ARG
 #define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_REQUEST
@@ -378,7 +389,9 @@ static int eligible_layout(const struct disti_side *buffer, int ranks)
 #define ELIGIBLE_ERR_NO_REQUEST MPI_ERR_ARG
 #endif
 
-/* Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. */
+/*
+ * Checks the significant arguments. Returns MPI_SUCCESS, or the error code that MPI would return.
+ */
 static int eligible_check(const struct disti_args *args, enum disti_form form,
                           const struct disti_comm *comm)
 {
@@ -391,7 +404,9 @@ static int eligible_check(const struct disti_args *args, enum disti_form form,
         return ELIGIBLE_ERR_NO_REQUEST;
     if (args->root < 0 || args->root >= comm->ranks)
         return MPI_ERR_ROOT;
-    /* Only one side may be in place, and at a root only that of its own block. */
+    /*
+     * MPI_IN_PLACE is valid on one side only; in rooted calls only at the root, for its own block.
+     */
     if (args->kind == DIST_COLL_BROADCAST
             ? recv == MPI_IN_PLACE
             : all == MPI_IN_PLACE ||
@@ -399,9 +414,9 @@ static int eligible_check(const struct disti_args *args, enum disti_form form,
         return ELIGIBLE_ERR_IN_PLACE;
     if (args->kind == DIST_COLL_BARRIER)
         return MPI_SUCCESS;
-    if (disti_algorithm_reduces(args->kind)) /* both sides have one type */
+    if (disti_algorithm_reduces(args->kind)) /* both sides have the same type */
         return args->op == MPI_OP_NULL ? MPI_ERR_OP : eligible_layout(&args->recv, comm->ranks);
-    /* A side that is not heeded, or in place, has nothing that could be wrong. */
+    /* A side that is not significant or in place has nothing to check. */
     if (call_sends(args->kind, at_root) && send != MPI_IN_PLACE)
         code = eligible_layout(&args->send, comm->ranks);
     if (call_receives(args->kind, at_root) && recv != MPI_IN_PLACE && code == MPI_SUCCESS)
@@ -416,8 +431,8 @@ int disti_call_refuse(const struct disti_args *args)
 }
 
 /*
- * MPI's code of a call that was handed on. What it has refused counts no more, as it has not
- * happened on other ranks: MPI knows more mistakes than we look for. Returns the code.
+ * Handles the MPI code of a forwarded call and returns it. A call that MPI rejected is no longer
+ * counted, since the other ranks did not make it: MPI detects more errors than our checks.
  */
 static int call_handed_on(struct disti_args *args, int code)
 {
@@ -438,9 +453,12 @@ static int call_handed_on(struct disti_args *args, int code)
     return code;
 }
 
-/* ---- served or handed on ---- */
+/* ---- served or forwarded ---- */
 
-/* All that is counted here must be the same on all ranks: a refused call leaves it as it was. */
+/*
+ * Returns why a call is not served. Everything counted here must be equal on all ranks, so a
+ * rejected call changes nothing.
+ */
 static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
                                       struct disti_comm **comm_p)
 {
@@ -463,8 +481,10 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
         return DISTI_WHY_SERVED;
     comm->calls++;
     args->counted = comm;
-    /* What does not block must move while the program computes, or waits in whatever call of MPI
-     * for a peer that needs it: so by a thread, or by MPI. */
+    /*
+     * Nonblocking operations must make progress while the program computes, or blocks in an
+     * unrelated MPI call for a peer that needs them: a progress thread or MPI must run them.
+     */
     if (form != DISTI_BLOCKING && !disti_preload.background)
         return DISTI_WHY_NO_THREAD;
     if (disti_algorithm_reduces(args->kind)) {
@@ -480,10 +500,10 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
 }
 
 /*
- * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
- * Of the arguments only those are left that are heeded. What decides is the same on all ranks, but
- * for a call that this rank refuses: that is none, and the others may know nothing of it. It is
- * marked in args->refused, and its communicator returned.
+ * Decides whether all ranks serve this call, in args->channel, or forward it (NULL); counts it.
+ * Clears arguments that are not significant. The decision is the same on all ranks, except for a
+ * call that this rank rejects, of which the other ranks may know nothing: then args->refused is
+ * set, and the communicator is returned.
  */
 static struct disti_comm *call_is_eligible(struct disti_args *args, enum disti_form form)
 {
@@ -495,7 +515,7 @@ static struct disti_comm *call_is_eligible(struct disti_args *args, enum disti_f
     return reason == DISTI_WHY_SERVED ? comm : NULL;
 }
 
-/* Preload: a call of MPI made ready for libdist, and started. */
+/* Prepares and starts an MPI call in libdist. */
 
 /* ---- reductions ---- */
 
@@ -507,8 +527,8 @@ static int call_no_memory(const struct disti_call *call)
 }
 
 /*
- * Do in and out share memory? Only in place may they, by MPI and libdist alike, but a program that
- * breaks the rule is served as well: its rank would be alone with a refusal.
+ * True if in and out overlap. MPI and libdist allow that only in place, but such calls are served
+ * all the same: otherwise only this rank would fail.
  */
 static bool call_shares(const void *in, size_t in_bytes, const void *out, size_t out_bytes)
 {
@@ -516,7 +536,7 @@ static bool call_shares(const void *in, size_t in_bytes, const void *out, size_t
            (uintptr_t)out < (uintptr_t)in + in_bytes;
 }
 
-/* Elements that the ranks get together, and this one. */
+/* Computes the number of elements for all ranks, and for this rank. */
 static int call_open_counts(struct disti_call *call, const struct disti_args *args, size_t *all_p,
                             size_t *own_p)
 {
@@ -539,8 +559,8 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
 }
 
 /*
- * MPI's reduce-scatter in place brings the result to the beginning of the buffer, libdist's to this
- * rank's block of it.
+ * Prepares a reduction. MPI's in-place reduce-scatter stores the result at the beginning of the
+ * buffer, libdist's in this rank's block of it.
  */
 static int call_open_reduction(struct disti_call *call, const struct disti_args *args)
 {
@@ -559,7 +579,7 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
         code = call_open_counts(call, args, &in, &out);
     if (code == MPI_SUCCESS && (scatters || call->in != call->out) &&
         call_shares(call->in, in * element, call->out, out * element)) {
-        /* The result goes elsewhere first. */
+        /* The result is first stored in a temporary buffer. */
         call->spare_bytes = out * element;
         call->spare_goes = call->out;
         call->spare = malloc(call->spare_bytes ? call->spare_bytes : 1);
@@ -569,7 +589,7 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
     return code;
 }
 
-/* ---- movers of data ---- */
+/* ---- calls that only move data ---- */
 
 static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
@@ -583,12 +603,16 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
 
     if (call_sends(args->kind, at_root) && !send_in_place)
         code = layout_open(&call->send, &args->send, send_blocks, false);
-    else if (call_sends(args->kind, at_root) && spreads && collects) /* it all goes: from a copy */
+    else if (call_sends(args->kind, at_root) && spreads && collects) /* in place, all blocks are
+                                                                      * sent: from a copy */
         code = layout_open(&call->send, &args->recv, send_blocks, true);
     if (call_receives(args->kind, at_root) && args->recv.memory != MPI_IN_PLACE &&
         code == MPI_SUCCESS)
         code = layout_open(&call->recv, &args->recv, recv_blocks, false);
-    /* What arrives may be put where data to be sent stand, unless one side is a copy. */
+    /*
+     * If the buffers overlap, received data could overwrite data to be sent: send from a copy,
+     * unless one side is a copy already.
+     */
     if (code == MPI_SUCCESS && call->send.blocks && call->recv.blocks && call->send.contiguous &&
         call->recv.contiguous &&
         call_shares(call->send.bytes, layout_span(&call->send), call->recv.bytes,
@@ -601,7 +625,10 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
     return code;
 }
 
-/* What libdist is told. A side that is not there is in place, in this rank's block of the other. */
+/*
+ * Sets the arguments of the libdist call. A side that is missing is in place: in this rank's block
+ * of the other side.
+ */
 static int call_open_mover(struct disti_call *call, const struct disti_args *args)
 {
     struct disti_layout *send = &call->send, *recv = &call->recv;
@@ -617,7 +644,7 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
         call->out = recv->bytes;
     else if (args->recv.memory == MPI_IN_PLACE)
         call->out = send->bytes + layout_offset(send, rank);
-    /* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
+    /* Bytes that this rank sends or receives: the only block of a side, or this rank's block. */
     if (send->blocks == 1 || recv->blocks == 1)
         call->count = layout_size(send->blocks == 1 ? send : recv, 0);
     else
@@ -633,7 +660,7 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args, stru
 {
     int code = MPI_SUCCESS;
 
-    /* Field by field, as in disti_layout_clear. */
+    /* Field by field, as in disti_layout_clear: faster for short calls. */
     call->kind = args->kind;
     call->comm = comm;
     call->channel = args->channel;
@@ -652,7 +679,7 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args, stru
     else if (args->kind != DIST_COLL_BARRIER)
         code = call_open_mover(call, args);
     if (code != MPI_SUCCESS)
-        call->channel->broken = true; /* the others begin it without this rank */
+        call->channel->broken = true; /* the other ranks start it without this one */
     return code;
 }
 
@@ -670,7 +697,7 @@ void disti_call_close(struct disti_call *call)
     call->spare = NULL;
 }
 
-/* The operation, started, or to its end if work_p is NULL. */
+/* Starts the operation; if work_p is NULL, runs it to completion. */
 #define CALL_RUN(name, ...)                                                                        \
     (work_p ? dist_##name##_async(__VA_ARGS__, work_p) : dist_##name(__VA_ARGS__))
 
@@ -725,7 +752,7 @@ int disti_call_fail(const struct disti_call *call)
     return disti_comm_fail(call->comm->comm);
 }
 
-/* The same without the copying. */
+/* Runs or starts the operation without copying data. */
 static int call_run(struct disti_call *call, dist_work **work_p)
 {
     return call_dist(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
@@ -738,7 +765,7 @@ int disti_call_start(struct disti_call *call, dist_work **work_p)
     if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
         code = layout_copy_blocks(&call->recv, call->loads_own ? call->comm->rank : 0, 1, true);
     if (code != MPI_SUCCESS) {
-        call->channel->broken = true; /* the others begin it */
+        call->channel->broken = true; /* the other ranks start it */
         PMPI_Comm_call_errhandler(call->comm->comm, code);
         return code;
     }
@@ -753,41 +780,42 @@ int disti_call_finish(const struct disti_call *call)
                             : layout_copy_blocks(&call->recv, 0, call->recv.blocks, false);
 }
 
-/* Preload: a blocking call that is like the last of its collective, but for where its memory is. */
+/* The fast path: a blocking call with the arguments of the previous call of the same collective. */
 
-/* Calls with counts are looked at closely each time if there are more ranks. */
+/* maximum number of ranks for calls with counts */
 #define AGAIN_RANKS 16
 
 /*
- * To find out what a short call is takes longer than the call. So each thread remembers, for each
- * collective, the last one for which libdist was given the program's own memory: a call with the
- * same arguments is that one again, in other memory. Counts and displacements are compared one by
- * one, for a program may write others to the same place.
+ * Checking a short call takes longer than the call itself. So each thread stores, for each
+ * collective, the last call that passed the program's own memory to libdist. A call with the same
+ * arguments, except for addresses, skips the checks. Counts and displacements are compared one by
+ * one, since the program may have changed them in place.
  *
- * What is remembered stays true: a communicator has its record as long as no record has gone, and
- * the types are MPI's own, which nobody frees.
+ * A stored call stays valid: a communicator keeps its record as long as comms_freed does not
+ * change, and the types are predefined ones, which are never freed.
  */
 struct again_call {
     bool known;
-    bool sends, receives; /* the program's words for this side are heeded */
-    bool gives, takes;    /* libdist is given its memory */
-    bool counted;         /* there are counts */
+    bool sends, receives; /* the program's arguments for this side are significant */
+    bool gives, takes;    /* libdist uses this side's memory */
+    bool counted;         /* has counts */
     unsigned gone;
     MPI_Comm comm;
     MPI_Op op;
     int root;
-    uintptr_t in_begins, out_begins; /* from the program's buffer; wraps around if it is before */
+    uintptr_t in_begins,
+        out_begins; /* offset from the program's buffer; wraps around if negative */
     size_t in_bytes, out_bytes;
-    struct disti_comparison *comparison; /* NULL: none */
+    struct disti_comparison *comparison; /* NULL: not compared */
     struct disti_call call;
-    struct disti_side send, recv;    /* their numbers are in `given` */
-    long long given[4][AGAIN_RANKS]; /* of any width */
-    size_t told[4][AGAIN_RANKS];     /* what libdist is told instead */
+    struct disti_side send, recv;    /* their counts and displacements point into `given` */
+    long long given[4][AGAIN_RANKS]; /* int or MPI_Count */
+    size_t told[4][AGAIN_RANKS];     /* the values passed to libdist */
 };
 
-/* ---- a thread's calls ---- */
+/* ---- stored calls of a thread ---- */
 
-static DISTI_THREAD_LOCAL struct again_call *again_calls; /* by kind; NULL: none yet */
+static DISTI_THREAD_LOCAL struct again_call *again_calls; /* by collective; NULL: none */
 static pthread_key_t again_key;
 static bool again_has_key;
 
@@ -802,7 +830,7 @@ static void again_open(void)
     again_has_key = pthread_key_create(&again_key, again_free) == 0;
 }
 
-/* NULL: no memory, and nothing is remembered. */
+/* Allocates the thread's stored calls. NULL: out of memory, nothing is stored. */
 static struct again_call *again_make(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -816,7 +844,7 @@ static struct again_call *again_make(void)
     return NULL;
 }
 
-/* ---- the same once more ---- */
+/* ---- a repeated call ---- */
 
 static bool again_same(struct disti_numbers last, struct disti_numbers now, int ranks)
 {
@@ -844,7 +872,7 @@ static bool again_is_known(const struct again_call *last, const struct disti_arg
                                 again_side_is_known(last, &last->recv, &args->recv)));
 }
 
-/* False: it is to be looked at more closely where its memory is. */
+/* Sets the addresses of a repeated call. False: the call needs the full checks. */
 static bool again_place(struct again_call *last, const struct disti_args *args)
 {
     uintptr_t out = (uintptr_t)args->recv.memory + last->out_begins, in = out;
@@ -855,14 +883,14 @@ static bool again_place(struct again_call *last, const struct disti_args *args)
     } else {
         in = (uintptr_t)args->send.memory + last->in_begins;
         if (last->gives && last->takes && (out - in < last->in_bytes || in - out < last->out_bytes))
-            return false; /* the two sides overlap */
+            return false; /* the buffers overlap */
     }
     last->call.in = last->gives ? (const void *)in : NULL;
     last->call.out = last->takes ? (void *)out : NULL;
     return true;
 }
 
-/* Does a blocking call if it is like the last of its kind. False: nothing was done. */
+/* Runs a blocking call if it repeats the previous one. False: nothing was done. */
 static bool call_again(struct disti_args *args, int *code_p)
 {
     struct again_call *last = again_calls ? &again_calls[args->kind] : NULL;
@@ -870,7 +898,7 @@ static bool call_again(struct disti_args *args, int *code_p)
     if (!last || !again_is_known(last, args) || !again_place(last, args))
         return false;
     if (last->comparison && disti_compare(args, last->comparison) != DISTI_WHY_SERVED) {
-        args->comparison = NULL; /* who hands it on compares too */
+        args->comparison = NULL; /* the full path compares again */
         return false;
     }
     last->call.comm->calls++;
@@ -879,14 +907,14 @@ static bool call_again(struct disti_args *args, int *code_p)
     return true;
 }
 
-/* ---- the first time ---- */
+/* ---- storing a call ---- */
 
 static void again_keep_counts(struct again_call *last, int ranks)
 {
     struct disti_layout *send = &last->call.send, *recv = &last->call.recv;
     struct disti_numbers *const given[] = {&last->send.counts, &last->send.displs,
                                            &last->recv.counts, &last->recv.displs};
-    /* A reduction has counts alone, which take the place of the first. */
+    /* A reduction has only counts, which use the first row. */
     size_t **const told[] = {last->call.counts ? &last->call.counts : &send->sizes, &send->offsets,
                              &recv->sizes, &recv->offsets};
 
@@ -903,7 +931,7 @@ static void again_keep_counts(struct again_call *last, int ranks)
     send->displacements = recv->displacements = NULL;
 }
 
-/* From the program's buffer to where libdist's begins. */
+/* Returns the offset from the program's buffer to the memory passed to libdist. */
 static uintptr_t again_begins(const struct disti_layout *layout)
 {
     return layout->blocks ? (uintptr_t)layout->bytes - (uintptr_t)layout->memory : 0;
@@ -940,7 +968,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
             in += call->counts[r];
         if (call->counts)
             out = call->counts[call->comm->rank];
-        last->receives = true; /* what both sides have is said there */
+        last->receives = true; /* recv describes both sides */
         last->gives = true;
         last->takes = call->out;
         last->in_begins = last->out_begins = 0;
@@ -964,7 +992,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         again_keep_counts(last, call->comm->ranks);
 }
 
-/* Preload: MPI's collectives, blocking, nonblocking and persistent, from the table. */
+/* Defines MPI's collectives from the table: blocking, nonblocking and persistent. */
 
 #define COLLECTIVES_WORDS(...) __VA_ARGS__
 #define COLLECTIVES_ARGS(KIND, fields)                                                             \

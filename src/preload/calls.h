@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: the table of the MPI collectives that are served. */
+/* Preload: the table of the MPI collectives that libdist serves. */
 #ifndef DISTI_PRELOAD_CALLS_H
 #define DISTI_PRELOAD_CALLS_H
 
-/* Sets a side of a struct disti_args `args`; with a count and a displacement for each rank. */
+/*
+ * Assign one side of `args`, a struct disti_args; CALLS_SIDES with a count and a displacement per
+ * rank.
+ */
 #define CALLS_SIDE(side, buffer, n, datatype)                                                      \
     args.side.memory = buffer, args.side.count = n, args.side.type = datatype
 #define CALLS_SIDES(side, buffer, ns, offsets, datatype)                                           \
     args.side.memory = buffer, args.side.counts = DISTI_NUMBERS(ns),                               \
     args.side.displs = DISTI_NUMBERS(offsets), args.side.type = datatype
 
-/* A side of a call: its parameters, its arguments, and what they are in a struct disti_args. */
+/* One side of a call: its parameters, its arguments, and the assignments to a struct disti_args. */
 #define CALLS_SEND_PARAMETERS(COUNT) const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype
 #define CALLS_SEND sendbuf, sendcount, sendtype
 #define CALLS_SEND_FIELDS CALLS_SIDE(send, sendbuf, sendcount, sendtype)
@@ -18,7 +21,7 @@
 #define CALLS_RECV recvbuf, recvcount, recvtype
 #define CALLS_RECV_FIELDS CALLS_SIDE(recv, recvbuf, recvcount, recvtype)
 
-/* The same with a count and a displacement for each rank. */
+/* The same with a count and a displacement per rank. */
 #define CALLS_SENDS_PARAMETERS(COUNT, DISPL)                                                       \
     const void *sendbuf, const COUNT sendcounts[], const DISPL sdispls[], MPI_Datatype sendtype
 #define CALLS_SENDS sendbuf, sendcounts, sdispls, sendtype
@@ -28,7 +31,7 @@
 #define CALLS_RECVS recvbuf, recvcounts, rdispls, recvtype
 #define CALLS_RECVS_FIELDS CALLS_SIDES(recv, recvbuf, recvcounts, rdispls, recvtype)
 
-/* Both sides of a reduction: one count and one type. */
+/* Both sides of a reduction: they share one count and one type. */
 #define CALLS_REDUCE_PARAMETERS(COUNT)                                                             \
     const void *sendbuf, void *recvbuf, COUNT count, MPI_Datatype type, MPI_Op op
 #define CALLS_REDUCE sendbuf, recvbuf, count, type, op
@@ -36,10 +39,10 @@
     args.send.memory = sendbuf, CALLS_SIDE(recv, recvbuf, count, type), args.op = op
 
 /*
- * X(collective of libdist, name, name of the nonblocking form, parameters, arguments, what they are
- * in a struct disti_args `args`). COUNT and DISPL are the integers of the counts and displacements:
- * int, or MPI_Count and MPI_Aint in MPI-4's large forms. What has one type and one count has them
- * in the side that it receives.
+ * X(libdist's collective, name, name of the nonblocking form, parameters, arguments, assignments to
+ * a struct disti_args `args`). COUNT and DISPL are the integer types of the counts and
+ * displacements: int, or MPI_Count and MPI_Aint in the large-count functions of MPI-4. If a call
+ * has only one type and one count, they are stored in args.recv.
  */
 #define DISTI_CALLS(X, COUNT, DISPL)                                                               \
     X(BARRIER, Barrier, Ibarrier, (MPI_Comm comm), (comm), (args.root = 0))                        \

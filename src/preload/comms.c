@@ -13,21 +13,24 @@
 #include <unistd.h>
 
 /*
- * To make a group is dear: a communicator gets one at its first served call, not when it is made,
- * and programs that make communicators in a loop get none for most. How many are served from their
- * first call on is settled by a credit that MPI_COMM_WORLD begins with. A communicator passes a
- * share of what it has on to each that is made of it, so all ranks of the new one know its share
- * without asking. All others are served once they have seen some calls.
+ * Making a group is expensive: a communicator gets one at its first served call, not when it is
+ * made, so programs that make communicators in a loop get none for most of them. A credit that
+ * starts at MPI_COMM_WORLD decides which communicators are served from their first call on. A
+ * communicator passes a share of its credit on to each communicator made from it; so all ranks of
+ * the new one can compute its credit without communication. All other communicators are served
+ * after COMMS_CALLS calls.
  */
 #define COMMS_CREDIT 16
 #define COMMS_CALLS 32
 
-/* Our record is an attribute of its communicator; a duplicate does not inherit it. */
+/* The record is an attribute of its communicator; a duplicate does not inherit it. */
 static int comms_key = MPI_KEYVAL_INVALID;
-static atomic_uint comms_gone; /* how many handles have lost their records */
+static atomic_uint comms_gone; /* number of freed communicators */
 
-/* What this thread looked up last: to ask MPI takes longer than a short call. Good as long as no
- * record has gone, since handles are used again. */
+/*
+ * The last lookup of this thread: MPI's lookup takes longer than a short call. It is valid only
+ * while no communicator is freed, since MPI reuses handles.
+ */
 static DISTI_THREAD_LOCAL struct {
     MPI_Comm handle;
     struct disti_comm *record;
@@ -40,10 +43,9 @@ static LIST_HEAD(, disti_comm) comms_made = LIST_HEAD_INITIALIZER(comms_made);
 /* ---- agreement ---- */
 
 /*
- * As MPI_Allreduce, whoever serves that. False: MPI has failed. Collective; blocks. It makes the
- * blocking call, since Open MPI's progress, which every test of the program's runs through, asks
- * its nonblocking collectives too from the first one on, for good. What is under way in libdist is
- * moved by its thread meanwhile.
+ * MPI_Allreduce. False: MPI has failed. Collective; blocks. A nonblocking collective would be a
+ * mistake: after its first use, Open MPI's progress function polls that component forever, in every
+ * test of the program. libdist's thread makes progress on libdist's operations meanwhile.
  */
 static bool comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
                        MPI_Op op)
@@ -58,9 +60,9 @@ int disti_comm_least(MPI_Comm comm, int value)
     return comm_agree(comm, &value, &least, 1, MPI_INT, MPI_MIN) ? least : value;
 }
 
-/* ---- the records ---- */
+/* ---- records ---- */
 
-/* Intercommunicators, and processes that were spawned or joined, are none of ours. */
+/* True for intercommunicators, and for communicators with spawned or connected processes. */
 static bool comms_is_foreign(MPI_Comm comm)
 {
     MPI_Group group, world, others;
@@ -81,7 +83,7 @@ static bool comms_is_foreign(MPI_Comm comm)
     return foreign;
 }
 
-/* NULL: no memory. */
+/* Creates a record. NULL: out of memory. */
 static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
 {
     struct disti_comm *made = calloc(1, sizeof(*made));
@@ -106,7 +108,7 @@ static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
     return made;
 }
 
-/* MPI calls it however a communicator is freed. */
+/* Attribute callback: MPI calls it whenever a communicator is freed. */
 static int comms_forget(MPI_Comm comm, int key, void *record, void *extra)
 {
     (void)comm;
@@ -140,7 +142,10 @@ struct disti_comm *disti_comm_find(MPI_Comm comm)
     return comms_last.record;
 }
 
-/* A communicator was made of the parent, by a call of all the parent's ranks. May be NULL. */
+/*
+ * Creates the record of a communicator that was made by a collective call over `parent`. comm may
+ * be MPI_COMM_NULL.
+ */
 static void comm_adopt(MPI_Comm parent, MPI_Comm comm)
 {
     struct disti_comm *from = disti_preload.active ? disti_comm_find(parent) : NULL;
@@ -156,8 +161,11 @@ static void comm_adopt(MPI_Comm parent, MPI_Comm comm)
         comms_attach(comm, false, share);
 }
 
-/* One was made by other means. Collective over comm, which may be NULL; blocks. */
-/* The ranks spent different amounts before: the least that one has left decides. */
+/*
+ * Creates the record of a communicator that was made by a call over its own ranks only. Collective
+ * over comm; blocks. comm may be MPI_COMM_NULL.
+ */
+/* The ranks have spent different parts of this credit: the minimum decides. */
 static void comm_adopt_apart(MPI_Comm comm)
 {
     static atomic_int credit = COMMS_CREDIT;
@@ -188,7 +196,7 @@ void disti_comm_let_go(struct disti_comm *comm)
     free(comm);
 }
 
-/* Of a communicator that may be freed; NULL: there is none. */
+/* Returns the record of a communicator that the program may free; NULL: none. */
 static struct disti_comm *comms_record(MPI_Comm comm)
 {
     struct disti_comm *found = NULL;
@@ -201,7 +209,9 @@ static struct disti_comm *comms_record(MPI_Comm comm)
     return found;
 }
 
-/* The program is about to free it. Local; waits for nobody. */
+/*
+ * Drops the program's reference, before the program frees the communicator. Local; does not block.
+ */
 static void comm_release(MPI_Comm comm)
 {
     struct disti_comm *found = comms_record(comm);
@@ -213,7 +223,7 @@ static void comm_release(MPI_Comm comm)
     disti_comm_let_go(found);
 }
 
-/* ---- the beginning and the end ---- */
+/* ---- start and end ---- */
 
 bool disti_comms_open(void)
 {
@@ -239,7 +249,7 @@ int disti_comm_fail(MPI_Comm comm)
 
 /* Preload: the calls that make and free communicators. */
 
-/* X(name, parameters, arguments): collective over comm, of which newcomm is made. */
+/* X(name, parameters, arguments): collective over comm, from which newcomm is made. */
 #define CREATORS(X)                                                                                \
     X(Comm_dup, (MPI_Comm comm, MPI_Comm * newcomm), (comm, newcomm))                              \
     X(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm * newcomm),                      \
@@ -270,7 +280,7 @@ int disti_comm_fail(MPI_Comm comm)
       (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,         \
        reorder, newcomm))
 
-/* The same, collective over the ranks of newcomm only. */
+/* As above, but collective over the ranks of newcomm only. */
 #define CREATORS_APART(X)                                                                          \
     X(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm),             \
       (comm, group, tag, newcomm))                                                                 \
@@ -293,7 +303,7 @@ int disti_comm_fail(MPI_Comm comm)
 CREATORS(CREATORS_DEFINE)
 CREATORS_APART(CREATORS_DEFINE_APART)
 
-/* MPI refuses what is not there. */
+/* MPI reports a NULL argument. */
 int MPI_Comm_free(MPI_Comm *comm)
 {
     if (comm)
@@ -301,14 +311,14 @@ int MPI_Comm_free(MPI_Comm *comm)
     return PMPI_Comm_free(comm);
 }
 
-/* Other than MPI_Comm_free it waits, for operations and for the other ranks. */
+/* Unlike MPI_Comm_free, waits for operations and for the other ranks. */
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
     if (comm) {
         const struct disti_comm *found = comms_record(*comm);
         struct disti_backoff backoff = {0};
 
-        /* Waits for the operations that were begun on it. */
+        /* Waits for the operations on this communicator. */
         while (found && found->channel && disti_pending_any(found->channel)) {
             disti_move();
             disti_poll_mpi(NULL);
@@ -319,31 +329,34 @@ int MPI_Comm_disconnect(MPI_Comm *comm)
     return PMPI_Comm_disconnect(comm);
 }
 
-/* Preload: the groups in which calls are served, lent to communicators one after another. */
+/* Preload: channels, the groups that run calls. Communicators use them one after another. */
 
 /*
- * To give a channel back is a matter of this rank alone: the group stays. It serves the next
- * communicator of the same ranks, once every rank has given it back; that is what they agree on
- * when they take one. So a program has as many groups as it uses communicators side by side, and
- * no group is ended before MPI_Finalize.
+ * Returning a channel is local to this rank: the group stays. It can run calls of the next
+ * communicator with the same ranks after every rank has returned it; the ranks agree on that when
+ * they acquire a channel. So a program has as many groups as it uses communicators at a time, and
+ * no group is destroyed before MPI_Finalize.
  *
  *    list of ranks 0 2 4      slots   0    1    2    3 ... 63
- *                             rank 0  idle lent idle free
- *                             rank 2  idle lent lent free      all: 0 is idle, 3 is free
- *                             rank 4  idle lent idle free
+ *                             rank 0  idle used idle free
+ *                             rank 2  idle used used free      all: 0 is idle, 3 is free
+ *                             rank 4  idle used idle free
  */
 #define CHANNELS_SLOTS 64
 
-/* Groups of a process: no more are made, so what they cost in all is bounded. */
+/* Maximum number of groups of a process, which bounds their memory and descriptors. */
 #define CHANNELS_MOST 128
 
-/* Descriptors that a group may take, and one for each of its ranks. The program keeps a quarter. */
+/*
+ * Descriptors that a group may need, in addition to one per rank. A quarter of the limit is left to
+ * the program.
+ */
 #define CHANNELS_FDS 16
 
-/* All groups that were made of one list of ranks. `lock` guards the bits. */
+/* All groups with the same ranks. channels_lock protects the bits. */
 struct channels_list {
     SLIST_ENTRY(channels_list) next;
-    int *members; /* in MPI_COMM_WORLD */
+    int *members; /* ranks in MPI_COMM_WORLD */
     int size;
     uint64_t idle, free;
     struct disti_channel *slots[CHANNELS_SLOTS];
@@ -353,12 +366,15 @@ static pthread_mutex_t channels_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, channels_list) channels_lists = SLIST_HEAD_INITIALIZER(channels_lists);
 static atomic_int channels_made;
 
-/* Channels are taken by turns: see channel_take. */
+/* Threads acquire channels one at a time: see channel_take. */
 static pthread_mutex_t channels_leading = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- lists ---- */
 
-/* The list of the communicator's ranks in MPI_COMM_WORLD. NULL: no memory. */
+/*
+ * Returns the list of a communicator's ranks in MPI_COMM_WORLD; creates it if needed. NULL: out of
+ * memory.
+ */
 static struct channels_list *channels_find_list(const struct disti_comm *comm)
 {
     size_t bytes = (size_t)comm->ranks * sizeof(int);
@@ -396,9 +412,11 @@ static struct channels_list *channels_find_list(const struct disti_comm *comm)
     return list;
 }
 
-/* ---- making one ---- */
+/* ---- making a channel ---- */
 
-/* Would a group leave the program enough descriptors? The lowest free one says how many are in use.
+/*
+ * True if the program would have enough descriptors after making a group. The lowest free
+ * descriptor approximates the number in use.
  */
 static bool channels_have_room(const struct disti_comm *comm)
 {
@@ -414,7 +432,7 @@ static bool channels_have_room(const struct disti_comm *comm)
     return (rlim_t)fd + CHANNELS_FDS + (rlim_t)comm->ranks < limit.rlim_cur / 4 * 3;
 }
 
-/* Puts a group into `made`, on all ranks or on none. Whatever comes of it, the slot is used up. */
+/* Makes a group for a channel, on all ranks or on none. The slot is used up even on failure. */
 static bool channels_make(const struct disti_comm *comm, struct channels_list *list, int slot,
                           struct disti_channel *made)
 {
@@ -423,7 +441,8 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     bool good;
 
     options.timeout_ms = disti_preload.timeout_ms;
-    options.meanwhile = disti_poll_mpi; /* a peer may wait for a message before it comes */
+    options.meanwhile =
+        disti_poll_mpi; /* a peer may be waiting for an MPI message before it joins */
     good = dist_new_group(disti_preload.world, list->members, list->size, &options, &made->group) ==
            DIST_OK;
     if (!good && !atomic_flag_test_and_set(&warned))
@@ -433,7 +452,7 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     list->free &= ~(UINT64_C(1) << slot);
     pthread_mutex_unlock(&channels_lock);
     if (!disti_comm_least(comm->comm, good))
-        return false; /* a group that was made in vain is left to the end */
+        return false; /* a group that other ranks could not make is kept until MPI_Finalize */
     atomic_fetch_add(&channels_made, 1);
     made->list = list;
     made->slot = slot;
@@ -441,7 +460,7 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     return true;
 }
 
-/* ---- taking one ---- */
+/* ---- acquiring a channel ---- */
 
 static struct disti_channel *channels_pick(struct disti_comm *comm, struct channels_list *list)
 {
@@ -470,12 +489,13 @@ static struct disti_channel *channels_pick(struct disti_comm *comm, struct chann
 }
 
 /*
- * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
- * until all ranks have come.
+ * Acquires a channel for the ranks of comm, on all of them, or returns NULL on all. Collective over
+ * comm; blocks until all ranks have joined.
  *
- * Threads may take channels of one list at the same time, in another order on each rank. So the
- * member that is first in MPI_COMM_WORLD leads: when all have come it takes one at a time, and the
- * others begin when it says so. Only leaders hold the lock, and what they wait for needs no lock.
+ * Threads may acquire channels of one list concurrently, in a different order on each rank. So the
+ * rank that is first in MPI_COMM_WORLD leads: after all ranks have joined it takes a lock, and the
+ * other ranks continue when it has the lock. Only leaders hold the lock, and what they wait for
+ * while holding it needs no lock.
  */
 static struct disti_channel *channel_take(struct disti_comm *comm)
 {
@@ -491,7 +511,7 @@ static struct disti_channel *channel_take(struct disti_comm *comm)
     leader = disti_comm_least(comm->comm, disti_preload.rank);
     if (disti_preload.rank == leader)
         pthread_mutex_lock(&channels_leading);
-    disti_comm_least(comm->comm, 0); /* it ends once the leader has begun */
+    disti_comm_least(comm->comm, 0); /* completes after the leader has begun */
     channel = channels_pick(comm, list);
     if (disti_preload.rank == leader)
         pthread_mutex_unlock(&channels_leading);
@@ -499,12 +519,14 @@ static struct disti_channel *channel_take(struct disti_comm *comm)
 }
 
 /*
- * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
- * as long as the communicator has no group.
+ * Making a group blocks until the other ranks join, which a nonblocking call must not: such calls
+ * are forwarded while the communicator has no group.
  */
 struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
 {
-    /* The ranks of a communicator begin its collectives in one order, so they count alike. */
+    /*
+     * The ranks of a communicator begin its collectives in the same order, so their counts agree.
+     */
     bool due = comm->early || comm->calls > COMMS_CALLS;
 
     if (form == DISTI_PERSISTENT)
@@ -550,38 +572,44 @@ void disti_comms_close(void)
     }
 }
 
-/* Preload: calls that MPI does faster are handed on to it. */
+/* Preload: comparisons, which forward calls that MPI runs faster. */
 
 /*
- * What is faster is measured where it counts: in the program, on its ranks, by collective and size.
- * After some calls that are served both sides take turns, a few calls each, and the times of all
- * ranks together decide for good:
+ * Speed is measured in the program itself, on its ranks, by collective and size. After some served
+ * calls libdist and MPI take turns of a few calls each, and the times of all ranks together decide
+ * for good:
  *
  *    calls   0 ... 15   16..23   24..31   32..39   40..47   48..55   56..63   64 ...
  *            served   libdist    MPI   libdist    MPI   libdist    MPI   the faster one
  *
- * The first call of a turn is not timed, since ranks are still busy with the other side's last. A
- * side is faster if the longest of its turns is shorter than the shortest of the other's. Where
- * ranks come late or CPUs are taken away neither is: the call is served, and they are compared
- * again later. All ranks count alike and learn the same sums, so they decide alike. Only calls are
- * compared whose size all ranks know, and whose result does not depend on who computes it: not sums
- * of floating-point numbers, lest two runs of a program differ.
+ * The first call of a turn is not timed, since ranks may still be busy with the other library's
+ * last call. A library is faster if its longest turn is shorter than the shortest turn of the other
+ * one. If ranks are late or lose their CPUs, neither is: the call is served, and the comparison is
+ * repeated later. All ranks count the same calls and get the same sums, so they decide alike. Only
+ * calls whose size all ranks know are compared, and whose result does not depend on the library:
+ * not sums of floating-point numbers, so that two runs of a program have equal results.
  */
 #define COMPARE_SERVED 16
 #define COMPARE_TURN 8
 
-/* So often they are compared, each time after eight times as many calls: a shift of 3. */
+/*
+ * Maximum number of comparisons; each starts after 8 times as many calls as the previous one (a
+ * shift by 3).
+ */
 #define COMPARE_TRIES 5
 #define COMPARE_LATER 3
 
-/* One must be faster by so much, in percent. */
+/* Required advantage in percent. */
 #define COMPARE_AHEAD 10
 
 enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
 
-/* ---- which calls ---- */
+/* ---- which calls are compared ---- */
 
-/* A block, in powers of 4: the arguments that mean something on this rank tell. */
+/*
+ * Returns the size class of a block, in powers of 4, from the arguments that are significant on
+ * this rank.
+ */
 static int compare_class(const struct disti_args *args, int rank)
 {
     bool sends =
@@ -597,9 +625,9 @@ static int compare_class(const struct disti_args *args, int rank)
     return class < DISTI_CLASSES ? class : DISTI_CLASSES - 1;
 }
 
-/* ---- the turns ---- */
+/* ---- turns ---- */
 
-/* Calls that are served before the turns. */
+/* Returns the number of served calls before the turns. */
 static int compare_served(const struct disti_comparison *comparison)
 {
     return COMPARE_SERVED << (comparison->tries * COMPARE_LATER);
@@ -634,7 +662,10 @@ enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *c
     return turn % 2 == COMPARE_LIBDIST ? DISTI_WHY_SERVED : DISTI_WHY_COMPARED;
 }
 
-/* Were all turns of this side shorter than all of the other's? Of all ranks together. */
+/*
+ * True if every turn of this side was shorter than every turn of the other side, summed over all
+ * ranks.
+ */
 static bool compare_is_faster(const long long turns_ns[DISTI_TURNS], enum compare_side side)
 {
     long long longest = 0, least = LLONG_MAX;
@@ -659,8 +690,9 @@ void disti_compare_end(const struct disti_args *args)
         comparison->turns_s[turn] += (float)took_s;
     if (call != DISTI_TURNS * COMPARE_TURN - 1)
         return;
-    /* Sums of integers are the same on every rank. If MPI does not sum, it is in no state to
-     * decide.
+    /*
+     * Sums of integers are equal on every rank. If MPI fails, the sums are 0 and nothing is
+     * decided.
      */
     for (int t = 0; t < DISTI_TURNS; t++) {
         mine[t] = (long long)(comparison->turns_s[t] * 1e9f);
@@ -671,7 +703,7 @@ void disti_compare_end(const struct disti_args *args)
     comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
     if (comparison->handed_on || comparison->served)
         return;
-    /* The figures do not tell: later they may. */
+    /* No decision: the comparison is repeated later. */
     if (++comparison->tries == COMPARE_TRIES) {
         comparison->served = true;
         return;

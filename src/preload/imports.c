@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: calls by MPI's profiling names, and the slots through which programs call MPI. */
+/*
+ * Preload: calls through MPI's profiling names, and the import slots (GOT entries) through which
+ * programs call MPI.
+ */
 #include "backends/mpi/abi.h"
 #include "base/ascii.h"
 #include "preload/preload.h"
@@ -18,21 +21,22 @@ struct object {
     const struct dl_phdr_info *info;
     const ElfW(Dyn) * dynamic;
     const ElfW(Sym) * symbols;
-    const char *names;        /* of the symbols */
-    const uint32_t *gnu_hash; /* of what it defines; NULL: there is the older one, or none */
+    const char *names;        /* symbol names (string table) */
+    const uint32_t *gnu_hash; /* hash table of defined symbols; NULL: the object has the older
+                               * table, or none */
     const uint32_t *hash;
 };
 
-/* What the object has from others: the dynamic linker puts an address into the slot. */
+/* An import of an object: the dynamic linker stores the address in the slot. */
 struct import {
     const char *name;
     void **slot;
-    bool called; /* the slot is for calls alone: the program never sees the address */
+    bool called; /* the slot is used for calls only: the program never reads the address */
 };
 
 typedef void object_visit(const struct object *object, const struct import *import, void *arg);
 
-/* Preload: what ELF says of the objects that are loaded. */
+/* ELF data of the loaded objects. */
 
 #if __ELF_NATIVE_CLASS == 64
 #define OBJECT_SYMBOL(info) ELF64_R_SYM(info)
@@ -40,7 +44,7 @@ typedef void object_visit(const struct object *object, const struct import *impo
 #define OBJECT_SYMBOL(info) ELF32_R_SYM(info)
 #endif
 
-/* An entry of its dynamic section, as a number or an address; 0, NULL: there is none. */
+/* Returns an entry of the dynamic section as a number; 0: there is none. */
 static size_t object_value(const struct object *object, ElfW(Sxword) tag)
 {
     const ElfW(Dyn) *entry = object->dynamic;
@@ -50,7 +54,9 @@ static size_t object_value(const struct object *object, ElfW(Sxword) tag)
     return entry->d_tag == tag ? entry->d_un.d_val : 0;
 }
 
-/* Dynamic linkers put addresses there, or leave what the file says. */
+/*
+ * Returns an entry as an address: dynamic linkers relocate it, or leave the offset from the file.
+ */
 static const void *object_address(const struct object *object, ElfW(Sxword) tag)
 {
     uintptr_t value = object_value(object, tag), base = object->info->dlpi_addr;
@@ -58,7 +64,7 @@ static const void *object_address(const struct object *object, ElfW(Sxword) tag)
     return (const void *)(value && value < base ? value + base : value);
 }
 
-/* False: it has no symbols. It borrows info. */
+/* False: the object has no symbols. `info` must outlive the object. */
 static bool object_open(struct object *object, const struct dl_phdr_info *info)
 {
     *object = (struct object){.info = info};
@@ -75,7 +81,7 @@ static bool object_open(struct object *object, const struct dl_phdr_info *info)
     return object->symbols && object->names;
 }
 
-/* The name that the linker gave it, or its file's if there is none. */
+/* Returns the soname, or the file name if there is none. */
 static const char *object_name(const struct object *object)
 {
     size_t soname = object_value(object, DT_SONAME);
@@ -83,7 +89,7 @@ static const char *object_name(const struct object *object)
     return soname ? object->names + soname : object->info->dlpi_name;
 }
 
-/* NULL: it is not loaded from the file. */
+/* Returns the loaded segment that contains the address; NULL: none. */
 static const ElfW(Phdr) * object_segment(const struct object *object, const void *address)
 {
     const struct dl_phdr_info *info = object->info;
@@ -98,14 +104,14 @@ static const ElfW(Phdr) * object_segment(const struct object *object, const void
     return NULL;
 }
 
-/* ---- what it defines ---- */
+/* ---- defined symbols ---- */
 
 static bool object_is_named(const struct object *object, uint32_t symbol, const char *name)
 {
     return strcmp(object->names + object->symbols[symbol].st_name, name) == 0;
 }
 
-/* Number of the symbol; 0: there is none. */
+/* Returns the index of a symbol; 0: not found. */
 static uint32_t object_find_gnu(const struct object *object, const char *name)
 {
     const uint32_t *table = object->gnu_hash, *buckets, *chain;
@@ -128,7 +134,7 @@ static uint32_t object_find_gnu(const struct object *object, const char *name)
     return 0;
 }
 
-/* The address of what the object itself defines by that name; NULL: it does not. */
+/* Returns the address of a symbol that the object defines; NULL: not found. */
 static void *object_find(const struct object *object, const char *name)
 {
     uint32_t symbol = 0;
@@ -144,19 +150,19 @@ static void *object_find(const struct object *object, const char *name)
             hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
         }
         i = table[0] ? table[2 + hash % table[0]] : 0;
-        /* The same in the table that every linker made once, which has what is imported too. */
+        /* The older hash table, which also contains imported symbols. */
         while (i && (object->symbols[i].st_shndx == SHN_UNDEF || !object_is_named(object, i, name)))
             i = chain[i];
         symbol = i;
     }
-    if (!symbol || !object->symbols[symbol].st_value) /* none, or hidden */
+    if (!symbol || !object->symbols[symbol].st_value) /* not found, or hidden by foreign_hide */
         return NULL;
     return (void *)(object->info->dlpi_addr + object->symbols[symbol].st_value);
 }
 
-/* ---- what searches can find ---- */
+/* ---- exported symbols ---- */
 
-/* Symbols that searches can find: [first, end) has them all. */
+/* Sets [first, end) to the range that contains all symbols visible to the dynamic linker. */
 static void object_bounds(const struct object *object, size_t *first_p, size_t *end_p)
 {
     const uint32_t *table = object->gnu_hash, *buckets, *chain;
@@ -179,13 +185,16 @@ static void object_bounds(const struct object *object, size_t *first_p, size_t *
     *end_p = last + 1;
 }
 
-/* ---- what it has from others ---- */
+/* ---- imported symbols ---- */
 
-/* own: also slots for functions that the object defines itself, which may be another object's. */
+/*
+ * Visits the import slots. own: also those of functions that the object defines itself, which
+ * another object's definition may replace.
+ */
 static void object_slots(const struct object *object, bool own, object_visit *visit, void *arg)
 {
     const bool adds = object_value(object, DT_PLTREL) == DT_RELA;
-    /* First the slots for calls, then those for pointers. */
+    /* The slots for calls, then those for pointers. */
     const struct {
         const char *entries;
         size_t bytes, entry;
@@ -213,7 +222,9 @@ static void object_slots(const struct object *object, bool own, object_visit *vi
     }
 }
 
-/* What the dynamic linker made read-only begins and ends with a page. */
+/*
+ * True if the slot is in RELRO memory, which the dynamic linker has made read-only in whole pages.
+ */
 static bool object_seals(const struct object *object, void **slot)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)slot;
@@ -229,7 +240,7 @@ static bool object_seals(const struct object *object, void **slot)
     return false;
 }
 
-/* Writes to a slot, in memory that is read-only too. False: it cannot, for the reason in errno. */
+/* Writes to a slot, also in read-only memory. False: see errno. */
 static bool object_write(const struct object *object, void **slot, void *target)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -244,21 +255,20 @@ static bool object_write(const struct object *object, void **slot, void *target)
     return true;
 }
 
-/* Preload: programs whose MPI is not the one that this library was built for. */
-
 /*
- * Preload: programs whose MPI has an ABI that is not served.
+ * Preload: programs whose MPI has an ABI that libdist does not support.
  *
  * Its handles may be longer than those of the MPI that this library was built for, so our functions
- * cannot even hand a call on. They must not be called at all:
+ * cannot even forward a call. They must not be called at all:
  *
  *    before:  program ---- MPI_Send -----> this library's own MPI
  *                    \---- MPI_Bcast ----> here
  *    after:   program ---- MPI_Send -----\
  *                    \---- MPI_Bcast -----+-> the program's MPI
  *
- * So what that MPI defines is hidden in this library and in its MPI, where later searches of the
- * dynamic linker would find it, and slots that are filled with it already are filled again.
+ * So the symbols that the program's MPI defines are hidden in this library and in its own MPI,
+ * where later lookups of the dynamic linker would find them, and slots that refer to these
+ * libraries are redirected.
  */
 
 struct flavour_mpi {
@@ -267,17 +277,17 @@ struct flavour_mpi {
 };
 
 static struct flavour_foreign {
-    struct flavour_mpi mpi; /* the program's */
+    struct flavour_mpi mpi; /* the program's MPI */
     enum disti_mpi_abi abi;
     enum { FLAVOUR_NONE, FLAVOUR_PASSED, FLAVOUR_STUCK } state;
-    int error; /* STUCK: of the system */
+    int error; /* STUCK: errno */
     bool said;
 } flavour_foreign;
 static const struct object *const foreign_mpi = &flavour_foreign.mpi.object;
 
-/* ---- the objects that are loaded ---- */
+/* ---- loaded objects ---- */
 
-/* Copies: the dynamic linker's lock is not to be held while it searches. */
+/* Copies, since the dynamic linker's lock must not be held during dlsym. */
 struct foreign_object {
     struct dl_phdr_info info;
     bool hidden;
@@ -306,9 +316,9 @@ static int foreign_collect(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* ---- hiding ---- */
+/* ---- hiding symbols ---- */
 
-/* Our own of these say once that calls are passed. */
+/* True for functions that stay visible in this library: they print once that calls bypass it. */
 static bool foreign_is_kept(const char *name)
 {
     name += *name == 'P';
@@ -316,8 +326,8 @@ static bool foreign_is_kept(const char *name)
 }
 
 /*
- * Hides what the object defines and the program's MPI too: later searches do not find it. False:
- * its symbols cannot be written to, for the reason in errno.
+ * Hides the object's symbols that the program's MPI defines too from later lookups. False: the
+ * symbol table cannot be written; see errno.
  */
 static bool foreign_hide(const struct object *object)
 {
@@ -343,15 +353,15 @@ static bool foreign_hide(const struct object *object)
 
         if (symbol->st_shndx != SHN_UNDEF && !(own && foreign_is_kept(name)) &&
             object_find(foreign_mpi, name))
-            symbol->st_value = 0; /* the dynamic linker passes over it */
+            symbol->st_value = 0; /* the dynamic linker skips such symbols */
     }
     mprotect((void *)start, end - start, protection);
     return true;
 }
 
-/* ---- slots that are filled ---- */
+/* ---- redirecting slots ---- */
 
-/* Not in the dynamic linker's search if the program's MPI was opened for one library alone. */
+/* dlsym does not find the program's MPI if it was loaded for one library only (RTLD_LOCAL). */
 static void *foreign_find(void *where, const char *name)
 {
     void *found = dlsym(where, name);
@@ -359,7 +369,7 @@ static void *foreign_find(void *where, const char *name)
     return found ? found : object_find(foreign_mpi, name);
 }
 
-/* arg: the hidden object that the slot may point to. */
+/* Redirects a slot that points into the hidden object `arg`. */
 static void foreign_refill(const struct object *object, const struct import *import, void *arg)
 {
     const struct object *hidden = arg;
@@ -378,7 +388,7 @@ static bool foreign_pass(const struct foreign_objects *objects)
     for (size_t i = 0; i < objects->count; i++) {
         struct foreign_object *entry = &objects->entries[i];
 
-        /* this library, and every MPI but the program's */
+        /* this library, and every MPI except the program's */
         entry->hidden = object_open(&object, &entry->info) &&
                         object.dynamic != foreign_mpi->dynamic &&
                         (object.dynamic == _DYNAMIC || object_find(&object, "PMPI_Init"));
@@ -396,11 +406,11 @@ static bool foreign_pass(const struct foreign_objects *objects)
     return true;
 }
 
-/* ---- beginning ---- */
+/* ---- initialization ---- */
 
 /*
- * The function that comes after ours, of the name PMPI_X. A tool's MPI_X, or the MPI's, may come
- * back to us by the name PMPI_X, so the first call alone is by the name MPI_X.
+ * Returns the function that follows ours, for the name PMPI_X. MPI_X of a tool or of the MPI may
+ * call our PMPI_X again, so only the first call looks up MPI_X.
  */
 static void *foreign_next(const char *name)
 {
@@ -418,7 +428,7 @@ int disti_foreign_init(int *argc, char ***argv, int required, int *provided)
         required, provided);
 }
 
-/* Preload: is the program's MPI the one that this library was built for? */
+/* Detects whether the program's MPI is the one that this library was built for. */
 
 #ifdef OPEN_MPI
 #define FLAVOUR "Open MPI"
@@ -428,11 +438,11 @@ int disti_foreign_init(int *argc, char ***argv, int required, int *provided)
 #define FLAVOUR_ABI DISTI_MPI_ABI_MPICH
 #endif
 
-/* ---- the MPIs that are loaded ---- */
+/* ---- loaded MPIs ---- */
 
 /*
- * All MPIs that were there when the program began: this library brings one itself. By the name of a
- * call we may get that one, where the program's own is only what its Fortran binding needs.
+ * All MPIs that are loaded at program start; this library itself links one. A lookup of a call by
+ * name may find that one, if the program's own MPI is loaded only through its Fortran binding.
  */
 static struct flavour_mpi flavour_mpis[8];
 static size_t flavour_count;
@@ -458,7 +468,7 @@ static int flavour_find(struct dl_phdr_info *info, size_t size, void *arg)
     return flavour_count == sizeof(flavour_mpis) / sizeof(flavour_mpis[0]);
 }
 
-/* arg: where it is stored. */
+/* arg: the result, a struct flavour_mpi. */
 static int flavour_find_standard(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct flavour_mpi *mpi = arg;
@@ -467,7 +477,7 @@ static int flavour_find_standard(struct dl_phdr_info *info, size_t size, void *a
     return flavour_open(mpi, info) && flavour_is_standard_file(&mpi->object);
 }
 
-/* ---- what they are ---- */
+/* ---- their ABIs ---- */
 
 static void flavour_version(const struct object *object, char text[DISTI_MPI_VERSION_TEXT])
 {
@@ -481,8 +491,10 @@ static void flavour_version(const struct object *object, char text[DISTI_MPI_VER
     text[strcspn(text, ",\n")] = '\0';
 }
 
-/* text: the beginning of its version. An MPI that has the standard ABI under another name says so;
- * other MPIs say -1. May be asked before MPI_Init. */
+/*
+ * Returns the ABI of an MPI; text is the beginning of its version. An MPI that has the standard ABI
+ * under another file name reports its version; other MPIs report -1. May be called before MPI_Init.
+ */
 static enum disti_mpi_abi flavour_abi(const struct object *object,
                                       char text[DISTI_MPI_VERSION_TEXT])
 {
@@ -497,12 +509,9 @@ static enum disti_mpi_abi flavour_abi(const struct object *object,
                             object_find(object, DISTI_MPI_OPENMPI_HANDLE));
 }
 
-/* ---- an MPI that is not served ---- */
+/* ---- an unsupported MPI ---- */
 
-/*
- * The program's MPI is this one: from now on its calls go there and not to this library, other than
- * MPI_Init and MPI_Init_thread.
- */
+/* Redirects all calls except MPI_Init and MPI_Init_thread to this MPI, which is the program's. */
 static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
 {
     struct flavour_foreign *foreign = &flavour_foreign;
@@ -518,7 +527,7 @@ static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
     free(objects.entries);
 }
 
-/* Only the file's name is looked at: the library may not be ready to be called. */
+/* Checks file names only: the library may not be initialized yet. */
 static bool flavour_pass_standard(void)
 {
     struct flavour_mpi standard;
@@ -529,14 +538,14 @@ static bool flavour_pass_standard(void)
     return true;
 }
 
-/* Before MPI_Init too: programs may begin MPI by a session instead. */
+/* Runs before main: the program may initialize MPI with a session, without MPI_Init. */
 __attribute__((constructor)) static void flavour_begin(void)
 {
     dl_iterate_phdr(flavour_find, NULL);
     flavour_pass_standard();
 }
 
-/* Launchers tell which rank this is. */
+/* True if the launcher's variables say that this is rank 0, or say nothing. */
 static bool flavour_is_first(void)
 {
     static const char *const ranks[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
@@ -578,7 +587,7 @@ bool disti_mpi_is_foreign(void)
     if (foreign->state == FLAVOUR_NONE && !flavour_pass_standard()) {
         char text[DISTI_MPI_VERSION_TEXT];
 
-        /* The MPIs that were loaded at the beginning. */
+        /* The MPIs that were loaded at program start. */
         for (size_t i = 0; i < flavour_count && flavour_foreign.state == FLAVOUR_NONE; i++) {
             enum disti_mpi_abi abi = flavour_abi(&flavour_mpis[i].object, text);
 
@@ -592,7 +601,7 @@ bool disti_mpi_is_foreign(void)
     return foreign->state == FLAVOUR_PASSED;
 }
 
-/* ---- the other MPI that is served ---- */
+/* ---- the other supported MPI ---- */
 
 bool disti_mpi_is_own(void)
 {
@@ -619,31 +628,31 @@ bool disti_mpi_is_own(void)
 /*
  * Preload: nonblocking and persistent collectives for Open MPI's Fortran binding.
  *
- * Since Open MPI 5 its binding writes into the request that such a call returns, at an offset that
- * only Open MPI's own collectives have: pointers to arrays that the request is to free. Our
+ * Since Open MPI 5 the binding writes pointers to arrays, which the request must free, into the
+ * request that such a call returns, at an offset that only Open MPI's own collectives have. Our
  * requests are shorter, or have other data there. So the binding gets the address of a placeholder,
- * which it may write to, and the conversion that it calls next returns the number of our request:
+ * to which it may write, and the conversion that it calls next returns the handle of our request:
  *
  *    binding ---- PMPI_Ialltoallv ----> our MPI_Ialltoallv: request R
  *            <--- placeholder ---------
  *            ---- writes into the placeholder
  *            ---- PMPI_Request_c2f(placeholder) ----> PMPI_Request_c2f(R)
  *
- * A request of a call that was handed on is Open MPI's own, and the binding gets that.
+ * The request of a forwarded call is Open MPI's own, and is returned to the binding unchanged.
  */
 
 #ifdef OPEN_MPI
 
-/* At least the size of a request of an Open MPI collective, about 300 bytes. */
+/* Larger than a request of an Open MPI collective, which has about 300 bytes. */
 #define FORTRAN_ROOM 4096
 
 /*
- * All threads share it: nobody reads what bindings write. If Fortran's INTEGER is not a C int, the
- * arrays are copies, which are not freed.
+ * Shared by all threads: nobody reads what bindings write to it. If Fortran's INTEGER is not a C
+ * int, the arrays are copies, which leak.
  */
 static _Alignas(max_align_t) char fortran_placeholder[FORTRAN_ROOM];
 
-/* The request that the placeholder is for, in this thread. */
+/* The request that the placeholder represents in this thread. */
 static DISTI_THREAD_LOCAL MPI_Request fortran_request;
 
 static MPI_Request fortran_stand_in(void)
@@ -656,7 +665,7 @@ static MPI_Fint fortran_c2f(MPI_Request request)
     return PMPI_Request_c2f(request == fortran_stand_in() ? fortran_request : request);
 }
 
-/* The binding reads the request after a call that failed, too. */
+/* Bindings read *request after a failed call too. */
 #define FORTRAN_CALL(call, parameters, arguments)                                                  \
     static int fortran_##call parameters                                                           \
     {                                                                                              \
@@ -686,7 +695,7 @@ DISTI_CALLS(FORTRAN_NONBLOCKING, int, int)
 DISTI_CALLS(FORTRAN_PERSISTENT, int, int)
 #endif
 
-/* ---- by name ---- */
+/* ---- lookup by name ---- */
 
 static const struct {
     const char *name;
@@ -705,9 +714,8 @@ static const struct {
 };
 
 /*
- * The function that serves call MPI_X for a Fortran binding, in place of our MPI_X. NULL: our MPI_X
- * serves it. The binding's PMPI_Request_c2f must be
- * fortran_conversion.
+ * Returns the function that serves MPI_X for a Fortran binding whose PMPI_Request_c2f is
+ * fortran_conversion. NULL: MPI_X itself serves it.
  */
 static void *fortran_find(const char *call)
 {
@@ -718,7 +726,7 @@ static void *fortran_find(const char *call)
     return NULL;
 }
 
-/* PMPI_Request_c2f for the binding. NULL: the MPI needs no other. */
+/* Replacement of PMPI_Request_c2f for the binding. NULL: the MPI needs none. */
 static void *const fortran_conversion = (void *)fortran_c2f;
 
 #else
@@ -734,20 +742,20 @@ static void *const fortran_conversion = NULL;
 #endif
 
 /*
- * Preload: tests and waits go straight to MPI until there is something of ours to wait for.
+ * Preload: tests and waits bypass this library while it has no operation to complete.
  *
- *    program ---- MPI_Test ----> MPI              from MPI_Init on
- *               \--------------> here ----> MPI   from the first operation that does not block
+ *    program ---- MPI_Test ----> MPI              after MPI_Init
+ *               \--------------> here ----> MPI   after the first operation that does not block
  *
- * Programs ask for their messages some million times a second, and then each jump more is felt. So
- * the slots through which the program calls are pointed past us, and back for good. A pointer
- * that it has taken is ours all the time, and so are slots in memory that is read-only by now:
- * to point these back could fail.
+ * Programs test for messages millions of times a second, so an additional jump is noticeable. So
+ * the slots through which the program calls are redirected to MPI, and back for good. Pointers that
+ * the program has stored always refer to this library, and so do slots in memory that is already
+ * read-only, since redirecting these back could fail.
  */
 
 static struct straight_call {
-    const char *name;     /* MPI's own; ours has no P before it */
-    void *libdist, *mpis; /* NULL: it comes here all the time */
+    const char *name;     /* MPI's function; ours is the name without P */
+    void *libdist, *mpis; /* NULL: the call is never redirected */
 } straight_calls[] = {
     {.name = "PMPI_Wait"},     {.name = "PMPI_Waitall"},  {.name = "PMPI_Waitany"},
     {.name = "PMPI_Waitsome"}, {.name = "PMPI_Test"},     {.name = "PMPI_Testall"},
@@ -758,9 +766,12 @@ static struct straight_call {
 static pthread_mutex_t straight_lock = PTHREAD_MUTEX_INITIALIZER; /* held while slots are written */
 static atomic_bool straight_are_past;
 
-/* ---- whose calls ---- */
+/* ---- which calls ---- */
 
-/* Another library that was preloaded may have the call before us: then it stays with that. */
+/*
+ * True if the function is in this library. If another preloaded library has the call before us, its
+ * slots are not changed.
+ */
 static bool straight_is_here(void *function)
 {
     Dl_info there, here;
@@ -769,10 +780,12 @@ static bool straight_is_here(void *function)
            there.dli_fbase == here.dli_fbase;
 }
 
-/* ---- the slots ---- */
+/* ---- slots ---- */
 
-/* arg: true to point it past us. Of the program itself a slot is ours too that the dynamic linker
- * has not filled yet. */
+/*
+ * Redirects a slot to MPI if *arg is true, else to this library. In the program itself, slots that
+ * the dynamic linker has not resolved yet count as ours.
+ */
 static void straight_point(const struct object *object, const struct import *import, void *arg)
 {
     const struct straight_call *call = straight_calls, *end = call + STRAIGHT_CALLS;
@@ -822,27 +835,28 @@ void disti_straight_end(void)
 }
 
 /*
- * Preload: calls that come to MPI by its profiling names.
+ * Preload: calls through MPI's profiling names.
  *
- * A Fortran binding and a profiling tool offer a call, and have MPI do it by its PMPI_ name:
+ * A Fortran binding or a profiling tool defines a call and forwards it to MPI by its PMPI_ name:
  *
  *    Fortran program ---- mpi_allreduce_ ----> binding ---- PMPI_Allreduce ----\
  *    C program ---------- MPI_Allreduce -----> tool ------- PMPI_Allreduce -----+----> here
  *
- * To define the PMPI_ names here would take in more: parts of MPI (ROMIO) and libdist's own modules
- * call each other by them. So the import of PMPI_X is pointed at our MPI_X in those objects alone
- * that offer X too. An import is a slot of the object, which the dynamic linker has filled or will.
+ * Defining the PMPI_ names here would intercept too many calls: parts of MPI (ROMIO) and libdist's
+ * own modules call MPI by these names. So imports of PMPI_X are redirected to our MPI_X only in
+ * objects that define X too. An import is a slot of the object that the dynamic linker has resolved
+ * or will resolve.
  *
- * What starts requests, waits for them and frees them comes here from all objects but libdist's
- * modules: MPI's own could wait for ever for an operation of ours, and ours do any request.
+ * Calls that start, wait for or free requests are redirected in all objects except libdist's
+ * modules: MPI's functions could wait forever for our operations, while ours handle any request.
  */
 
 /* Longer than the names of all calls. */
 #define IMPORTS_NAME 128
 
-/* ---- what an object offers ---- */
+/* ---- calls that an object defines ---- */
 
-/* Does it offer MPI_X to others: to C, or to Fortran as compilers and modules name it? */
+/* True if the object defines MPI_X for C or for Fortran, by the names of compilers and modules. */
 static bool imports_offers(const struct object *object, const char *call)
 {
     static const char *const endings[] = {"_", "__", "_f08_", "_f08ts_"};
@@ -863,15 +877,18 @@ static bool imports_offers(const struct object *object, const char *call)
     return false;
 }
 
-/* ---- pointing imports at our calls ---- */
+/* ---- redirecting imports to this library ---- */
 
-/* Guards what follows. */
+/* Protects the variables below. */
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dl_phdr_info imports_own_info;
 static struct object imports_own; /* this library */
-static int imports_pointed;       /* how many slots are, of objects that offer the call */
+static int imports_pointed;       /* number of redirected slots, in objects that define the call */
 
-/* What a binding calls first comes here until its imports are pointed; see below. */
+/*
+ * The first MPI function that a binding calls: it is intercepted until the binding's imports are
+ * redirected; see below.
+ */
 #ifdef OPEN_MPI
 static const char *const imports_first = "PMPI_Comm_f2c";
 #else
@@ -900,7 +917,10 @@ static bool imports_is_of_requests(const char *name)
     return false;
 }
 
-/* NULL: the import is none of ours to point. `converts` as in imports_convert. */
+/*
+ * Returns the function to which an import is redirected. NULL: it is not redirected. `converts` is
+ * the result of imports_convert.
+ */
 static void *imports_target(const struct object *object, const char *name, bool converts,
                             bool *offers_p)
 {
@@ -912,12 +932,12 @@ static void *imports_target(const struct object *object, const char *name, bool 
     if (!target)
         return NULL;
     *offers_p = imports_offers(object, name + 1);
-    if (*offers_p) { /* a binding offers the call to Fortran alone */
+    if (*offers_p) { /* a binding defines the call for Fortran only */
         if (converts && !object_find(object, name + 1))
             fortran = fortran_find(name + 1);
         return fortran ? fortran : target;
     }
-    /* Requests of libdist's modules are none of the program's. */
+    /* Requests of libdist's modules are not the program's. */
     return imports_is_of_requests(name) && !object_find(object, "dist_module_entry") ? target
                                                                                      : NULL;
 }
@@ -935,7 +955,7 @@ static void imports_point(const struct object *object, const struct import *impo
         imports_pointed += imports_write(object, import->slot, target) && offers;
 }
 
-/* *arg: the object converts requests to Fortran by our function, which knows the placeholder. */
+/* Redirects PMPI_Request_c2f to our function, which recognizes the placeholder. *arg: done. */
 static void imports_convert(const struct object *object, const struct import *import, void *arg)
 {
     void *target = fortran_conversion;
@@ -974,7 +994,7 @@ static int imports_find_own(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* True: there is an object whose calls had not been pointed at ours. */
+/* Redirects the imports of all objects. True if calls of another object were redirected. */
 static bool imports_serve(void)
 {
     int before;
@@ -989,16 +1009,16 @@ static bool imports_serve(void)
     return more;
 }
 
-/* All that the program is linked with, before it runs. */
+/* Redirects the imports of all libraries that the program is linked with, before main. */
 __attribute__((constructor)) static void imports_begin(void)
 {
     imports_first_next = dlsym(RTLD_NEXT, imports_first);
     disti_imports_renew();
 }
 
-/* ---- objects that are opened later ---- */
+/* ---- libraries that are loaded later ---- */
 
-/* Looks at the first only: each says how many there have ever been. */
+/* Reads the number of objects loaded so far, which each entry has, from the first entry. */
 static int imports_count(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
@@ -1043,7 +1063,7 @@ int disti_mpi_init(int *argc, char ***argv, int required, int *provided)
     return next ? disti_init_by(next, argc, argv, required, provided) : MPI_ERR_INTERN;
 }
 
-/* libdist's own modules call it too. */
+/* Also called by libdist's own modules. */
 int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     if (disti_mpi_is_foreign())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: MPI_Alloc_mem gives memory that collectives use in place. */
+/* Preload: MPI_Init and MPI_Finalize, MPI_Alloc_mem, and the report. */
 #include "base/ascii.h"
 #include "preload/preload.h"
 
@@ -10,7 +10,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Hints are for MPI alone to understand: a call that gives some gets MPI's memory. */
+/*
+ * MPI_Alloc_mem returns memory that collectives use without copying. Info hints are meaningful to
+ * MPI only, so a call with hints gets MPI's memory.
+ */
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base_p)
 {
     if (disti_preload.active && size > 0 && info == MPI_INFO_NULL && base_p &&
@@ -20,8 +23,8 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base_p)
 }
 
 /*
- * libdist knows what it gave, and refuses the rest: also when it serves no more. MPI_Finalize calls
- * what the program has attached to MPI_COMM_SELF, which may free memory.
+ * dist_free rejects memory that libdist did not allocate. It is also called when libdist no longer
+ * serves calls: MPI_Finalize runs the attribute callbacks of MPI_COMM_SELF, which may free memory.
  */
 int MPI_Free_mem(void *base)
 {
@@ -30,12 +33,12 @@ int MPI_Free_mem(void *base)
     return PMPI_Free_mem(base);
 }
 
-/* Preload: what was served, what was handed on, and why. */
+/* The report: served and forwarded calls, and why. */
 
-/* The calls, in the order of the report. */
+/* The collectives in the order of the report. */
 static const struct init_call {
     dist_collective kind;
-    const char *name, *begin; /* of the nonblocking form */
+    const char *name, *begin; /* begin: the nonblocking form */
 } init_calls[] = {
 #define INIT_CALL(KIND, name, begin, ...) {DIST_COLL_##KIND, #name, #begin},
     DISTI_CALLS(INIT_CALL, int, int)
@@ -93,7 +96,7 @@ static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WH
     }
 }
 
-/* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
+/* MPI_Init and MPI_Finalize: collectives are served between them. */
 
 #define INIT_ALL ((1u << DIST_COLL_COUNT) - 1)
 #define INIT_REDUCTIONS ((unsigned)DISTI_REDUCING | 1u << DIST_COLL_BARRIER)
@@ -123,7 +126,7 @@ static unsigned init_kind(const char *name, size_t length)
     return 0;
 }
 
-/* What DIST_MPI_SERVE asks for. */
+/* Parses DIST_MPI_SERVE. Returns one bit per collective. */
 static unsigned init_serves(void)
 {
     const char *list = secure_getenv("DIST_MPI_SERVE");
@@ -142,7 +145,9 @@ static unsigned init_serves(void)
     return serves;
 }
 
-/* The group's deadline is the program's to say: MPI has none. */
+/*
+ * MPI has no timeouts, so calls have one only if the user sets DIST_TIMEOUT (0: libdist reads it).
+ */
 static int init_timeout_ms(void)
 {
     const char *seconds = secure_getenv("DIST_TIMEOUT");
@@ -150,14 +155,17 @@ static int init_timeout_ms(void)
     return seconds && *seconds ? 0 : INT_MAX;
 }
 
-/* ---- opening ---- */
+/* ---- initialization ---- */
 
-/* Enough for all groups; programs that close all they could have open are slow with more. */
+/*
+ * Enough descriptors for all groups; programs that close all possible descriptors are slow with
+ * more.
+ */
 #define INIT_FILES 65536
 
 /*
- * A communicator of our own, of comm's ranks. What else makes one has Open MPI begin a nonblocking
- * collective in comm.
+ * Makes a communicator with comm's ranks. Other functions that make one would start a nonblocking
+ * collective of Open MPI in comm.
  */
 static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 {
@@ -172,8 +180,8 @@ static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 }
 
 /*
- * Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
- * MPI answers slowly if ranks share CPUs: it makes two communicators.
+ * True if all ranks are on one machine: then shared memory suffices, and no MPI call is needed. The
+ * query is slow if ranks share CPUs: it makes two communicators.
  */
 static bool init_one_machine(void)
 {
@@ -202,8 +210,8 @@ static int init_all_gather(void *arg, const void *in, void *out, size_t bytes)
 }
 
 /*
- * Does libdist's thread surely move operations here? Not that of a backend that may call an MPI
- * made for one thread.
+ * True if libdist's thread can make progress here. A backend that calls an MPI with less than
+ * MPI_THREAD_MULTIPLE has no such thread.
  */
 static bool init_background(void)
 {
@@ -219,21 +227,21 @@ static bool init_background(void)
 }
 
 /*
- * Agrees on the calls that all ranks serve (0: none) and on the facts of all. One call of MPI, as
- * each costs ranks that share CPUs several time slices.
+ * Agrees on the collectives that all ranks serve (0: none) and on the facts that hold on all. Uses
+ * one MPI call, since each costs ranks that share CPUs several time slices.
  */
 static void init_agree(void)
 {
     const char *compares = secure_getenv("DIST_MPI_COMPARE");
     const char *report = secure_getenv("DIST_MPI_REPORT");
-    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not every launcher says so */
+    const char *size = secure_getenv(INIT_LOCAL_SIZE); /* not all launchers set it */
     unsigned mine[2] = {init_serves(), 0}, all[2] = {0};
     int level = MPI_THREAD_SINGLE;
 
     PMPI_Query_thread(&level);
     if (level != MPI_THREAD_MULTIPLE)
         mine[1] |= DISTI_FACT_NO_THREADS;
-    /* MPI's calls have no deadline: whoever sets one wants it kept. */
+    /* MPI calls have no timeout, so calls with a timeout must not be forwarded. */
     if ((!compares || strcmp(compares, "0") != 0) && init_timeout_ms() == INT_MAX)
         mine[1] |= DISTI_FACT_COMPARES;
     if (report && *report && strcmp(report, "0") != 0)
@@ -247,8 +255,10 @@ static void init_agree(void)
     disti_preload.facts = all[1];
 }
 
-/* The least of all ranks' values. 0: a rank could not do it, and rank 0 says why. A world that was
- * opened in vain is left as it is. */
+/*
+ * Returns the minimum of all ranks' values. 0: some rank has failed, and rank 0 prints why. A
+ * process group that only some ranks opened is left open.
+ */
 static int init_all(int value)
 {
     int least = disti_comm_least(MPI_COMM_WORLD, value);
@@ -259,7 +269,7 @@ static int init_all(int value)
         int first =
             disti_comm_least(MPI_COMM_WORLD, value > 0 ? disti_preload.ranks : disti_preload.rank);
 
-        /* Rank 0 says what the first rank that could not join has to say. */
+        /* Rank 0 prints the error of the first rank that failed. */
         if (disti_preload.rank == first)
             snprintf(text, sizeof(text), "%s", why);
         PMPI_Bcast(text, sizeof(text), MPI_CHAR, first, MPI_COMM_WORLD);
@@ -286,8 +296,8 @@ static void init_open(void)
     if (!disti_preload.serves)
         return;
     /*
-     * The program does not know that its communicators need descriptors here. The room for them is
-     * shared out before the first group is made, which would raise the limit too.
+     * Raises the limit on descriptors, since the program does not know that its communicators need
+     * them. The shares of the groups are computed from the limit before the first group is made.
      */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;
@@ -303,8 +313,8 @@ static void init_open(void)
         good = disti_comms_open();
     }
     /*
-     * Backend mpi sends MPI messages between machines. On one machine it would do what gloo does,
-     * but gloo calls nothing of MPI, so that its thread may always run. Collective.
+     * Backend mpi sends MPI messages between machines. On one machine it would use shared memory as
+     * gloo does, but gloo makes no MPI calls, so its thread can always run. Collective.
      */
     wanted = secure_getenv("DIST_BACKEND");
     best = init_one_machine() ? "gloo" : "mpi";
@@ -328,12 +338,12 @@ static void init_open(void)
     disti_comms_start();
 }
 
-/* ---- what the program calls ---- */
+/* ---- functions that the program calls ---- */
 
 /*
- * Who chooses backend mpi wants nonblocking calls served by it too, for which a thread has to call
- * MPI, whatever the program asks for. (Where backend mpi is only what fits, the program's choice
- * holds: MPIs may be slower with threads.)
+ * Returns the thread level to request. If the user selects backend mpi, nonblocking calls should be
+ * served too, for which a thread has to call MPI, whatever level the program requests. If backend
+ * mpi is selected automatically, the program's level is kept: MPI may be slower with threads.
  */
 static int init_level(int required)
 {
@@ -359,7 +369,7 @@ static int init_both(int *argc, char ***argv, int required, int *provided)
     return code;
 }
 
-/* Neither calls the other by its name, which may be a profiling tool's. */
+/* MPI_Init and MPI_Init_thread do not call each other: the other name may be a profiling tool's. */
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     return init_both(argc, argv, required, provided);
@@ -379,7 +389,7 @@ int MPI_Finalize(void)
     int n = DIST_COLL_COUNT * DISTI_FORMS * DISTI_WHY_COUNT;
 
     if (disti_preload.ranks) {
-        /* Prints the table on rank 0 if all ranks want it. Collective over MPI_COMM_WORLD. */
+        /* Prints the table on rank 0 if all ranks request it. Collective over MPI_COMM_WORLD. */
         if (disti_preload.facts & DISTI_FACT_REPORTS) {
             for (int i = 0; i < n; i++)
                 own[i] = atomic_load(&(&report_counts[0][0][0])[i]);
@@ -388,7 +398,8 @@ int MPI_Finalize(void)
                 report_table(all);
         }
         if (disti_preload.active) {
-            disti_comm_least(MPI_COMM_WORLD, 0); /* MPI waits for a late rank as long as it takes */
+            disti_comm_least(MPI_COMM_WORLD, 0); /* an MPI call waits for a late rank without a
+                                                  * timeout */
             disti_preload.active = false;
             disti_persistent_close();
             dist_destroy_process_group(disti_preload.world);

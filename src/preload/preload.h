@@ -3,13 +3,13 @@
  * Preload: serves the collectives of an unmodified MPI program through MPI's profiling interface.
  *
  *    program ---- MPI_Allreduce ----> here ---- dist_all_reduce ----> libdist   (served)
- *                                       \------ PMPI_Allreduce -----> MPI       (handed on)
+ *                                       \------ PMPI_Allreduce -----> MPI       (forwarded)
  *
- * Either all ranks of a communicator serve a call or all hand it on; otherwise they would wait for
- * each other for ever. So what decides is only what MPI makes the same on all of them: which call
- * it is, the communicator, and for reductions type and operation. The types of calls that only move
- * data may differ between ranks (an MPI_INT here, a vector of MPI_INT there): such calls are served
- * whatever the types are, as bytes, which a derived type is packed into and unpacked from.
+ * Either all ranks of a communicator serve a call or all forward it; otherwise they would deadlock.
+ * So the decision depends only on values that MPI requires to be equal on all ranks: the
+ * collective, the communicator, and for reductions type and operation. The types of calls that only
+ * move data may differ between ranks (MPI_INT on one, a vector of MPI_INT on another): such calls
+ * are served for all types, as bytes; data of a derived type are packed and unpacked.
  */
 #ifndef DISTI_PRELOAD_PRELOAD_H
 #define DISTI_PRELOAD_PRELOAD_H
@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* What MPI declares, and we define, is for the program to see. */
+/* Symbols that MPI declares and this library defines must be visible to the program. */
 #pragma GCC visibility push(default)
 #include <mpi.h>
 #ifdef OPEN_MPI
@@ -30,19 +30,21 @@
 #endif
 #pragma GCC visibility pop
 
-/* MPI-4, and Open MPI 5, which says that it is MPI-3, have persistent collectives. */
+/* MPI-4 has persistent collectives, and Open MPI 5, which reports MPI-3.1. */
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define DISTI_MPI_PERSISTENT 1
 #else
 #define DISTI_MPI_PERSISTENT 0
 #endif
 
-/* What each thread has for itself, for short calls: no call is needed to find it. */
+/*
+ * Thread-local data of short calls: the initial-exec model needs no function call to access them.
+ */
 #define DISTI_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 
 enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FORMS };
 
-/* Why a call was handed on. X(name, text) */
+/* Why a call was forwarded. X(name, text) */
 #define DISTI_REASONS(X)                                                                           \
     X(SERVED, "")                                                                                  \
     X(SWITCHED_OFF, "switched off by DIST_MPI_SERVE")                                              \
@@ -65,11 +67,11 @@ enum disti_why {
 /* Counts or displacements; array NULL: none. */
 struct disti_numbers {
     const void *array;
-    size_t bytes; /* of one: an int, or an MPI_Count or MPI_Aint */
+    size_t bytes; /* size of an element: int, MPI_Count or MPI_Aint */
 };
 #define DISTI_NUMBERS(array) ((struct disti_numbers){(array), sizeof(*(array))})
 
-/* What a call sends, or what it receives, in the program's words. */
+/* One side of a call, as the program passed it: what it sends or receives. */
 struct disti_side {
     const void *memory;
     MPI_Datatype type;
@@ -84,14 +86,15 @@ struct disti_args {
     struct disti_side send, recv;
     MPI_Op op;
     int root;
-    MPI_Request *request;          /* of calls that have one */
-    int refused;                   /* MPI_SUCCESS, or the error code that it is refused with */
-    struct disti_channel *channel; /* if it is served: by this one */
-    struct disti_comm *counted;    /* that counts it; NULL: none */
-    struct disti_comparison *comparison; /* if it is timed: tell disti_compare_end */
+    MPI_Request *request; /* of calls that have one */
+    int refused;          /* MPI_SUCCESS, or the error code with which the call is rejected */
+    struct disti_channel *channel; /* runs the call, if it is served */
+    struct disti_comm *counted;    /* the communicator whose calls were incremented; NULL: none */
+    struct disti_comparison
+        *comparison; /* if it is timed: the caller must call disti_compare_end */
 };
 
-/* Field by field: to clear it at once takes longer than a short call's share of it. */
+/* Field by field: a memset of the structure takes a noticeable part of a short call's time. */
 static inline void disti_args_clear(struct disti_args *args, dist_collective kind, MPI_Comm comm)
 {
     args->kind = kind;
@@ -106,26 +109,26 @@ static inline void disti_args_clear(struct disti_args *args, dist_collective kin
     args->comparison = NULL;
 }
 
-/* Facts that MPI_Init finds out; a fact counts if it is true on every rank. */
+/* Facts that MPI_Init determines; each holds only if it holds on every rank. */
 enum {
     DISTI_FACT_NO_THREADS = 1,  /* only one thread at a time may call MPI */
-    DISTI_FACT_COMPARES = 2,    /* calls that MPI does faster are to be handed on */
-    DISTI_FACT_REPORTS = 4,     /* a report is wanted */
-    DISTI_FACT_ONE_MACHINE = 8, /* the launcher has told the rank that it has no other machine */
+    DISTI_FACT_COMPARES = 2,    /* calls that are faster in MPI are forwarded */
+    DISTI_FACT_REPORTS = 4,     /* a report was requested */
+    DISTI_FACT_ONE_MACHINE = 8, /* the launcher reported that all ranks are on one machine */
 };
 
-/* What all of these files share; written in MPI_Init and MPI_Finalize only. */
+/* Shared by all files; written in MPI_Init and MPI_Finalize only. */
 struct disti_preload {
-    bool active;       /* groups are open, between MPI_Init and MPI_Finalize */
-    bool background;   /* a thread of libdist moves operations, on every rank */
-    bool compares;     /* calls that MPI does faster are handed on */
-    bool turns;        /* several threads may call MPI, on some rank */
-    unsigned serves;   /* a bit for each kind, the same on every rank */
-    unsigned facts;    /* DISTI_FACT_, the same on every rank */
-    dist_group *world; /* groups are made from it; carries no call itself */
-    MPI_Comm self;     /* our own, of this process alone: completes persistent requests, packs */
-    MPI_Comm silent;   /* our own, of all ranks: no message is ever sent on it */
-    int timeout_ms;    /* of the groups that serve */
+    bool active;       /* groups exist: between MPI_Init and MPI_Finalize */
+    bool background;   /* a thread of libdist makes progress, on every rank */
+    bool compares;     /* calls that are faster in MPI are forwarded */
+    bool turns;        /* on some rank, several threads may call MPI */
+    unsigned serves;   /* one bit per collective, equal on every rank */
+    unsigned facts;    /* DISTI_FACT_, equal on every rank */
+    dist_group *world; /* parent of all groups; runs no calls itself */
+    MPI_Comm self;     /* duplicate of MPI_COMM_SELF: completes persistent requests, packs */
+    MPI_Comm silent;   /* duplicate of MPI_COMM_WORLD on which no message is ever sent */
+    int timeout_ms;    /* of the groups that serve calls */
     int rank, ranks;   /* in MPI_COMM_WORLD */
 };
 extern struct disti_preload disti_preload;
@@ -133,24 +136,25 @@ extern struct disti_preload disti_preload;
 /* ---- imports.c ---- */
 
 /*
- * True if the program's MPI has an ABI that no libdist_mpi.so serves. Then all calls but MPI_Init
- * and MPI_Init_thread go past this library from now on, and rank 0 has said so.
+ * True if the program's MPI has an ABI that no libdist_mpi.so supports. Then all calls except
+ * MPI_Init and MPI_Init_thread bypass this library from now on; rank 0 has printed a message.
  */
 bool disti_mpi_is_foreign(void);
 
 /*
- * Every MPI has handles of its own: with another than that of this library nothing can even be
- * handed on. False: it is another, which has been said. After disti_mpi_is_foreign.
+ * True if the program's MPI is the one that this library was built for: calls of another MPI, whose
+ * handles differ, cannot even be forwarded. Prints a message if false. Call disti_mpi_is_foreign
+ * first.
  */
 bool disti_mpi_is_own(void);
 
-/* Has calls served that come from objects that the program has opened since. */
+/* Redirects the imports of shared objects that were loaded since the last call. */
 void disti_imports_renew(void);
 
-/* MPI_Init asks for no level: the program's user may tell MPI one, in the environment. */
+/* MPI_Init requests no thread level: the user may set one in MPI's environment variables. */
 #define DISTI_NO_LEVEL (-1)
 
-/* Calls a function that is MPI_Init if `required` is DISTI_NO_LEVEL, else MPI_Init_thread. */
+/* Calls `function` as MPI_Init if `required` is DISTI_NO_LEVEL, else as MPI_Init_thread. */
 static inline int disti_init_by(void *function, int *argc, char ***argv, int required,
                                 int *provided)
 {
@@ -162,13 +166,13 @@ static inline int disti_init_by(void *function, int *argc, char ***argv, int req
                                       : init_thread(argc, argv, required, provided);
 }
 
-/* MPI's own MPI_Init or MPI_Init_thread. */
+/* Calls MPI's own MPI_Init or MPI_Init_thread. */
 int disti_mpi_init(int *argc, char ***argv, int required, int *provided);
 
-/* The program's tests and waits go past us, as long as nothing of ours is under way. */
+/* Lets the program's tests and waits bypass this library until disti_straight_end. */
 void disti_straight_begin(void);
 
-/* They come here from now on. */
+/* Directs tests and waits to this library from now on. */
 void disti_straight_end(void);
 
 /* ---- init.c ---- */
@@ -177,81 +181,90 @@ void disti_report_count(dist_collective kind, enum disti_form form, enum disti_w
 
 /* ---- comms.c ---- */
 
-/* What is known of a communicator. It lives until that is freed and its operations have ended. */
+/*
+ * The record of a communicator. It is freed after the communicator is freed and its operations have
+ * ended.
+ */
 struct disti_comm {
-    struct disti_channel *channel; /* serves it; NULL: not yet, or never */
-    MPI_Comm comm;                 /* the program's handle; MPI_COMM_WORLD once it has freed that */
+    struct disti_channel *channel; /* runs its calls; NULL: none */
+    MPI_Comm comm;                 /* the program's handle; MPI_COMM_WORLD after the program has
+                                    * freed it */
     int rank, ranks;
-    long long calls;  /* collectives begun, the same on all its ranks */
-    bool foreign;     /* not of this world alone, or an intercommunicator */
-    bool left;        /* to MPI for good */
-    bool early;       /* to be served from its first call on */
-    int credit;       /* to make communicators that are early, the same on all its ranks */
+    long long calls; /* number of collectives begun, equal on all its ranks */
+    bool foreign;    /* an intercommunicator, or has ranks outside MPI_COMM_WORLD */
+    bool left;       /* no channel could be made: all calls are forwarded */
+    bool early;      /* served from its first call on */
+    int credit; /* how many communicators made from it may be `early`, equal on all its ranks */
     atomic_int users; /* the program's handle, and operations */
     LIST_ENTRY(disti_comm) made;
 };
 
-/* Its record, made anew if need be. NULL: no memory. comm is not MPI_COMM_NULL. */
+/*
+ * Returns the record of a communicator; creates it if needed. NULL: out of memory. comm must not be
+ * MPI_COMM_NULL.
+ */
 struct disti_comm *disti_comm_find(MPI_Comm comm);
 
-/* How many communicators have lost their record. As long as none does, all records stay. */
+/*
+ * Returns how many communicators have been freed. While it does not change, all records stay valid.
+ */
 unsigned disti_comms_gone(void);
 
 /*
- * The channel that serves a call of this form, the same on every rank; of a persistent
- * call one of its own, which the caller gives back. NULL: MPI does it. Collective over comm; blocks
- * if it has to make one, but not in nonblocking calls.
+ * Returns the channel for a call of this form, the same on every rank. A persistent call has its
+ * own channel, which the caller returns with disti_channel_give. NULL: forward the call. Collective
+ * over comm; may block to make a channel, except for nonblocking calls.
  */
 struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form);
 
-/* An operation needs the record, or no longer does. */
+/* Add and drop a reference of an operation to the record. */
 void disti_comm_hold(struct disti_comm *comm);
 void disti_comm_let_go(struct disti_comm *comm);
 
 bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
 
-/* The smallest value of all ranks of comm, each giving its own. Collective; blocks. */
+/* Returns the minimum of all ranks' values. Collective over comm; blocks. */
 int disti_comm_least(MPI_Comm comm, int value);
 
 /*
- * A call of libdist has failed: prints its error and calls the communicator's error handler, which
+ * Handles a failed libdist call: prints its error and calls the communicator's error handler, which
  * may end the program. Returns MPI_ERR_OTHER.
  */
 int disti_comm_fail(MPI_Comm comm);
 
-/* Ours against MPI's, for one collective and one class of sizes. */
+/* Timings of libdist and MPI for one collective and one size class. */
 #define DISTI_CLASSES 16
-#define DISTI_TURNS 6 /* of both sides */
+#define DISTI_TURNS 6 /* of both together */
 struct disti_comparison {
-    bool served, handed_on; /* it is over */
-    int calls, tries;       /* until then */
-    double begun_s;         /* the call */
+    bool served, handed_on; /* the decision, if one is true */
+    int calls, tries;       /* before the decision */
+    double begun_s;         /* start time of the current call */
     float turns_s[DISTI_TURNS];
 };
 
-/* A group, in which calls of one communicator or of one persistent request run. */
+/* A group that runs the calls of one communicator or one persistent request. */
 struct disti_channel {
     dist_group *group;
-    STAILQ_HEAD(, disti_pending) pending; /* under way; requests.c's */
-    SLIST_ENTRY(disti_channel) next;      /* of those with operations under way */
+    STAILQ_HEAD(, disti_pending) pending; /* operations in progress; used by requests.c */
+    SLIST_ENTRY(disti_channel) next;      /* list of the channels with operations in progress */
     struct channels_list *list;
     struct disti_comparison comparisons[DIST_COLL_COUNT][DISTI_CLASSES];
     int slot;
-    bool broken; /* a call has failed: it serves nobody else */
+    bool broken; /* a call has failed: the channel is not used again */
 };
 
-/* Gives it back. Local. */
+/* Returns a channel for use by another communicator. Local. */
 void disti_channel_give(struct disti_channel *channel);
 
-/* Forgets all communicators and channels; after the groups. */
+/* Frees all records and channels, after the groups were destroyed. */
 void disti_comms_close(void);
 
-/* Preload: from a call of MPI to one of libdist. */
+/* Translates MPI calls to libdist calls. */
 
 /* ---- reduce.c ---- */
 
-/* A reduction as libdist sees it: an element of the program's type is `parts` of dtype. */
+/* A reduction in libdist's terms: an element of the program's type is `parts` elements of dtype. */
 struct disti_reduction {
     dist_dtype dtype;
     size_t parts;
@@ -259,39 +272,39 @@ struct disti_reduction {
 };
 
 /*
- * Can this type be reduced by this operation here? Depends on nothing but the two. With WHY_SERVED
- * the caller may ask for it.
+ * Returns whether libdist can reduce this type with this operation. Depends only on these two. If
+ * it returns DISTI_WHY_SERVED, disti_reduction_find is allowed.
  */
 enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op);
 
-/* May fail only for lack of memory, with dist_last_error. */
+/* Translates a reduction that is eligible. Fails only if out of memory; sets dist_last_error. */
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
 
-/* Of one that may be found: is the result the same whoever computes it? */
+/* True if the result of an eligible reduction does not depend on the library that computes it. */
 bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op);
 
 /* ---- call.c: layouts ---- */
 
 /*
- * What a call reads from, or writes to: blocks of elements in the program's memory. libdist sees
- * bytes: the memory itself where elements of the type lie without gaps and in order (contiguous),
- * else a copy that is packed before and unpacked after.
+ * The blocks of elements that a call reads or writes. libdist handles bytes: the program's memory
+ * itself if the elements have no gaps and are in order (contiguous), else a copy that is packed
+ * before and unpacked after the call.
  */
 struct disti_layout {
     char *memory;
-    MPI_Datatype type; /* of a copy: a duplicate of our own */
-    size_t size;       /* bytes of an element's data */
+    MPI_Datatype type; /* for a copy: our duplicate */
+    size_t size;       /* bytes of data in an element */
     MPI_Aint extent;
     bool contiguous;
-    int blocks;              /* 0: the call has no such side on this rank */
-    size_t block;            /* bytes of each, unless there are sizes */
-    size_t *sizes;           /* bytes, by block; NULL: all alike, one after the other */
-    size_t *offsets;         /* by block, from `bytes` */
-    MPI_Aint *displacements; /* by block, from `memory`, of a copy */
-    char *bytes;             /* what libdist is given */
+    int blocks;              /* 0: the call does not have this side on this rank */
+    size_t block;            /* bytes of each block, if `sizes` is NULL */
+    size_t *sizes;           /* bytes, by block; NULL: consecutive blocks of equal size */
+    size_t *offsets;         /* by block, relative to `bytes` */
+    MPI_Aint *displacements; /* of a copy, by block, relative to `memory` */
+    char *bytes;             /* the memory passed to libdist */
 };
 
-/* One that is not there. Field by field: short calls have two. */
+/* Initializes a layout without blocks. Field by field: a short call has two of them. */
 static inline void disti_layout_clear(struct disti_layout *layout)
 {
     layout->type = MPI_DATATYPE_NULL;
@@ -302,47 +315,50 @@ static inline void disti_layout_clear(struct disti_layout *layout)
     layout->displacements = NULL;
 }
 
-/* Is there anything that closing would free? */
+/* True if layout_close would free something. */
 static inline bool disti_layout_owns(const struct disti_layout *layout)
 {
     return !layout->contiguous || layout->sizes || layout->offsets || layout->displacements;
 }
 
-/* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
+/* Adds a displacement, which may be negative, to a base, which may be MPI_BOTTOM. */
 static inline char *disti_layout_address(char *base, MPI_Aint displacement)
 {
     return (char *)((uintptr_t)base + (uintptr_t)displacement);
 }
 
-/* Bytes of an element's data; 0: MPI does not know the type. */
+/* Returns the bytes of data in an element; 0: invalid type. */
 size_t disti_type_size(MPI_Datatype type);
 
-/* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
+/* True if MPI_Pack writes nothing but the data; otherwise noncontiguous types cannot be served. */
 bool disti_pack_is_data_only(void);
 
 /* ---- call.c ---- */
 
-/* Refuses a call that is so marked: calls the error handler. Returns the error code. */
+/* Calls the error handler for a call with args->refused set. Returns the error code. */
 int disti_call_refuse(const struct disti_args *args);
 
 /* ---- comms.c: comparisons ---- */
 
-/* For blocking calls like this one, which could be served by args->channel. NULL: not compared. */
+/* Returns the comparison for a blocking call that args->channel could serve. NULL: not compared. */
 struct disti_comparison *disti_comparison_find(const struct disti_args *args,
                                                const struct disti_comm *comm);
 
 /*
- * Is such a call faster in MPI? SERVED, or why it is handed on; the same on all ranks. With
- * args->comparison set the caller is to tell when it has ended.
+ * Returns DISTI_WHY_SERVED, or why the call is forwarded; the same on all ranks. If it sets
+ * args->comparison, the caller must call disti_compare_end after the call.
  */
 enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *comparison);
 
-/* The call has ended, whoever did it. The last of a comparison meets the other ranks: blocks. */
+/*
+ * Records the time of a call that libdist or MPI has completed. The last call of a comparison is
+ * collective: blocks.
+ */
 void disti_compare_end(const struct disti_args *args);
 
 /* ---- call.c ---- */
 
-/* A call made ready: it may be started, once or again and again. */
+/* A prepared call: it can be started once, or repeatedly. */
 struct disti_call {
     dist_collective kind;
     struct disti_comm *comm;
@@ -350,95 +366,102 @@ struct disti_call {
     int root;
     struct disti_layout send, recv;
     struct disti_reduction reduction;
-    const void *in; /* as libdist's call wants them */
+    const void *in; /* arguments of the libdist call */
     void *out;
     size_t count;
-    size_t *counts;   /* REDUCE_SCATTER: elements, by rank */
-    void *spare;      /* a result that cannot be where it belongs yet */
-    void *spare_goes; /* there it belongs */
+    size_t *counts;   /* REDUCE_SCATTER_V: elements, by rank */
+    void *spare;      /* a temporary buffer for the result */
+    void *spare_goes; /* destination of the result */
     size_t spare_bytes;
-    bool loads_own;  /* in place: this rank gives its block of recv */
-    bool loads_recv; /* a broadcast's root gives what recv is, and gets nothing */
+    bool loads_own;  /* in place: this rank sends its block of recv */
+    bool loads_recv; /* root of a broadcast: sends recv, receives nothing */
 };
 
-/* Ends the channel's use and calls the error handler. Returns an error code. */
+/* Marks the channel as broken and calls the error handler. Returns an error code. */
 int disti_call_fail(const struct disti_call *call);
 
-/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
+/*
+ * Prepares a call. Returns MPI_SUCCESS, or an error code after calling the error handler. In any
+ * case the caller must call disti_call_close.
+ */
 int disti_call_open(struct disti_call *call, const struct disti_args *args,
                     struct disti_comm *comm);
 void disti_call_close(struct disti_call *call);
 
 /*
- * Copies the data in and starts the operation; with work_p NULL it does it to its end, and MPI's
- * own messages are looked after meanwhile. As disti_call_open.
+ * Packs the data and starts the operation; if work_p is NULL, runs it to completion, while MPI's
+ * own messages make progress. Errors as in disti_call_open.
  */
 int disti_call_start(struct disti_call *call, dist_work **work_p);
 
 /*
- * The operation has ended well: brings the result to where the program wants it. MPI_SUCCESS or an
- * error code; calls no error handler.
+ * Stores the result in the program's memory after the operation succeeded. Returns MPI_SUCCESS or
+ * an error code; does not call the error handler.
  */
 int disti_call_finish(const struct disti_call *call);
 
-/* ---- call.c: the same call again ---- */
+/* ---- call.c: fast path ---- */
 
-/* Such a call has ended well. */
+/* Stores a successful blocking call, so that the same call takes the fast path. */
 void disti_again_remember(const struct disti_args *args, const struct disti_call *call);
 
 /* ---- requests.c ---- */
 
-/* An operation that the program has a request for. */
+/* An operation for which the program has a request. */
 struct disti_pending {
     struct disti_call call;
-    dist_work *work; /* under way; of an all-reduce that libdist keeps: always */
+    dist_work *work; /* in progress; a prepared all-reduce: always set */
     MPI_Request request;
-    int code; /* how it ended */
+    int code; /* its result */
     bool persistent, kept, running, abandoned;
     int tag;                          /* persistent: of the message that completes it */
-    STAILQ_ENTRY(disti_pending) next; /* of those under way in its channel */
-    struct disti_pending *next_made;  /* of the persistent ones */
+    STAILQ_ENTRY(disti_pending) next; /* in the channel's list of operations in progress */
+    struct disti_pending *next_made;  /* in the list of persistent operations */
 };
 
-/* Serves it to the end. */
+/* Runs a call to completion. Returns an MPI error code. */
 int disti_serve(struct disti_args *args, struct disti_comm *comm);
 
-/* The request that a call of this thread was last served with. */
+/* The request of the last call that was served in this thread. */
 extern DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 
-/* Starts it; *request_p is one that MPI knows. */
+/* Starts a nonblocking call; *request_p is a request that MPI can complete. */
 int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p);
 
-/* Are operations under way in this channel? */
+/* True if the channel has operations in progress. */
 bool disti_pending_any(const struct disti_channel *channel);
 
 /*
- * Moves the operations of all channels along, and tells MPI of those that have ended. True:
- * some are still under way.
+ * Makes progress on all channels and completes the requests of operations that have ended. True if
+ * some are still in progress.
  */
 bool disti_requests_move(void);
 
-/* How many are under way in the process. */
+/* Number of operations in progress in the process. */
 extern atomic_int disti_requests_pending;
 
-/* The same, for each of MPI's own calls that tests or waits: programs make millions a second, and
- * mostly nothing is under way. */
+/*
+ * The same with a fast path: programs test and wait millions of times a second, mostly without an
+ * operation in progress.
+ */
 static inline bool disti_move(void)
 {
     return atomic_load(&disti_requests_pending) && disti_requests_move();
 }
 
-/* Lets MPI move its own messages; arg is NULL, see dist_group_options.meanwhile. */
+/*
+ * Lets MPI make progress on its own messages; a dist_group_options.meanwhile callback, arg is NULL.
+ */
 void disti_poll_mpi(void *arg);
 
 int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm,
                            MPI_Request *request_p);
 
-/* MPI_Finalize: forgets all that the program has not freed. */
+/* Called by MPI_Finalize: releases persistent operations that the program has not freed. */
 void disti_persistent_close(void);
 
-/* That MPI's own MPI_Init or MPI_Init_thread, or that of a tool that was preloaded after us. */
+/* Calls the foreign MPI's MPI_Init or MPI_Init_thread, or that of a tool preloaded after us. */
 int disti_foreign_init(int *argc, char ***argv, int required, int *provided);
 
 #endif

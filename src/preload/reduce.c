@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: MPI's types and operations of reductions, and libdist's. */
+/* Preload: translates MPI's types and operations of reductions to libdist's. */
 #include "preload/preload.h"
 
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
-/* FOREIGN: integers of Fortran and of MPI itself, which its logical operations do not take. */
+/* FOREIGN: integer types of Fortran and MPI, to which MPI's logical operations do not apply. */
 enum reduce_class { SIGNED, UNSIGNED, FOREIGN, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR };
 
 #define REDUCE_BIT(class) (1u << (class))
 #define REDUCE_C_INTEGERS (REDUCE_BIT(SIGNED) | REDUCE_BIT(UNSIGNED))
 #define REDUCE_INTEGERS (REDUCE_C_INTEGERS | REDUCE_BIT(FOREIGN))
 
-/* The types that operations of MPI take, those that are met most first. Sizes come from MPI. */
+/* The types that MPI's operations accept, the commonest first. MPI provides their sizes. */
 static const struct reduce_type {
     MPI_Datatype type;
     enum reduce_class class;
@@ -76,7 +76,7 @@ static const struct reduce_type {
 };
 #define REDUCE_TYPES (sizeof(reduce_types) / sizeof(reduce_types[0]))
 
-/* MPI's operations: the classes that each takes, and those for which libdist has it too. */
+/* MPI's operations: the classes that each accepts, and those that libdist's operation supports. */
 #define REDUCE_NUMBERS (REDUCE_INTEGERS | REDUCE_BIT(FLOATING))
 static const struct reduce_op {
     MPI_Op op;
@@ -116,7 +116,7 @@ static const struct reduce_op *reduce_op_find(MPI_Op op)
     return NULL;
 }
 
-/* Bytes from one element to the next; 0: MPI does not know. */
+/* Returns the extent of an element; 0: unknown. */
 static size_t reduce_bytes(MPI_Datatype type)
 {
     MPI_Aint lower, extent;
@@ -126,7 +126,7 @@ static size_t reduce_bytes(MPI_Datatype type)
                : 0;
 }
 
-/* ---- what libdist reduces by itself ---- */
+/* ---- native reductions of libdist ---- */
 
 static bool reduce_native(const struct reduce_type *type, const struct reduce_op *op, size_t bytes,
                           struct disti_reduction *reduction)
@@ -142,7 +142,7 @@ static bool reduce_native(const struct reduce_type *type, const struct reduce_op
     };
     enum reduce_class class = type->class;
 
-    reduction->parts = class == COMPLEX ? 2 : 1; /* their sum is that of their parts */
+    reduction->parts = class == COMPLEX ? 2 : 1; /* a complex sum is the sum of both parts */
     reduction->op = op->dist;
     class = class == COMPLEX ? FLOATING : class == FOREIGN ? SIGNED : class;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -155,10 +155,11 @@ static bool reduce_native(const struct reduce_type *type, const struct reduce_op
     return false;
 }
 
-/* ---- what MPI reduces, in operations of our own ---- */
+/* ---- reductions with MPI's arithmetic, as user-defined operations ---- */
 
 /*
- * The dtype that carries elements of so many bytes; only MPI looks into them. False: there is none.
+ * Returns the dtype that transfers elements of this size; only MPI interprets them. False: there is
+ * none.
  */
 static bool reduce_carrier(size_t bytes, dist_dtype *dtype_p)
 {
@@ -171,7 +172,10 @@ static bool reduce_carrier(size_t bytes, dist_dtype *dtype_p)
     return true;
 }
 
-/* One for each type and operation that was asked for; they stay until the process ends. */
+/*
+ * User-defined operations by type and MPI operation, made when needed; they exist until the process
+ * ends.
+ */
 static struct reduce_own {
     MPI_Datatype type;
     MPI_Op op;
@@ -180,7 +184,7 @@ static struct reduce_own {
 } reduce_own[REDUCE_TYPES][REDUCE_OPS];
 static pthread_mutex_t reduce_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* MPI's own arithmetic. It computes and does nothing else, so any thread may ask for it. */
+/* Reduces with MPI_Reduce_local. It only computes, so any thread may call it. */
 static void reduce_local(void *arg, void *dst, const void *a, const void *b, size_t count,
                          dist_dtype dtype)
 {
@@ -201,9 +205,12 @@ static void reduce_local(void *arg, void *dst, const void *a, const void *b, siz
     }
 }
 
-/* ---- both ---- */
+/* ---- native or not ---- */
 
-/* What this thread reduced last. Only predefined types and operations come here, which stay. */
+/*
+ * The last reduction of this thread. It has predefined types and operations only, which are never
+ * freed.
+ */
 static DISTI_THREAD_LOCAL struct {
     MPI_Datatype type;
     MPI_Op op;
@@ -224,7 +231,7 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
     size_t bytes;
 
     if (reduce_is_last(type, op) || type == MPI_DATATYPE_NULL || op == MPI_OP_NULL)
-        return DISTI_WHY_SERVED; /* NULL, that is: refused, see call.c */
+        return DISTI_WHY_SERVED; /* NULL handles are rejected later: see call.c */
     our_type = reduce_type_find(type);
     our_op = reduce_op_find(op);
     if (!our_op)
@@ -268,7 +275,7 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
             return status;
         reduce_last.type = type;
         reduce_last.op = op;
-        /* Integers, by libdist itself: what MPI computes for it may round. */
+        /* Native integer reductions are exact: MPI's arithmetic for libdist may round. */
         reduce_last.exact = found->op < DIST_OP_COUNT && found->dtype != DIST_FLOAT32 &&
                             found->dtype != DIST_FLOAT64;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: operations that are under way, and the requests that stand for them. */
+/* Preload: operations in progress, and their requests. */
 #include "base/backoff.h"
 #include "preload/preload.h"
 
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 /*
- * The program gets a request that MPI knows and completes by itself in every kind of wait and test,
- * beside its other requests: a generalized request, or, for a persistent operation, a receive from
- * this very process. All that is to be done is to tell MPI when the operation has ended.
+ * The program gets a request that MPI completes in every kind of wait and test, together with its
+ * other requests: a generalized request, or, for a persistent operation, a receive from this
+ * process. We only have to notify MPI when the operation has ended.
  */
 
-/* Guards the lists. Held by whoever moves operations along, never while waiting for anybody. */
+/* Protects the lists. Held by the thread that makes progress; no thread blocks while holding it. */
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, disti_channel) requests_channels = SLIST_HEAD_INITIALIZER(requests_channels);
 atomic_int disti_requests_pending;
@@ -20,12 +20,15 @@ DISTI_THREAD_LOCAL MPI_Request disti_request_made;
 
 static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_pending *persistent_made;
-static atomic_int persistent_count; /* programs start persistent messages too: most have none */
+static atomic_int persistent_count; /* fast path: most programs with persistent messages have no
+                                     * persistent collectives */
 
-/* ---- the end of an operation ---- */
+/* ---- completing operations ---- */
 
-/* Completes the request of an operation that has ended so: a message that is too long is an error
- * of the receive. */
+/*
+ * Completes the request of a persistent operation that has ended with `code`: on an error the
+ * message is too long for the receive, which so fails too.
+ */
 static void persistent_complete(const struct disti_pending *pending, int code)
 {
     static const char nothing[1];
@@ -42,7 +45,7 @@ static void persistent_free(struct disti_pending *pending)
     free(pending);
 }
 
-/* Frees an operation that is not under way any more, of which the program has freed the request. */
+/* Frees an operation that is not in progress, after the program has freed its request. */
 static void persistent_drop(struct disti_pending *pending)
 {
     struct disti_pending **entry = &persistent_made;
@@ -72,10 +75,10 @@ static void requests_end(struct disti_pending *pending)
     }
     disti_call_close(&pending->call);
     disti_comm_let_go(pending->call.comm);
-    PMPI_Grequest_complete(pending->request); /* from here on it is MPI's: see requests_free */
+    PMPI_Grequest_complete(pending->request); /* afterwards MPI owns `pending`: see requests_free */
 }
 
-/* True: it has ended; *failed_p is set if that was a failure. */
+/* True if the operation has ended; sets *failed_p if it failed. */
 static bool requests_poll(struct disti_pending *pending, MPI_Comm *failed_p)
 {
     bool done = false;
@@ -99,12 +102,12 @@ bool disti_requests_move(void)
     MPI_Comm failed = MPI_COMM_NULL;
 
     if (pthread_mutex_trylock(&requests_lock) != 0)
-        return true; /* another thread is at it */
+        return true; /* another thread makes progress */
     for (channel = SLIST_FIRST(&requests_channels); channel; channel = next) {
         int ended = 0;
 
         next = SLIST_NEXT(channel, next);
-        /* Operations of one group end in the order in which they began. */
+        /* Operations of one group end in the order in which they were started. */
         while ((pending = STAILQ_FIRST(&channel->pending)) && requests_poll(pending, &failed)) {
             STAILQ_REMOVE_HEAD(&channel->pending, next);
             requests_end(pending);
@@ -120,16 +123,16 @@ bool disti_requests_move(void)
     return atomic_load(&disti_requests_pending) > 0;
 }
 
-/* Puts a started operation behind the others of its channel. */
+/* Appends a started operation to its channel's list. */
 static void pending_add(struct disti_pending *pending)
 {
     struct disti_channel *channel = pending->call.channel;
 
-    disti_imports_renew(); /* who waits for it has to come here */
+    disti_imports_renew(); /* waits for it must reach this library */
     disti_straight_end();
     pthread_mutex_lock(&requests_lock);
     if (STAILQ_EMPTY(&channel->pending)) {
-        STAILQ_INIT(&channel->pending); /* all zero at first */
+        STAILQ_INIT(&channel->pending); /* the list is zeroed at first */
         SLIST_INSERT_HEAD(&requests_channels, channel, next);
     }
     pending->running = true;
@@ -148,8 +151,9 @@ bool disti_pending_any(const struct disti_channel *channel)
     return any;
 }
 
-/* The program has freed a persistent request. An operation that is under way is dropped when it
- * has ended. */
+/*
+ * The program has freed a persistent request. An operation in progress is freed when it has ended.
+ */
 static void pending_release(struct disti_pending *pending)
 {
     bool running;
@@ -175,22 +179,24 @@ static int requests_query(void *extra, MPI_Status *status)
     return pending->code;
 }
 
-/* MPI calls it with locks held: it may call nothing of MPI. */
+/* MPI calls it with locks held: it must not call MPI. */
 static int requests_free(void *extra)
 {
     free(extra);
     return MPI_SUCCESS;
 }
 
-/* MPI has no way to cancel a collective. */
+/* MPI cannot cancel collectives. */
 static int requests_cancel(void *extra, int complete)
 {
     (void)extra;
     return complete ? MPI_SUCCESS : MPI_ERR_REQUEST;
 }
 
-/* The request is made before the operation is started: what can fail without the other ranks is
- * over then. */
+/*
+ * The request is made before the operation is started, so that errors on this rank occur before the
+ * other ranks take part.
+ */
 int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p)
 {
@@ -221,7 +227,7 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
         disti_call_close(&pending->call);
         disti_comm_let_go(comm);
         PMPI_Grequest_complete(request);
-        PMPI_Request_free(&request); /* which frees what it stands for */
+        PMPI_Request_free(&request); /* which frees `pending` */
         return code;
     }
     pending_add(pending);
@@ -233,8 +239,8 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
 /* ---- blocking ---- */
 
 /*
- * Looks for a message that nobody sends: MPI must go through what has come. (MPICH does not for a
- * communicator of one rank.)
+ * Probes for a message that nobody sends, so that MPI makes progress. (MPICH does not for a
+ * communicator with one rank.)
  */
 void disti_poll_mpi(void *arg)
 {
@@ -262,11 +268,11 @@ int disti_serve(struct disti_args *args, struct disti_comm *comm)
     return code;
 }
 
-/* Preload: waits and tests for requests of any kind, ours and MPI's. */
+/* Waits and tests for requests of any kind, ours and MPI's. */
 
 /*
- * Our requests are MPI's to complete, so that a wait is a test again and again while operations of
- * ours are under way, and MPI's own wait as soon as there are none.
+ * MPI completes our requests too. So a wait polls with a test while our operations are in progress,
+ * and calls MPI's own wait when there are none.
  */
 #define WAITS_POLL(test, done)                                                                     \
     do {                                                                                           \
@@ -305,11 +311,11 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
     return PMPI_Waitany(count, requests, index, status);
 }
 
-/* MPI_UNDEFINED, when none is active, is not 0 either. */
+/* *outcount is MPI_UNDEFINED if no request is active, which is not 0 either. */
 int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
                  MPI_Status statuses[])
 {
-    if (!outcount) /* which MPI refuses */
+    if (!outcount) /* MPI reports the error */
         return PMPI_Waitsome(count, requests, outcount, indices, statuses);
     *outcount = 0;
     WAITS_POLL(PMPI_Testsome(count, requests, outcount, indices, statuses), *outcount != 0);
@@ -334,15 +340,16 @@ WAITS_TEST(Testsome,
 WAITS_TEST(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status),
            (request, flag, status))
 
-/* Preload: persistent collectives, and the requests that stand for them. */
+/* Persistent collectives and their requests. */
 
 /*
- * Ranks may start persistent operations in another order than they made them, so each has a channel
- * of its own. The request is a persistent receive of nothing from this process, which MPI starts,
- * waits for and frees as any other; when the operation has ended, requests.c sends the message.
+ * Ranks may start persistent operations in a different order than they made them, so each has its
+ * own channel. The request is a persistent receive of zero bytes from this process, which MPI
+ * starts, waits for and frees like any other; when the operation has ended, persistent_complete
+ * sends the message.
  */
 
-/* Every MPI has tags up to this. */
+/* Minimum of the largest tag in every MPI. */
 #define PERSISTENT_TAGS 32767
 
 static int persistent_tag;
@@ -356,8 +363,10 @@ static bool persistent_has_tag(int tag)
     return pending;
 }
 
-/* One that no other request has, nor call.c. MPI says the greatest on MPI_COMM_WORLD alone. Lock
- * held. */
+/*
+ * Returns a tag that no other request uses, and that is not PACK_TAG. MPI reports the largest tag
+ * for MPI_COMM_WORLD only. The caller holds persistent_lock.
+ */
 static int persistent_next_tag(void)
 {
     static bool wrapped;
@@ -389,7 +398,7 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
         return MPI_ERR_NO_MEM;
     }
     code = disti_call_open(&pending->call, args, comm);
-    /* An all-reduce is made once and for all; libdist makes the others anew each time. */
+    /* libdist prepares an all-reduce once; other collectives are set up at each start. */
     if (code == MPI_SUCCESS && args->kind == DIST_COLL_ALL_REDUCE) {
         const struct disti_call *call = &pending->call;
 
@@ -400,7 +409,7 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
             code = disti_call_fail(call);
     }
     if (code == MPI_SUCCESS) {
-        disti_imports_renew(); /* who starts it has to come here */
+        disti_imports_renew(); /* its start must reach this library */
         pthread_mutex_lock(&persistent_lock);
         pending->persistent = true;
         pending->tag = persistent_next_tag();
@@ -423,7 +432,7 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
     return code;
 }
 
-/* `becomes`: what the entry is found by from now on. */
+/* Finds an operation by its request, and sets the request under which it is found next. */
 static struct disti_pending *persistent_exchange(MPI_Request request, MPI_Request becomes)
 {
     struct disti_pending *pending;
@@ -440,13 +449,13 @@ static struct disti_pending *persistent_exchange(MPI_Request request, MPI_Reques
     return pending;
 }
 
-/* NULL: it is none of ours, or there is none, which MPI refuses. */
+/* NULL: not our request, or request is NULL, which MPI reports. */
 static struct disti_pending *persistent_find(const MPI_Request *request)
 {
     return request ? persistent_exchange(*request, *request) : NULL;
 }
 
-/* The program may still free the requests, which are MPI's alone from here on. */
+/* The program may still free the requests, which belong to MPI alone from now on. */
 void disti_persistent_close(void)
 {
     while (persistent_made) {
@@ -458,7 +467,7 @@ void disti_persistent_close(void)
     }
 }
 
-/* ---- what the program calls ---- */
+/* ---- functions that the program calls ---- */
 
 static int persistent_start_any(MPI_Request *request)
 {
@@ -472,7 +481,7 @@ static int persistent_start_any(MPI_Request *request)
         code = disti_call_start(&pending->call, &pending->work);
     else if (dist_start(pending->work) != DIST_OK)
         code = disti_call_fail(&pending->call);
-    if (code != MPI_SUCCESS) { /* the request is not to be waited for in vain */
+    if (code != MPI_SUCCESS) { /* complete the request, so that a wait for it does not hang */
         persistent_complete(pending, code);
         return code;
     }
@@ -500,7 +509,10 @@ int MPI_Startall(int count, MPI_Request requests[])
     return code;
 }
 
-/* Once freed, the handle may be another thread's: the entry is found by it no more before that. */
+/*
+ * After MPI has freed the handle another thread may get the same one, so the entry is removed
+ * before.
+ */
 int MPI_Request_free(MPI_Request *request)
 {
     const MPI_Request freed = request ? *request : MPI_REQUEST_NULL;
@@ -519,7 +531,7 @@ int MPI_Request_free(MPI_Request *request)
     return code;
 }
 
-/* MPI has no way to cancel a collective; a cancelled placeholder would end without it. */
+/* MPI cannot cancel collectives; cancelling the receive would end it without the operation. */
 int MPI_Cancel(MPI_Request *request)
 {
     struct disti_pending *pending = persistent_find(request);
