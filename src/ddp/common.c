@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a dist_ddp and a dist_zero have in common. */
+/* Functions shared by dist_ddp and dist_zero. */
 #include "ddp/ddp.h"
 
 #include <stdlib.h>
@@ -22,10 +22,12 @@ char *disti_ddp_quote(const char *name, int index)
     return text;
 }
 
-/* All ranks' words in a few: their maxima. Needs no memory, which a rank may be out of. */
+/*
+ * Maxima of all ranks' hashes. The agreement allocates nothing, since a rank may be out of memory.
+ */
 struct common_words {
-    uint64_t failed; /* world_size - rank of the first that has; 0: none has */
-    uint64_t alike_most, alike_least, apart_most, apart_least; /* the least as ~ */
+    uint64_t failed; /* world_size - rank of the first failed rank; 0: none */
+    uint64_t alike_most, alike_least, apart_most, apart_least; /* minima as ~ */
 };
 #define COMMON_WORDS (sizeof(struct common_words) / sizeof(uint64_t))
 
@@ -43,7 +45,7 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
     if (status != DIST_OK) {
         char text[1024];
 
-        /* The other ranks learn that this rank has failed. The last error stays what it was. */
+        /* Notifies the other ranks of the failure; the last error stays unchanged. */
         all = (struct common_words){
             .failed = (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
         disti_text(text, sizeof(text), "%s", dist_last_error());
@@ -59,7 +61,7 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
                           "rank %d: %s failed on rank %d, whose own message says why", rank, call,
                           world - (int)all.failed);
     if (all.alike_most != ~all.alike_least) {
-        /* Names a rank whose word is another than this one's. */
+        /* Names a rank with a different hash. */
         const bool most = mine.alike == all.alike_most, least = mine.alike == ~all.alike_least;
         uint64_t firsts[] = {most ? (uint64_t)(world - rank) : 0,
                              least ? (uint64_t)(world - rank) : 0};
@@ -103,7 +105,7 @@ void disti_ddp_keep_destroyed(void *handle)
 
 /* ---- sums of squares ---- */
 
-/* Sums that run beside each other, so that they vectorise. The order of additions is fixed. */
+/* Independent partial sums, so that the loop vectorizes. The order of additions is fixed. */
 enum { NORM_LANES = 8 };
 
 double disti_squares(const void *x, size_t count, dist_dtype dtype)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Data-parallel training: buckets of gradients, steps, the start and the end. */
+/* Data-parallel training: buckets of gradients, steps, creation and destruction. */
 #include "ddp/ddp.h"
 
 #include "base/checked.h"
@@ -25,7 +25,7 @@ static dist_status ddp_tally_end(struct dist_ddp *ddp)
     return work ? dist_wait(work) : DIST_OK;
 }
 
-/* Ends it on all ranks. Returns status, which stays. */
+/* Fails the dist_ddp on all ranks, by aborting its groups. Returns the first error. */
 static dist_status ddp_fail(struct dist_ddp *ddp, dist_status status)
 {
     char text[1024];
@@ -48,7 +48,7 @@ static dist_status ddp_fail(struct dist_ddp *ddp, dist_status status)
     return ddp->failed;
 }
 
-/* Says why a call comes at the wrong time or with a wrong argument: failed, NULL, destroyed. */
+/* Rejects a handle that is NULL, destroyed or failed. `call` is for the message. */
 static dist_status ddp_check(const struct dist_ddp *ddp, const char *call)
 {
     if (!ddp)
@@ -70,13 +70,13 @@ static bool ddp_has_ready(const struct dist_ddp *ddp)
     return false;
 }
 
-/* True if a gradient of a step that is reduced has been given. */
+/* True if a gradient of a step to be reduced is ready. */
 static bool ddp_is_in_step(const struct dist_ddp *ddp)
 {
     return !ddp->local && ddp_has_ready(ddp);
 }
 
-/* The same for what only comes between steps. */
+/* As ddp_check; also rejects calls during a step. */
 static dist_status ddp_check_between(const struct dist_ddp *ddp, const char *call)
 {
     dist_status status = ddp_check(ddp, call);
@@ -92,9 +92,9 @@ void *dist_ddp_gradient(const dist_ddp *ddp, int index)
     return ddp && index >= 0 && index < ddp->count ? ddp->parameters[index].gradient : NULL;
 }
 
-/* ---- which gradients travel together ---- */
+/* ---- assignment of gradients to buckets ---- */
 
-/* Each gradient of ours begins on a cache line, with no gap before it: what is between is zero. */
+/* Each gradient that we allocate begins on a cache line; the padding is zero. */
 #define DDP_ALIGN ((size_t)64)
 
 static bool place_padded(size_t count, size_t element, size_t *bytes_p)
@@ -105,7 +105,10 @@ static bool place_padded(size_t count, size_t element, size_t *bytes_p)
     return true;
 }
 
-/* Elements up to where the next gradient of ours begins; of the program's memory just its own. */
+/*
+ * Returns the number of elements up to the next gradient that we allocated; for a gradient in the
+ * program's memory, its own elements.
+ */
 static size_t ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter)
 {
     const size_t element = dist_dtype_size(ddp->options.dtype);
@@ -131,8 +134,8 @@ static void ddp_buckets_free(struct dist_ddp *ddp)
 }
 
 /*
- * Sets the pieces of a bucket, whose gradients are known. A gradient that lies at either end of the
- * last piece makes that longer.
+ * Sets the pieces of a bucket from its gradients. A gradient adjacent to the previous piece extends
+ * that piece.
  */
 static dist_status ddp_bucket_shape(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
@@ -168,7 +171,7 @@ static dist_status ddp_bucket_shape(struct dist_ddp *ddp, struct ddp_bucket *buc
     return ddp->wire->open ? ddp->wire->open(ddp, bucket) : DIST_OK;
 }
 
-/* Divides the order into buckets: one ends with the gradient that reaches its bytes. */
+/* Divides the order into buckets: a bucket ends with the gradient that reaches its size limit. */
 static dist_status ddp_buckets_make(struct dist_ddp *ddp)
 {
     const size_t element = dist_dtype_size(ddp->options.dtype);
@@ -193,7 +196,7 @@ static dist_status ddp_buckets_make(struct dist_ddp *ddp)
     return status;
 }
 
-/* After the first step: rank 0's order for all. Collective. */
+/* Adopts rank 0's order of arrival after the first step. Collective. */
 static dist_status ddp_decide_order(struct dist_ddp *ddp)
 {
     dist_status status;
@@ -232,7 +235,7 @@ int dist_ddp_active(const dist_ddp *ddp)
 
 /* ---- the norm of all gradients, and clipping by it ---- */
 
-/* Called in the library's floating-point environment. */
+/* Called in the library's floating-point environment, so it must not be inlined. */
 #define NORM_APART __attribute__((noinline))
 
 static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parameter)
@@ -241,8 +244,8 @@ static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parame
 }
 
 /*
- * Adds squares up in the order of the parameters, whatever the buckets are. Returns the norm before
- * clipping.
+ * Sums the squares in the order of the parameters, independent of the buckets. Returns the norm
+ * before clipping.
  */
 NORM_APART static double norm_clip(struct dist_ddp *ddp, double max_norm)
 {
@@ -298,9 +301,9 @@ dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p)
     return DIST_OK;
 }
 
-/* ---- a step: buckets start when they are full, and all of them end in dist_ddp_finish ---- */
+/* ---- a step: buckets start when they are full, and complete in dist_ddp_finish ---- */
 
-/* The work that moved the bucket, if there was one, has ended well: its next stage. */
+/* Starts the next stage of a bucket, whose previous request, if any, has completed. */
 static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     dist_status status;
@@ -335,9 +338,10 @@ static dist_status ddp_bucket_wait(struct dist_ddp *ddp, struct ddp_bucket *buck
 }
 
 /*
- * Moves started buckets on whose works have ended, and starts buckets that are full. Does not
- * block. A stage's operations start in the order of the buckets on every rank, so none overtakes
- * the one before it; stages have a group each, for between them there is no such order.
+ * Advances started buckets whose requests have completed, and starts full buckets. Does not block.
+ * The operations of a stage start in the order of the buckets on every rank, so no bucket overtakes
+ * an earlier one; each stage has its own group, since operations of different stages have no fixed
+ * order.
  */
 static dist_status ddp_advance(struct dist_ddp *ddp)
 {
@@ -363,7 +367,7 @@ static dist_status ddp_advance(struct dist_ddp *ddp)
     return status;
 }
 
-/* While it has joined, dist_ddp_join makes the steps. */
+/* As ddp_check; also rejects calls while this rank is in dist_ddp_join, which runs the steps. */
 static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
 {
     dist_status status = ddp_check(ddp, call);
@@ -406,13 +410,16 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
     return status == DIST_OK ? DIST_OK : ddp_fail(ddp, status);
 }
 
-/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
+/* Zeroes a gradient. Host memory. */
 static void ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
 {
     memset(parameter->gradient, 0, parameter->count * dist_dtype_size(dtype));
 }
 
-/* Gradients left out are zero; those of earlier, local steps are there already. */
+/*
+ * Marks all gradients ready: those that were left out are zeroed, unless earlier local steps added
+ * to them.
+ */
 static dist_status ddp_fill(struct dist_ddp *ddp)
 {
     struct ddp_list missing = {.count = 0};
@@ -439,7 +446,7 @@ static dist_status ddp_fill(struct dist_ddp *ddp)
     return ddp_advance(ddp);
 }
 
-/* All of them are in the library's hands no more. */
+/* Begins a step: the program owns all gradients again. */
 static void ddp_begin(struct dist_ddp *ddp)
 {
     for (int i = 0; i < ddp->count; i++)
@@ -451,7 +458,7 @@ static void ddp_begin(struct dist_ddp *ddp)
     ddp->next = 0;
 }
 
-/* Reduces a step, whatever is ready. Blocks. */
+/* Reduces a step with the gradients that are ready. Blocks. */
 static dist_status ddp_reduce(struct dist_ddp *ddp)
 {
     const int64_t began = disti_now_ns();
@@ -466,7 +473,8 @@ static dist_status ddp_reduce(struct dist_ddp *ddp)
             dist_all_reduce_async(ddp->stages[0], ddp->tally, ddp->tally, (size_t)ddp->count + 1,
                                   DIST_INT32, DIST_SUM, &ddp->tally_work);
     }
-    while (moving && status == DIST_OK) { /* a sweep moves each bucket by one stage, in order */
+    while (moving &&
+           status == DIST_OK) { /* each sweep advances each bucket by one stage, in order */
         moving = false;
         for (int i = 0; i < ddp->bucket_count && status == DIST_OK; i++) {
             if (ddp->buckets[i].state != DDP_MOVING)
@@ -478,7 +486,7 @@ static dist_status ddp_reduce(struct dist_ddp *ddp)
     if (status == DIST_OK)
         status = ddp_tally_end(ddp);
     if (status == DIST_OK) {
-        /* The step in which all ranks find that all have joined does not count. */
+        /* The step in which the ranks find that all have joined does not count. */
         if (!ddp->options.uneven || ddp->tally[0] != 0) {
             ddp->stats.steps++;
             for (int i = 0; i < ddp->count; i++)
@@ -491,8 +499,8 @@ static dist_status ddp_reduce(struct dist_ddp *ddp)
         ddp_begin(ddp);
         ddp->squared = ddp->clips;
         /*
-         * Int8 sends what its rounding left of earlier steps, with gradients too that no rank had:
-         * those are zero all the same.
+         * The int8 compression adds rounding errors of earlier steps to gradients that no rank had:
+         * zero them.
          */
         for (int i = 0;
              i < ddp->count && ddp->options.find_unused && ddp->options.wire == DIST_DDP_WIRE_INT8;
@@ -519,7 +527,7 @@ dist_status dist_ddp_finish(dist_ddp *ddp)
     return DIST_OK;
 }
 
-/* ---- what a program asks and sets between steps ---- */
+/* ---- calls between steps ---- */
 
 dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
 {
@@ -573,7 +581,7 @@ dist_status dist_ddp_set_stream(dist_ddp *ddp, void *stream)
     return status;
 }
 
-/* The caller's struct of results: its size, of which `most` is the largest. */
+/* Checks the size of the caller's result struct; `most` is its largest size. */
 static dist_status ddp_check_result(const struct dist_ddp *ddp, const char *call,
                                     const size_t *size, size_t most)
 {
@@ -606,7 +614,7 @@ dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
 {
     struct dist_ddp_bucket_times times;
     const struct ddp_bucket *own;
-    size_t count = 0; /* of the gradients alone: between them are elements that only travel along */
+    size_t count = 0; /* of the gradients only, without padding */
     dist_status status = ddp_check_result(ddp, "dist_ddp_get_bucket_times",
                                           times_p ? &times_p->size : NULL, sizeof(*times_p));
 
@@ -627,7 +635,7 @@ dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
     return DIST_OK;
 }
 
-/* ---- where each gradient is ---- */
+/* ---- memory of the gradients ---- */
 
 static uintptr_t place_begin(const struct ddp_parameter *parameter)
 {
@@ -643,8 +651,8 @@ static int place_compare(const void *a, const void *b)
 }
 
 /*
- * Places the gradients that have no memory, checks those that have, and sets the order: the last
- * parameter first. Local.
+ * Allocates the gradients that have no memory, checks the alignment and overlap of all, and sets
+ * the initial order: last parameter first. Local.
  */
 static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
 {
@@ -712,11 +720,12 @@ out:
     return status;
 }
 
-/* A rank that has no more batches, while others have. */
+/* Ranks without further batches, while other ranks have some. */
 
 /*
- *      rank 0   step  step  step  join              the last to come shows all: nobody
- *      rank 1   step  join..................        took part, so all have joined
+ *
+ *      rank 0   step  step  step  join              when the last rank joins, no rank
+ *      rank 1   step  join..................        takes part: all have joined
  *      rank 2   step  step  join............
  *      active     3     2     1     0
  */
@@ -758,11 +767,12 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
     return status;
 }
 
-/* The start and the end. */
+/* Creation and destruction. */
 
 /*
- * What is still to be sent when the backward pass ends is about one bucket, if sending takes as
- * long as computing: so a model has a share of them at least. Short ones are not worth a message.
+ * About one bucket is still to be sent when the backward pass ends, if sending takes as long as
+ * computing: so a model has at least DDP_BUCKET_SHARE buckets. Smaller buckets than
+ * DDP_FIRST_BUCKET are inefficient.
  */
 enum { DDP_FIRST_BUCKET = 1 << 20, DDP_BUCKET = 25 << 20, DDP_BUCKET_SHARE = 16 };
 
@@ -771,7 +781,7 @@ static dist_status ddp_bad(const char *what)
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_ddp_create: %s", what);
 }
 
-/* The options that the program gave, with what they leave to us. */
+/* Checks the program's options, and fills in defaults. */
 static dist_status ddp_options(const struct dist_ddp_options *given,
                                struct dist_ddp_options *options)
 {
@@ -835,7 +845,10 @@ static dist_status ddp_parameter_copy(struct ddp_parameter *to,
     return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
 }
 
-/* Alike: lists and options. Apart: which gradients lie next to each other, as pieces follow it. */
+/*
+ * Returns the hashes of the lists and options, which must be equal, and of the adjacency of
+ * gradients, which decides the pieces.
+ */
 static struct ddp_word ddp_hash(const struct dist_ddp *ddp)
 {
     const struct dist_ddp_options *options = &ddp->options;
@@ -861,7 +874,7 @@ static struct ddp_word ddp_hash(const struct dist_ddp *ddp)
     return word;
 }
 
-/* What a rank does alone. */
+/* The local part of dist_ddp_create. */
 static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
                                const struct dist_ddp_parameter *parameters, int count,
                                const struct dist_ddp_options *options)
@@ -917,7 +930,10 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     return DIST_OK;
 }
 
-/* Leaves its groups; then nothing uses its memory any more. Frees all but the structure. */
+/*
+ * Destroys the groups; afterwards no rank accesses the memory. Frees everything except the
+ * structure.
+ */
 static dist_status ddp_release(struct dist_ddp *ddp)
 {
     dist_status status = DIST_OK, left;
@@ -939,8 +955,8 @@ static dist_status ddp_release(struct dist_ddp *ddp)
 }
 
 /*
- * The first group is made before the ranks compare their lists: a rank whose arguments are wrong
- * need not wait to say so.
+ * The collective part of dist_ddp_create. The first group is made before the ranks compare their
+ * lists, so that a rank with wrong arguments can decline without waiting.
  */
 static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
 {
@@ -962,7 +978,10 @@ static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
                                     ddp->parameters[i].count, ddp->options.dtype, 0);
     if (status == DIST_OK)
         status = ddp_buckets_make(ddp);
-    /* All ranks have it now, or none: a rank that leaves at once ends no group of the others. */
+    /*
+     * Ensures that all ranks have succeeded, so that a rank which destroys its handle at once ends
+     * no group that other ranks still make.
+     */
     return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
 }
 

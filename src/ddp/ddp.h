@@ -9,26 +9,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a dist_ddp and a dist_zero have in common: how they begin, how they end, whom they name. */
+/* Shared by dist_ddp and dist_zero: creation, destruction, and names in messages. */
 
-/* "'conv1.bias'", or "parameter 3" where name is NULL. The caller frees it. NULL: no memory. */
+/*
+ * Returns "'conv1.bias'", or "parameter 3" if name is NULL. The caller frees it. NULL: out of
+ * memory.
+ */
 char *disti_ddp_quote(const char *name, int index);
 
-/* What a rank says before all begin. Both are hashes. */
+/* Hashes of a rank's arguments, which the ranks compare before they start. */
 struct ddp_word {
-    uint64_t alike; /* of what has to be the same on all ranks */
-    uint64_t apart; /* of what may differ */
+    uint64_t alike; /* of values that must be equal on all ranks */
+    uint64_t apart; /* of values that may differ between ranks */
 };
 
 /*
- * Every rank comes here, also one that has failed: with the status of what it did alone. OK on all
- * ranks, or on none: a rank learns of another's failure, or other word. `call` is for the message.
- * *apart_p: whether `apart` is not the same on all. Collective; allocates nothing itself.
+ * Compares the ranks' hashes. Every rank must call it, even one whose local part has failed:
+ * `status` is the result of that part. Succeeds on all ranks or on none: a rank gets an error if
+ * another rank failed or has a different `must_match`. `call` is for the message. *differs_p: true
+ * if `may_differ` is not equal on all ranks. Collective; allocates nothing itself.
  */
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
                             struct ddp_word mine, bool *apart_p);
 
-/* True if dist_dup_group failed on all ranks: one has declined it, or the parent was aborted. */
+/* True if dist_dup_group failed on all ranks: one of them declined, or the parent was aborted. */
 static inline bool disti_ddp_is_declined(dist_status status)
 {
     return status == DIST_ERR_INVALID_ARGUMENT || status == DIST_ERR_UNSUPPORTED ||
@@ -36,26 +40,28 @@ static inline bool disti_ddp_is_declined(dist_status status)
 }
 
 /*
- * Ranks that are in a step would wait for one that leaves, and it for them. So this call stands in
- * the order of the steps, and is none of a step's: where another rank is at a step it ends both at
- * once. Behind it nobody uses the memory of this rank any more. Collective.
+ * Synchronizes the ranks before one destroys its handle. Otherwise ranks that are in a step and a
+ * rank that leaves would wait for each other. The call is part of the sequence of collectives but
+ * of no step: if another rank is in a step, both fail at once with a mismatch. After success no
+ * rank accesses this rank's memory any more. Collective.
  */
 dist_status disti_ddp_leave(dist_group *group);
 
 /*
- * Keeps the structure of a destroyed handle, so that a later call with that handle finds it marked
- * as destroyed. Frees the oldest of the last DDP_DESTROYED structures. Any thread may call it.
+ * Keeps the structure of a destroyed handle, so that a later call with the handle finds it marked
+ * as destroyed. Keeps the last DDP_DESTROYED structures and frees older ones. Any thread may call
+ * it.
  */
 #define DDP_DESTROYED 256
 void disti_ddp_keep_destroyed(void *handle);
 
 /*
- * The sum of squares of float32 or float64; the order of additions depends on the count alone.
- * Called in the library's floating-point environment.
+ * Returns the sum of squares of float32 or float64 elements; the order of additions depends on the
+ * count only. The caller has entered the library's floating-point environment.
  */
 double disti_squares(const void *x, size_t count, dist_dtype dtype);
 
-/* "'a', 'b' and 3 more", name by name. Begins all zero. */
+/* A list of names for a message: "'a', 'b' and 3 more". Initialize it with zeros. */
 struct ddp_list {
     char text[256];
     size_t length;
@@ -64,88 +70,93 @@ struct ddp_list {
 
 void disti_ddp_list_add(struct ddp_list *list, const char *name);
 
-/* The text, when all have been added. */
+/* Ends the list and returns its text. */
 const char *disti_ddp_list_end(struct ddp_list *list);
 
-/* Data-parallel training: what the files of this folder share. */
+/* Data-parallel training: private types of this module. */
 
-/* A parameter or a buffer, by the index that the program knows. */
+/* A parameter or a buffer, at the program's index. */
 struct ddp_parameter {
     char *name;
     void *values;
     size_t count;
-    char *gradient; /* NULL: it has none */
-    bool own;       /* the gradient is in ddp->memory */
-    int next;       /* the one whose gradient begins where this one's ends; -1: none */
+    char *gradient; /* NULL: none */
+    bool own;       /* the gradient is allocated in ddp->memory */
+    int next;       /* the parameter whose gradient follows this one's in memory without a gap; -1:
+                     * none */
     int bucket;
-    bool ready;     /* in this pass: it belongs to the library */
-    bool touched;   /* since the last step that was reduced */
-    double squares; /* the sum of them, if ddp->clips */
+    bool ready;     /* marked ready in this step: the library owns the gradient */
+    bool touched;   /* marked ready since the last reduced step */
+    double squares; /* sum of the gradient's squares, if ddp->clips */
 };
 
 /*
- *              all its gradients are ready,           the work has ended, and the wire
- *              those before it have started           starts nothing more
+ *
+ *              all its gradients are ready,           the request has completed, and the
+ *              earlier buckets have started           compression starts no further one
  *     FILLING -----------------------------> MOVING ---------------------------------> REDUCED
  *        ^                                   |    ^                                       |
- *        |                                   +----+ the work has ended: the next stage    |
+ *        |                                   +----+ the request has completed: next stage |
  *        +--------------------------------------------------------------------------------+
  *                                       the step has ended
  */
 enum ddp_state { DDP_FILLING, DDP_MOVING, DDP_REDUCED };
 
 struct ddp_bucket {
-    enum ddp_state state; /* ddp_bucket_next and ddp_begin change it */
-    int stage;            /* of the work that moves it */
+    enum ddp_state state; /* changed by ddp_bucket_next and ddp_begin */
+    int stage;            /* stage of `work` */
     dist_work *work;
-    int first, count;     /* its gradients in ddp->order */
-    int missing;          /* gradients that are not ready */
-    int64_t began, ended; /* in the last step that was reduced; 0: there was none */
+    int first, count;     /* range of its gradients in ddp->order */
+    int missing;          /* number of gradients that are not ready */
+    int64_t began, ended; /* in the last reduced step; 0: none */
     struct dist_ddp_bucket shape;
-    void *wire; /* the wire's own; made by its open */
+    void *wire; /* private data of the compression, made by its open function */
 };
 
 struct dist_ddp {
-    dist_group *stages[DIST_DDP_STAGES_MAX]; /* a group each: see ddp_advance */
+    dist_group *stages[DIST_DDP_STAGES_MAX]; /* one group per stage: see ddp_advance */
     int stage_count;
     int rank, world;
     struct dist_ddp_options options;
     const struct ddp_wire *wire;
     struct ddp_parameter *parameters;
     int count;
-    void *memory;   /* of gradients that the program has no place for */
-    bool device;    /* gradients are a GPU's */
-    bool scattered; /* they lie next to others on some ranks only: each is a piece of its own */
-    int *order;     /* the gradients, as buckets take them */
+    void *memory;   /* gradients that the program did not allocate */
+    bool device;    /* the gradients are in GPU memory */
+    bool scattered; /* gradients are adjacent in memory on some ranks only: each is a separate piece
+                     */
+    int *order;     /* parameters in the order in which buckets contain their gradients */
     int gradients;
     struct ddp_bucket *buckets;
     int bucket_count;
-    int next;       /* the first bucket that has not started */
-    int *came;      /* the order in which gradients became ready in the first step */
-    int came_count; /* -1: the order is decided */
+    int next;       /* first bucket that has not started */
+    int *came;      /* parameters in the order in which their gradients became ready in the first
+                     * step */
+    int came_count; /* -1: the order is final */
     bool local;     /* steps are not reduced: dist_ddp_set_sync */
-    bool joined;    /* this rank has no more batches */
-    bool clips;     /* the squares are added up as buckets arrive */
-    bool squared;   /* they are those of the gradients */
-    int32_t *tally; /* ranks that took part, then ranks that had each gradient; NULL: not asked */
+    bool joined;    /* this rank has no more batches: dist_ddp_join */
+    bool clips;     /* squares are summed as buckets complete */
+    bool squared;   /* `squares` are valid for the current gradients */
+    int32_t *tally; /* number of ranks that took part, then of ranks that had each gradient; NULL:
+                     * not needed */
     dist_work *tally_work;
     dist_status failed;
-    bool destroyed; /* all other members are zero */
+    bool destroyed; /* all other fields are zero */
     struct dist_ddp_stats stats;
 };
 
-/* What travels. A row for each form in wire.c. */
+/* A compression: the format in which gradients are sent. compression.c has one row for each. */
 struct ddp_wire {
-    int stages; /* that start an operation; 0: as the options say */
-    /* Memory for a bucket, at bucket->wire. May be NULL, close too. */
+    int stages; /* stages that start an operation; 0: options.hook_stages */
+    /* Allocates bucket->compressed. May be NULL, as may close. */
     dist_status (*open)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
     void (*close)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
-    /* As dist_ddp_hook_fn, on ddp->stages[stage]. */
+    /* Like dist_ddp_hook_fn, on ddp->stages[stage]. */
     dist_status (*next)(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                         dist_work **work_p);
 };
 
-/* The row that the options ask for. */
+/* Returns the compression that the options select. */
 const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options);
 
 #endif

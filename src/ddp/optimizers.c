@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adam and AdamW.
+ * SGD, Adam and AdamW.
  *
- *     m = beta1 m + (1 - beta1) g         m / (1 - beta1^t): the mean of all gradients so far
- *     v = beta2 v + (1 - beta2) g^2       v / (1 - beta2^t): that of their squares
+ *     m = beta1 m + (1 - beta1) g         m / (1 - beta1^t): mean of all gradients so far
+ *     v = beta2 v + (1 - beta2) g^2       v / (1 - beta2^t): mean of their squares
  *     x = x - rate m / (sqrt(v) + epsilon)
  */
 #include "base/kernels/kernels.h"
@@ -11,14 +11,14 @@
 #include <dist/zero.h>
 #include <math.h>
 
-/* What is the same for all elements in a step. */
+/* Factors that are equal for all elements in a step. */
 struct adam_rates {
-    float step;                       /* rate / (1 - beta1^t) */
-    float root;                       /* 1 / sqrt(1 - beta2^t) */
-    float beta1, beta2, rest1, rest2; /* rest: 1 - beta */
+    float step; /* rate / (1 - beta1^t) */
+    float root; /* 1 / sqrt(1 - beta2^t) */
+    float beta1, beta2, rest1, rest2;
     float epsilon;
-    float keep;  /* decoupled: what stays of a value */
-    float decay; /* else: what a value adds to the gradient */
+    float keep;  /* decoupled weight decay: factor of the old value */
+    float decay; /* otherwise: multiple of the value that is added to the gradient */
 };
 
 DISTI_CLONES static void adam_step(float *restrict x, const float *restrict g, float *restrict m,
@@ -69,7 +69,7 @@ int dist_zero_adam_step(void *arg, const struct dist_zero_slice *slice)
 
 /* Stochastic gradient descent, with momentum. */
 
-/* As torch.optim.SGD, in its order of operations. */
+/* Equal to torch.optim.SGD, in the same order of operations. */
 struct sgd_rates {
     float rate, momentum, decay;
     bool nesterov;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A Feistel network is a bijection of numbers of an even number of bits, whatever its round
- * function is (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom
- * functions", SIAM Journal on Computing 17(2), 1988). Where it leaves 0 .. count - 1, it is applied
- * again until it comes back (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA
- * 2002): four times at most on average, for the bits are as few as will do.
+ * The distributed sampler: which samples a rank processes in an epoch.
+ *
+ * The shuffled order is computed by a Feistel network, which is a bijection of numbers with an even
+ * number of bits for any round function (Luby and Rackoff, "How to construct pseudorandom
+ * permutations from pseudorandom functions", SIAM Journal on Computing 17(2), 1988). If the result
+ * is not below the number of samples, the network is applied again until it is (Black and Rogaway,
+ * "Ciphers with arbitrary finite domains", CT-RSA 2002): at most four times on average, since it
+ * uses as few bits as possible.
  *
  *      left   right
  *        |      |
@@ -24,7 +27,7 @@
 
 enum { PERMUTE_ROUNDS = 6 };
 
-/* A bijection of 64 bits in which every input bit changes half of the output bits (splitmix64). */
+/* A bijection of 64-bit numbers; each input bit changes half of the output bits (splitmix64). */
 static uint64_t permute_mix(uint64_t x)
 {
     x += UINT64_C(0x9E3779B97F4A7C15);
@@ -33,10 +36,11 @@ static uint64_t permute_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Where `at` < count goes to in the order `key`: a bijection of 0 .. count - 1. */
+/* Returns the sample at position `at` < count of the order `key`: a bijection of 0 .. count - 1. */
 static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
 {
-    unsigned half = 1; /* of the least even number of bits that count - 1 fits in, at least 1 */
+    unsigned half =
+        1; /* half the number of bits: the smallest that can hold count - 1, at least 1 */
     uint64_t mask;
 
     while (half < 32 && (count - 1) >> (2 * half) != 0)
@@ -57,19 +61,21 @@ static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
     return at;
 }
 
-/* Which samples a rank sees in an epoch. */
+/* Public functions. */
 
 /*
+ *
  *     order of the epoch   | seen before | rank 0 | rank 1 | rank 0 | rank 1 | rank 0 | (rank 1) |
  *                          0           start                                      count
  *
- * What is behind `count` is the order again, from its first sample on.
+ * Positions from `count` on repeat the order from its first sample.
  */
 struct dist_sampler {
     struct dist_sampler_options options;
     uint64_t epoch, key;
-    uint64_t start; /* samples of the epoch that were seen before it was restored, by all ranks */
-    uint64_t taken; /* samples that this rank has taken since */
+    uint64_t
+        start; /* samples of the epoch that all ranks together had processed before the restore */
+    uint64_t taken; /* samples that this rank has processed since then */
     bool destroyed;
 };
 
@@ -78,7 +84,10 @@ static dist_status sampler_bad(const char *what)
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_create: %s", what);
 }
 
-/* The options that the program gave; what an earlier, smaller struct lacks is as in _INIT. */
+/*
+ * Checks and completes the program's options; fields that an older, smaller struct lacks are as in
+ * _INIT.
+ */
 static dist_status sampler_options(const dist_group *group,
                                    const struct dist_sampler_options *given,
                                    struct dist_sampler_options *options)
@@ -139,7 +148,7 @@ dist_status dist_sampler_create(const dist_group *group, const struct dist_sampl
     return DIST_OK;
 }
 
-/* False: it is NULL or destroyed. */
+/* True if the sampler is neither NULL nor destroyed. */
 static inline bool sampler_is_there(const struct dist_sampler *sampler)
 {
     return sampler && !sampler->destroyed;
@@ -158,7 +167,7 @@ void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
     if (!sampler_is_there(sampler))
         return;
     sampler->epoch = epoch;
-    /* From two numbers; nearby ones give keys that have nothing in common. */
+    /* Mixes both numbers, so that nearby seeds and epochs have unrelated keys. */
     sampler->key = permute_mix(permute_mix(sampler->options.seed) ^ epoch);
     sampler->start = 0;
     sampler->taken = 0;
@@ -175,7 +184,7 @@ uint64_t dist_sampler_count(const dist_sampler *sampler)
     return left / world + (!sampler->options.drop_last && left % world != 0);
 }
 
-/* The place of this rank's i-th sample in the order, which begins again behind its end. */
+/* Returns the position of this rank's i-th sample in the order, which repeats after `count`. */
 static uint64_t sampler_place(const struct dist_sampler *sampler, uint64_t i)
 {
     return sampler->start + i * (uint64_t)sampler->options.world_size +

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What travels instead of gradients: a row for each form. */
+/* Compressions: the formats in which gradients are sent. */
 #include "base/kernels/environment.h"
 #include "base/kernels/half.h"
 #include "base/log.h"
@@ -12,7 +12,7 @@
 
 /* Gradients rounded to float16 or bfloat16: half the bytes. */
 
-/* Host memory, whatever the backend would allocate: the host reads and writes it. */
+/* Allocates host memory, whatever the backend would allocate: the CPU reads and writes it. */
 static dist_status half_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     (void)ddp;
@@ -32,7 +32,7 @@ static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
         ddp->options.wire == DIST_DDP_WIRE_FLOAT16 ? DIST_FLOAT16 : DIST_BFLOAT16;
     const struct dist_ddp_bucket *shape = &bucket->shape;
     const disti_environment saved = disti_environment_enter();
-    /* Divided before they are added up, so that a sum stays finite where the mean does. */
+    /* Divide before the sum, so that a sum does not overflow if the mean is finite. */
     const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
     uint16_t *half = bucket->wire;
 
@@ -60,14 +60,14 @@ static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
                                  dtype, DIST_SUM, work_p);
 }
 
-/* The gradients themselves, reduced in place. */
+/* No compression: the gradients themselves, reduced in place. */
 
 static dist_op same_op(const struct dist_ddp *ddp)
 {
     return ddp->options.sum ? DIST_SUM : DIST_AVG;
 }
 
-/* A bucket of one piece, which is the usual one, is prepared once. */
+/* Prepares a persistent request for a bucket of one piece, which is the usual case. */
 static dist_status same_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     const struct dist_ddp_bucket *shape = &bucket->shape;
@@ -103,20 +103,20 @@ static dist_status same_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 }
 
 /*
- * Gradients in 8 bits, INT8_BLOCK of which share a scale: about a quarter of the bytes. What
- * rounding takes from a step is added to the next one, on both ways (error feedback: Seide et al.,
+ * Gradients in 8 bits; INT8_BLOCK of them share a scale: about a quarter of the bytes. The rounding
+ * error of a step is added to the next step, in both directions (error feedback: Seide et al.,
  * "1-bit stochastic gradient descent and its application to data-parallel distributed training of
  * speech DNNs", Interspeech 2014).
  *
- *     stage 0   every rank encodes its gradients, a chunk for each rank      all_to_all
- *     stage 1   every rank adds its chunk of all ranks up, encodes the sum   all_gather
+ *     stage 0   every rank encodes its gradients, one chunk per rank                    all_to_all
+ *     stage 1   every rank sums its chunk over all ranks and encodes the sum            all_gather
  *     stage 2   every rank decodes all chunks
  */
 
 enum {
     INT8_BLOCK = 256,
     INT8_MOST = 127,
-    INT8_NONE = -128 /* stands for what is no finite number */
+    INT8_NONE = -128 /* encodes infinities and NaN */
 };
 
 struct int8_block {
@@ -124,18 +124,20 @@ struct int8_block {
     int8_t values[INT8_BLOCK];
 };
 
-/* A bucket's memory. Chunks are whole blocks; what is behind the last gradient is zero. */
+/*
+ * Memory of a bucket. A chunk consists of whole blocks; elements after the last gradient are zero.
+ */
 struct int8_memory {
     size_t blocks;             /* of a chunk */
-    float *rest;               /* of all chunks: what this rank has to send, then what it did not */
-    float *sum_rest;           /* of this rank's chunk, the same of the sum */
-    struct int8_block *sent;   /* a chunk for each rank */
-    struct int8_block *gotten; /* a chunk of each rank */
+    float *rest;               /* all chunks: the values to send, then their rounding errors */
+    float *sum_rest;           /* this rank's chunk: the sum, then its rounding errors */
+    struct int8_block *sent;   /* one chunk for each rank */
+    struct int8_block *gotten; /* one chunk from each rank */
 };
 
 /*
- * One allocation. The collectives see only the blocks, but all ranks' memory is alike. Host memory,
- * whatever the backend would allocate.
+ * Allocates host memory once, whatever the backend would allocate. The collectives access only the
+ * blocks, but the layout is equal on all ranks.
  */
 static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
@@ -158,7 +160,7 @@ static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     return DIST_OK;
 }
 
-/* values keeps what rounding took: nothing of what is no finite number. */
+/* Encodes values, and replaces them by their rounding errors; 0 for infinities and NaN. */
 static void int8_encode(float *values, struct int8_block *block)
 {
     float most = 0.0f, scale, inverse;
@@ -168,7 +170,7 @@ static void int8_encode(float *values, struct int8_block *block)
 
         most = size > most && isfinite(size) ? size : most;
     }
-    /* 0 where its inverse would be infinite: then all of the block is left for later. */
+    /* 0 if the inverse would be infinite: then the whole block is kept for the next step. */
     scale = most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
     inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     block->scale = scale;
@@ -191,7 +193,7 @@ static float int8_value(const struct int8_block *block, int i)
     return block->values[i] == INT8_NONE ? NAN : (float)block->values[i] * block->scale;
 }
 
-/* Adds this rank's gradients to what is left of the step before, and encodes all of it. */
+/* Adds this rank's gradients to the rounding errors of the previous step, and encodes the sums. */
 static void int8_send(const struct dist_ddp *ddp, const struct ddp_bucket *bucket)
 {
     const struct int8_memory *memory = bucket->wire;
@@ -209,7 +211,7 @@ static void int8_send(const struct dist_ddp *ddp, const struct ddp_bucket *bucke
         int8_encode(memory->rest + b * INT8_BLOCK, &memory->sent[b]);
 }
 
-/* This rank's chunk of all ranks, in the order of the ranks. */
+/* Sums this rank's chunk over all ranks, in the order of the ranks, and encodes the sum. */
 static void int8_add(const struct dist_ddp *ddp, const struct int8_memory *memory)
 {
     for (size_t b = 0; b < memory->blocks; b++) {
@@ -265,7 +267,7 @@ static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     }
 }
 
-/* The program's own way to reduce a bucket. */
+/* The program's hook. */
 
 static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
@@ -280,13 +282,14 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
                           "rank %d: the hook wants to start an operation in stage %d: set "
                           "hook_stages in the options to %d",
                           ddp->rank, stage, stage + 1);
-    if (status != DIST_OK && failures == disti_failures()) /* it may not have said why itself */
+    if (status != DIST_OK &&
+        failures == disti_failures()) /* the hook may have set no error itself */
         return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
                           ddp->rank, dist_status_string(status), bucket->shape.index, stage);
     return status;
 }
 
-/* The forms in which gradients travel. */
+/* The table of compressions. */
 
 static const struct ddp_wire wires[] = {
     [DIST_DDP_WIRE_SAME] = {1, same_open, same_close, same_next},

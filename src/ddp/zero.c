@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sharded optimizer: which rank owns what of the parameters, and its steps. */
+/* The sharded optimizer: the shares of the ranks, and the steps. */
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/dtype.h"
@@ -16,49 +16,52 @@
 #include <string.h>
 
 /*
- * Values and gradients are two arrays of all parameters in their order. Buckets begin at the end,
- * where gradients come first. A bucket is cut into a share for each rank, which that rank owns:
+ * Values and gradients are two arrays with all parameters in order. Buckets are numbered from the
+ * end, where gradients become ready first. Each bucket is divided into one share per rank, which
+ * that rank owns:
  *
  *     |------------- bucket 1 -------------|------------- bucket 0 -------------|
  *     |   w0    |b0|     w1      |b1|   w2 |       w3        |b3|  w4   | b4    |
  *     | rank 0    | rank 1    | rank 2     | rank 0    | rank 1    | rank 2     |
  *
- * The state of what a rank owns lies bucket by bucket, an array for each of its numbers.
+ * The optimizer state of a rank's shares is stored bucket by bucket, with one array per state
+ * number.
  */
 struct zero_parameter {
     char *name;
     size_t count;
-    const float *source; /* the program's gradient; NULL: it writes to ours */
-    size_t at;           /* in values and gradients, in elements; as all offsets here */
+    const float *source; /* the program's gradient; NULL: the program writes to our array */
+    size_t at;           /* in values and gradients, in elements, like all offsets here */
     int bucket;
-    bool ready; /* in this step: the gradient belongs to the library */
+    bool ready; /* in this step: the library owns the gradient */
 };
 
 struct zero_bucket {
     size_t at, count;
-    size_t *counts, *offsets; /* of each rank's share, from `at` on */
-    size_t owned_at;          /* of this rank's share, in an array of the state */
-    int first, last;          /* parameters */
-    int missing;              /* gradients that are not ready */
-    dist_work *work;          /* that moves it; NULL: none */
+    size_t *counts, *offsets; /* of each rank's share, relative to `at` */
+    size_t owned_at;          /* of this rank's share, in a state array */
+    int first, last;          /* range of parameters */
+    int missing;              /* number of gradients that are not ready */
+    dist_work *work;          /* request in progress; NULL: none */
 };
 
-/* Some elements of a parameter that this rank owns. */
+/* A range of a parameter that this rank owns. */
 struct zero_block {
     int parameter;
-    size_t first, count; /* of the parameter */
+    size_t first, count; /* in the parameter */
     size_t at;           /* in values and gradients */
-    size_t owned_at;     /* in an array of the state */
+    size_t owned_at;     /* in a state array */
 };
 
-/* How the ranks reach each other's gradients and values. */
+/* Method by which the ranks access each other's gradients and values. */
 struct zero_form {
-    dist_status (*start)(struct dist_zero *zero); /* a gradient has become ready; may be NULL */
+    dist_status (*start)(struct dist_zero *zero); /* called when a gradient becomes ready; may be
+                                                   * NULL */
     dist_status (*finish)(struct dist_zero *zero);
-    dist_status (*sync)(struct dist_zero *zero); /* values become rank 0's */
+    dist_status (*sync)(struct dist_zero *zero); /* copies rank 0's values to all ranks */
 };
 
-/* Elements of a block, at most: it, its state and its sums stay in a core's own cache. */
+/* Maximum elements of a block, so that its data, state and sums fit in a core's own cache. */
 #define ZERO_BLOCK 4096
 
 struct dist_zero {
@@ -70,33 +73,33 @@ struct dist_zero {
     int count;
     struct zero_bucket *buckets;
     int bucket_count;
-    int next;        /* the first bucket that has not started */
+    int next;        /* first bucket that has not started */
     size_t *shares;  /* counts and offsets of all buckets */
-    size_t elements; /* of values, and of gradients */
-    size_t owned;    /* of these by this rank */
+    size_t elements; /* of the values, and of the gradients */
+    size_t owned;    /* elements that this rank owns */
     float *values, *gradients;
-    void *memory;  /* both, in the form of the network */
-    void **parts;  /* by rank, in that of the machine: what each rank has */
-    float **peers; /* the gradients of all ranks, the same */
-    float *tiles;  /* the same: sums of blocks */
+    void *memory;  /* zero_network: values and gradients */
+    void **parts;  /* zero_machine, by rank: the shared memory of each rank */
+    float **peers; /* zero_machine, by rank: the gradients */
+    float *tiles;  /* zero_machine: sums of blocks */
     float *state;
-    double squares;     /* of the reduced gradients that this rank owns */
-    float scale;        /* of the gradients, by max_norm */
-    uint64_t made;      /* steps, by the program's count */
-    dist_status failed; /* what ended it */
-    bool destroyed;     /* all other members are zero */
+    double squares;     /* sum over the reduced gradients that this rank owns */
+    float scale;        /* factor of the gradients, by max_norm */
+    uint64_t made;      /* completed steps, as the program counts them */
+    dist_status failed; /* the error that ended it */
+    bool destroyed;     /* all other fields are zero */
     struct dist_zero_stats stats;
 };
 
-/* Visits a block that this rank owns. */
+/* Processes a block that this rank owns. */
 typedef dist_status (*zero_visit_fn)(struct dist_zero *zero, const struct zero_block *block);
 
 enum { ZERO_FIRST_BUCKET = 1 << 20, ZERO_BUCKET = 25 << 20 };
 
-/* Shares begin on cache lines, which so have one owner. In elements. */
+/* Shares begin on cache lines, so that each line has one owner. In elements. */
 #define ZERO_LINE ((size_t)64 / sizeof(float))
 
-/* Shares of whole lines of the arrays, as equal as these can be. */
+/* Divides a bucket into shares of whole cache lines, as equal as possible. */
 static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
 {
     const size_t end = bucket->at + bucket->count, world = (size_t)zero->world;
@@ -104,7 +107,7 @@ static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
     size_t begin = bucket->at;
 
     for (size_t r = 0; r < world; r++) {
-        /* lines * (r + 1) / world, without its product */
+        /* lines * (r + 1) / world, without overflow */
         const size_t upto = lines / world * (r + 1) + lines % world * (r + 1) / world;
         const size_t limit = (line + upto) * ZERO_LINE;
         const size_t past = r + 1 < world && limit < end ? limit : end;
@@ -118,8 +121,8 @@ static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
 }
 
 /*
- * Places the parameters one after the other, and divides them from the last one on: a bucket ends
- * with the gradient that reaches its bytes.
+ * Places the parameters consecutively, and divides them into buckets from the last one on: a bucket
+ * ends with the gradient that reaches its size limit.
  */
 static dist_status zero_layout(struct dist_zero *zero)
 {
@@ -166,7 +169,7 @@ static size_t zero_own(const struct dist_zero *zero, const struct zero_bucket *b
     return bucket->at + bucket->offsets[zero->rank];
 }
 
-/* What rank `rank` owns of a parameter: *first_p and, of that, how many elements. */
+/* Returns how many elements of a parameter `rank` owns; *first_p is the first of them. */
 static size_t zero_part(const struct dist_zero *zero, int index, int rank, size_t *first_p)
 {
     const struct zero_parameter *parameter = &zero->parameters[index];
@@ -207,7 +210,7 @@ static dist_status zero_each(struct dist_zero *zero, const struct zero_bucket *b
 
 /* ---- failures ---- */
 
-/* Waits for a work, of which the bucket then has none; there may be none. */
+/* Waits for a bucket's request, if any, and clears it. */
 static dist_status zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
 {
     const int64_t began = disti_now_ns();
@@ -220,7 +223,10 @@ static dist_status zero_wait(struct dist_zero *zero, struct zero_bucket *bucket)
     return status;
 }
 
-/* Ends it after an error: aborts the group, and ends the works. Returns what ended it. */
+/*
+ * Fails the dist_zero after an error: aborts the group and waits for all requests. Returns the
+ * first error.
+ */
 static dist_status zero_fail(struct dist_zero *zero, dist_status status)
 {
     char text[1024];
@@ -236,7 +242,7 @@ static dist_status zero_fail(struct dist_zero *zero, dist_status status)
     return zero->failed;
 }
 
-/* Says why a call may not use it; `call` is for the message. */
+/* Rejects a handle that is NULL, destroyed or failed. `call` is for the message. */
 static dist_status zero_check(const struct dist_zero *zero, const char *call)
 {
     if (!zero)
@@ -258,7 +264,7 @@ static bool zero_is_in_step(const struct dist_zero *zero)
     return false;
 }
 
-/* The same, and that no step is under way. */
+/* As zero_check; also rejects calls during a step. */
 static dist_status zero_check_between(const struct dist_zero *zero, const char *call)
 {
     dist_status status = zero_check(zero, call);
@@ -271,7 +277,7 @@ static dist_status zero_check_between(const struct dist_zero *zero, const char *
 
 /* ---- the step of a block ---- */
 
-/* Sets the norm over all ranks, and the scale that brings it down to max_norm. Collective. */
+/* Computes the norm over all ranks, and the factor that reduces it to max_norm. Collective. */
 static dist_status zero_clip(struct dist_zero *zero)
 {
     const int64_t began = disti_now_ns();
@@ -291,7 +297,7 @@ static dist_status zero_clip(struct dist_zero *zero)
     return status;
 }
 
-/* The optimizer's step for a block, of which these are the gradients. */
+/* Calls the optimizer for a block with these gradients. */
 static dist_status zero_update(struct dist_zero *zero, const struct zero_block *block,
                                float *gradients)
 {
@@ -323,7 +329,7 @@ static dist_status zero_update(struct dist_zero *zero, const struct zero_block *
                       result, zero->parameters[block->parameter].name);
 }
 
-/* This rank's share of buckets. */
+/* Processes this rank's shares of a range of buckets. */
 static dist_status zero_work(struct dist_zero *zero, int first, int count, zero_visit_fn visit)
 {
     const int64_t began = disti_now_ns();
@@ -340,15 +346,19 @@ static dist_status update_in_place(struct dist_zero *zero, const struct zero_blo
     return zero_update(zero, block, zero->gradients + block->at);
 }
 
-/* ---- ranks of one machine: each updates its share of the one copy of the parameters ---- */
+/*
+ * ---- zero_machine: ranks on one machine update their shares of a single copy of the parameters
+ * ----
+ */
 
 /*
+ *
  *     rank 0   forward  backward  |barrier|  sum and update share 0  |barrier|  forward ...
  *     rank 1   forward  backward  |       |  sum and update share 1  |       |  forward ...
  *
- * Before the first barrier all read the parameters and nobody writes them. Between the two each
- * rank reads its share of everyone's gradients and writes its share of the parameters, and nobody
- * touches anything else. With max_norm the sum of squares is between sums and updates.
+ * Before the first barrier, ranks only read the parameters. Between the barriers, each rank reads
+ * its share of all ranks' gradients and writes its share of the parameters, and accesses nothing
+ * else. With max_norm the sum of squares is reduced between sums and updates.
  */
 static dist_status machine_barrier(struct dist_zero *zero)
 {
@@ -359,7 +369,9 @@ static dist_status machine_barrier(struct dist_zero *zero)
     return status;
 }
 
-/* Operands `first` to `first + operands - 1`, of which those below `surplus` are two ranks each. */
+/*
+ * Operands `first` to `first + operands - 1`; each operand below `surplus` is the sum of two ranks.
+ */
 struct machine_sum {
     const struct dist_zero *zero;
     size_t at, count;
@@ -367,9 +379,9 @@ struct machine_sum {
 };
 
 /*
- * As all-reduces of one machine and reproducible ones add: the ranks up to a power of two are a
- * balanced tree, in which the first operands stand for the ranks beyond it too. So the bits are
- * those of dist_ddp.
+ * Adds in the same order as all-reduces on one machine and reproducible ones: a balanced tree over
+ * the largest power of two not above the number of ranks, whose first operands include the surplus
+ * ranks. So the result equals that of dist_ddp bit by bit.
  */
 static float *machine_add(const struct machine_sum *sum, int first, int operands, float *dst,
                           float *tiles)
@@ -390,7 +402,7 @@ static float *machine_add(const struct machine_sum *sum, int first, int operands
     return dst;
 }
 
-/* The sum or mean of all ranks' gradients. In the tiles; of one rank, where they are. */
+/* Returns the sum or mean of all ranks' gradients: in the tiles, or for a single rank in place. */
 static float *machine_reduce(const struct dist_zero *zero, const struct zero_block *block)
 {
     const dist_op op = zero->options.sum ? DIST_SUM : DIST_AVG;
@@ -406,7 +418,7 @@ static float *machine_reduce(const struct dist_zero *zero, const struct zero_blo
     return reduced;
 }
 
-/* While the sums are in cache. */
+/* Updates a block while its sums are in cache. */
 static dist_status machine_update(struct dist_zero *zero, const struct zero_block *block)
 {
     return zero_update(zero, block, machine_reduce(zero, block));
@@ -421,7 +433,7 @@ static void zero_square(struct dist_zero *zero, const float *gradients, size_t c
     disti_environment_leave(saved);
 }
 
-/* In place: nobody else reads what this rank owns of its own gradients. */
+/* Stores the sums in this rank's gradients: no other rank reads this rank's share of them. */
 static dist_status machine_square(struct dist_zero *zero, const struct zero_block *block)
 {
     const float *reduced = machine_reduce(zero, block);
@@ -445,13 +457,18 @@ static dist_status machine_finish(struct dist_zero *zero)
     return status == DIST_OK ? machine_barrier(zero) : status;
 }
 
-/* What rank 0 wrote the others see behind a barrier. */
+/* After a barrier all ranks see the values that rank 0 wrote. */
 static const struct zero_form zero_machine = {.finish = machine_finish, .sync = machine_barrier};
 
-/* Ranks of several machines: buckets are reduced to their owners, and gathered when updated. */
+/*
+ * zero_network: ranks on several machines. Buckets are reduced to their owners, and gathered after
+ * the update.
+ */
 
-/* Buckets start in their order on every rank. The first that moves is looked at for programs
- * without a progress thread. */
+/*
+ * Starts full buckets, in the same order on every rank. Tests the first request, so that programs
+ * without a progress thread make progress.
+ */
 static dist_status network_start(struct dist_zero *zero)
 {
     dist_status status = DIST_OK;
@@ -476,13 +493,13 @@ static dist_status network_square(struct dist_zero *zero, const struct zero_bloc
     return DIST_OK;
 }
 
-/* A bucket's parameters travel while the next is updated. */
+/* The parameters of a bucket are gathered while the next bucket is updated. */
 static dist_status network_finish(struct dist_zero *zero)
 {
     const bool clips = zero->options.max_norm > 0.0;
     dist_status status = DIST_OK;
 
-    /* Every gradient has to be there before the first may be scaled. */
+    /* All gradients must be reduced before the first one is scaled. */
     for (int i = 0; clips && i < zero->bucket_count && status == DIST_OK; i++) {
         status = zero_wait(zero, &zero->buckets[i]);
         if (status == DIST_OK)
@@ -513,13 +530,13 @@ static dist_status network_sync(struct dist_zero *zero)
 static const struct zero_form zero_network = {
     .start = network_start, .finish = network_finish, .sync = network_sync};
 
-/* ---- values, gradients and state: on one machine the values are there once ---- */
+/* ---- values, gradients and state: on one machine the values exist once ---- */
 
-/* Levels of a sum over ranks, and the block itself: no machine has 2^24 ranks. */
+/* Depth of the tree of sums, plus one: no machine has 2^24 ranks. */
 #define ZERO_TILES 25
 
 /*
- * Allocates the memory of all, which decides the form. Collective; may fail on some ranks only.
+ * Allocates all memory and so selects the form. Collective; may fail on some ranks only.
  *
  *     part of rank 0   | values | gradients |
  *     part of rank 1            | gradients |
@@ -527,7 +544,7 @@ static const struct zero_form zero_network = {
  */
 static dist_status zero_memory(struct dist_zero *zero)
 {
-    /* From the values to the gradients, where both are in one allocation: whole lines. */
+    /* Offset of the gradients if they follow the values: whole cache lines. */
     const size_t apart = (zero->elements + 15) / 16 * 16, bytes = apart * sizeof(float);
     const bool tried = disti_log_trying(true);
     dist_status status =
@@ -557,14 +574,14 @@ static dist_status zero_memory(struct dist_zero *zero)
     return status;
 }
 
-/* ---- the start and the end ---- */
+/* ---- creation and destruction ---- */
 
 static dist_status zero_bad(const char *what)
 {
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_zero_create: %s", what);
 }
 
-/* Checks the numbers of an optimizer of ours, and its need of state. */
+/* Checks the parameters of a built-in optimizer, and that its state fits. */
 static dist_status zero_check_optimizer(const struct dist_zero_options *options, bool is_sgd)
 {
     const struct dist_zero_sgd *sgd = is_sgd ? options->step_arg : NULL;
@@ -600,7 +617,7 @@ static dist_status zero_check_optimizer(const struct dist_zero_options *options,
     return DIST_OK;
 }
 
-/* The options that the program gave, with what they leave to us. */
+/* Checks the program's options, and fills in defaults. */
 static dist_status zero_options(const struct dist_zero_options *given,
                                 struct dist_zero_options *options)
 {
@@ -669,7 +686,7 @@ static dist_status zero_parameter_copy(struct zero_parameter *to,
     return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
 }
 
-/* What a rank does alone. */
+/* The local part of dist_zero_create. */
 static dist_status zero_prepare(struct dist_zero *zero,
                                 const struct dist_zero_parameter *parameters, int count,
                                 const struct dist_zero_options *options)
@@ -716,8 +733,8 @@ static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, d
 }
 
 /*
- * What all ranks do together. The group is made before the ranks compare their lists: a rank whose
- * arguments are wrong need not wait to say so.
+ * The collective part of dist_zero_create. The group is made before the ranks compare their lists,
+ * so that a rank with wrong arguments can decline without waiting.
  */
 static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
                                 const struct dist_zero_parameter *parameters)
@@ -727,19 +744,25 @@ static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
     if (disti_ddp_is_declined(status))
         return status;
     status = zero_agree(zero, group, status);
-    if (status == DIST_OK) /* the parent's collective: nobody's failure ends it before it is done */
+    if (status == DIST_OK) /* uses the parent group: a failed rank still takes part until the end */
         status = zero_agree(zero, group, zero_memory(zero));
     for (int i = 0; i < zero->count && status == DIST_OK && zero->rank == 0; i++)
         if (parameters[i].values)
             memcpy(dist_zero_values(zero, i), parameters[i].values,
                    parameters[i].count * sizeof(float));
-    /* Who leaves at once must not end the group under those that are still here. */
+    /*
+     * Ensures that all ranks have succeeded, so that a rank which destroys its handle at once does
+     * not end the group while other ranks use it.
+     */
     if (status == DIST_OK)
         status = zero_agree(zero, group, zero->form->sync(zero));
     return status;
 }
 
-/* The memory before the group: see dist_shared_free. Frees all but the structure. */
+/*
+ * Frees everything except the structure. Shared memory is freed before the group: see
+ * dist_shared_free.
+ */
 static dist_status zero_release(struct dist_zero *zero)
 {
     dist_status status;
@@ -817,7 +840,7 @@ dist_status dist_zero_destroy(dist_zero *zero)
     return status == DIST_ERR_ABORTED ? DIST_OK : status;
 }
 
-/* What a program asks and sets between steps, and how it all fails. */
+/* Calls between steps. */
 
 float *dist_zero_values(const dist_zero *zero, int index)
 {
@@ -885,9 +908,9 @@ dist_status dist_zero_get_stats(const dist_zero *zero, struct dist_zero_stats *s
     return DIST_OK;
 }
 
-/* The state of a whole parameter, gathered from its owners and scattered to them. */
+/* The state of a whole parameter: gathered from its owners, and scattered to them. */
 
-/* Gathers to values, or scatters from `from`, which is NULL where it gathers. */
+/* Gathers to `values`, or scatters from `from`. */
 static dist_status state_move(struct dist_zero *zero, const char *call, int index, int which,
                               float *values, const float *from, bool gathers, int root)
 {
@@ -941,7 +964,7 @@ dist_status dist_zero_scatter_state(dist_zero *zero, int index, int which, const
     return state_move(zero, "dist_zero_scatter_state", index, which, NULL, values, false, root);
 }
 
-/* ---- the public calls ---- */
+/* ---- steps ---- */
 
 dist_status dist_zero_ready(dist_zero *zero, int index)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding the driver of GPUs, and asking it about memory. */
+/* Loads the GPU driver, and queries it about memory. */
 #include "device/driver.h"
 #include "base/lock.h"
 #include "base/settings/env.h"
@@ -12,18 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Attributes of an address. */
+/* Attributes of a pointer. */
 enum { DRIVER_CONTEXT = 1, DRIVER_MEMORY_TYPE = 2, DRIVER_IS_MANAGED = 8, DRIVER_DEVICE = 9 };
-/* A memory type; what belongs to no device is this or unknown. */
+/* Memory type; memory of no device has this type or an unknown one. */
 enum { DRIVER_TYPE_HOST = 1 };
 
 static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
                                            "libamdhip64.so", NULL};
 
-/* Devices of a process, at most. */
+/* Maximum devices of a process. */
 #define DRIVER_DEVICES 256
 
-/* Where the kernel shows a GPU of theirs: NVIDIA's, on Tegra, in WSL, AMD's. */
+/* Device files of GPUs: NVIDIA's, on Tegra, in WSL, AMD's. */
 static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd",
                                            NULL};
 
@@ -31,10 +31,10 @@ DISTI_PROCESS_LOCK(driver_lock);
 static struct disti_driver driver_table;
 static const struct disti_driver *_Atomic driver_found;
 
-/* This thread's, while it is in a context. */
+/* Previous capture mode of this thread, between disti_driver_enter and disti_driver_exit. */
 static _Thread_local int driver_mode;
 
-/* Its functions, by the names of the API that it has. NULL: all are there; else what is not. */
+/* Resolves the driver's functions, by the names of its API. Returns NULL, or a missing name. */
 static const char *driver_resolve(void *handle, struct disti_driver *driver)
 {
     const bool hip = !dlsym(handle, "cuInit");
@@ -101,7 +101,7 @@ const struct disti_driver *disti_driver_load(char *reason, size_t reason_size)
 
 bool disti_driver_possible(void)
 {
-    static atomic_int known; /* 0: not yet; 1: no; 2: yes */
+    static atomic_int known; /* 0: unknown; 1: no; 2: yes */
     int state = atomic_load_explicit(&known, memory_order_relaxed);
 
     if (state == 0) {
@@ -113,7 +113,7 @@ bool disti_driver_possible(void)
     return state == 2;
 }
 
-/* How many libraries were loaded in this process so far; looks at one only. */
+/* Reads the number of libraries loaded so far, which each entry has, from the first entry. */
 static int driver_count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
@@ -139,8 +139,9 @@ const struct disti_driver *disti_driver_loaded(void)
 }
 
 /*
- * Of memory that it knows nothing of, the call for several attributes leaves all of them NULL; the
- * one for a single attribute fails, which compute-sanitizer takes for an error of the program.
+ * Queries one attribute. For memory that the driver does not know, the function for several
+ * attributes sets them to NULL; the function for a single one fails, which compute-sanitizer
+ * reports as an error of the program.
  */
 static bool driver_attribute(const struct disti_driver *driver, int attribute, void *data,
                              const void *address)
@@ -178,9 +179,8 @@ bool disti_driver_enter(const struct disti_driver *driver, const void *address)
     if (!context && driver_attribute(driver, DRIVER_DEVICE, &ordinal, address) && ordinal >= 0 &&
         ordinal < DRIVER_DEVICES) {
         /*
-         * What is mapped (ncclMemAlloc) or comes from a pool (cudaMallocAsync) belongs to no
-         * context: its device's main one will do. That is kept from then on, as CUDA's runtime
-         * does.
+         * Mapped memory (ncclMemAlloc) and memory of a pool (cudaMallocAsync) belong to no context:
+         * use the device's primary one. It is retained from then on, as CUDA's runtime does.
          */
         pthread_mutex_lock(&lock);
         if (!contexts[ordinal] && (driver->device_get(&device, ordinal) ||

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The driver of GPUs, CUDA's or HIP's, found at run time: no header or library of theirs is needed.
+/*
+ * The GPU driver, CUDA's or HIP's, loaded at run time: building needs no header or library of
+ * theirs.
  */
 #ifndef DISTI_DEVICE_DRIVER_H
 #define DISTI_DEVICE_DRIVER_H
@@ -9,9 +11,9 @@
 #include <stdint.h>
 
 /*
- * What of it is used. X(member, CUDA's symbol, HIP's symbol, parameters). All return 0 or an error
- * number. Contexts, streams and events are handles; device memory is an address. The documentation
- * is the CUDA Driver API's (https://docs.nvidia.com/cuda/cuda-driver-api), HIP's is alike.
+ * The functions in use. X(member, CUDA's symbol, HIP's symbol, parameters). All return 0 or an
+ * error number. Contexts, streams and events are handles; device memory is an address. See the CUDA
+ * Driver API (https://docs.nvidia.com/cuda/cuda-driver-api); HIP's is similar.
  */
 #define DISTI_DRIVER_CALLS(X)                                                                      \
     X(init, "cuInit", "hipInit", (unsigned flags))                                                 \
@@ -62,40 +64,43 @@ struct disti_driver {
     char file[256];   /* the library's name or path */
 };
 
-/* Numbers of theirs. */
-#define DISTI_DRIVER_NO_CONTEXT 201        /* the thread has no context */
-#define DISTI_DRIVER_NOT_READY 600         /* event_query: not yet */
-#define DISTI_DRIVER_STREAM_NON_BLOCKING 1 /* stream_create: beside the default stream */
-#define DISTI_DRIVER_EVENT_NO_TIMING 2     /* event_create */
-#define DISTI_DRIVER_HOST_PORTABLE 1       /* host_alloc: pinned for every context */
-#define DISTI_DRIVER_CAPTURE_RELAXED 2     /* capture_mode: of this thread; gives back the old */
+/* Constants of the APIs. */
+#define DISTI_DRIVER_NO_CONTEXT 201 /* error: the thread has no context */
+#define DISTI_DRIVER_NOT_READY 600  /* event_query: not complete */
+#define DISTI_DRIVER_STREAM_NON_BLOCKING                                                           \
+    1                                  /* stream_create: does not synchronize with the default     \
+                                        * stream */
+#define DISTI_DRIVER_EVENT_NO_TIMING 2 /* event_create */
+#define DISTI_DRIVER_HOST_PORTABLE 1   /* host_alloc: pinned for every context */
+#define DISTI_DRIVER_CAPTURE_RELAXED 2 /* capture_mode: of this thread; returns the previous one   \
+                                        */
 
 /*
- * The driver, loaded and initialised, once a process: DIST_GPU_DRIVER (a file), else CUDA's, else
- * HIP's. NULL: there is none that works; writes why, and what to do, to reason[reason_size]. May
- * take a second the first time. Any thread. Not before a fork whose child uses the device.
+ * Loads and initialises the driver once per process: DIST_GPU_DRIVER (a file), else CUDA's, else
+ * HIP's. NULL: no working driver; writes the reason and the fix to reason[reason_size]. The first
+ * call may take a second. Any thread. Do not call it before a fork whose child uses the device.
  */
 const struct disti_driver *disti_driver_load(char *reason, size_t reason_size);
 
 /*
- * The driver, if this process has one already, whoever loaded it; else NULL. Cheap, and nothing at
- * all where the machine has no GPU of theirs. Any thread.
+ * Returns the driver if this process has loaded it, in any way; else NULL. Cheap, in particular on
+ * machines without GPU. Any thread.
  */
 const struct disti_driver *disti_driver_loaded(void);
 
-/* May this machine have a GPU of theirs? Does not change while the process lives. Any thread. */
+/* True if this machine may have a GPU. Does not change while the process lives. Any thread. */
 bool disti_driver_possible(void);
 
-/* Is this address memory of a device (managed memory included)? */
+/* True if the address is device memory or managed memory. */
 bool disti_driver_owns(const struct disti_driver *driver, const void *address);
 
-/* The text of an error number; never NULL. */
+/* Returns the text of an error number; never NULL. */
 const char *disti_driver_text(const struct disti_driver *driver, int error);
 
 /*
- * Makes the context of that memory this thread's, until disti_driver_exit; not nested. What is
- * called in between spoils no capture of another stream. False: there is no such context. A thread
- * of the library's own has none before.
+ * Makes the context of this memory current in this thread until disti_driver_exit; not nested.
+ * Calls in between do not invalidate a stream capture of another thread. False: there is no such
+ * context. A thread of the library needs it, since it has no current context.
  */
 bool disti_driver_enter(const struct disti_driver *driver, const void *address);
 void disti_driver_exit(const struct disti_driver *driver);
