@@ -58,7 +58,7 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
         return status;
     if (all.failed > 0)
         return disti_fail(DIST_ERR_ABORTED,
-                          "rank %d: %s failed on rank %d, whose own message says why", rank, call,
+                          "rank %d: %s failed on rank %d: see the error on that rank", rank, call,
                           world - (int)all.failed);
     if (all.alike_most != ~all.alike_least) {
         /* Names a rank with a different hash. */
@@ -70,9 +70,9 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
         if (status != DIST_OK)
             return status;
         return disti_fail(DIST_ERR_MISMATCH,
-                          "rank %d: %s: rank %d has other parameters or options than this rank; "
-                          "give all ranks the same list, counts and options, and gradients in "
-                          "memory of their own on all or none",
+                          "rank %d: %s: the parameters or options of rank %d differ from this "
+                          "rank's: use the same list, counts and options on all ranks, and "
+                          "allocate gradients on all ranks or on none",
                           rank, call, world - (int)firsts[most]);
     }
     *apart_p = all.apart_most != ~all.apart_least;

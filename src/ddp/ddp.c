@@ -83,7 +83,7 @@ static dist_status ddp_check_between(const struct dist_ddp *ddp, const char *cal
 
     if (status == DIST_OK && ddp_is_in_step(ddp))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: a step is under way: call dist_ddp_finish before", call);
+                          "%s: a step is under way: call dist_ddp_finish first", call);
     return status;
 }
 
@@ -289,10 +289,10 @@ dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p)
         return status;
     if (!(max_norm >= 0.0))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_clip: max_norm is %g: give 0 or more", max_norm);
+                          "dist_ddp_clip: max_norm is %g: set it to 0 or more", max_norm);
     if (ddp->device || (ddp->options.dtype != DIST_FLOAT32 && ddp->options.dtype != DIST_FLOAT64))
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "dist_ddp_clip: it is for float32 and float64 in host memory");
+                          "dist_ddp_clip supports only float32 and float64 in host memory");
     saved = disti_environment_enter();
     norm = norm_clip(ddp, max_norm);
     disti_environment_leave(saved);
@@ -374,8 +374,8 @@ static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
 
     if (status == DIST_OK && ddp->joined)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: dist_ddp_join makes the steps: the function that it calls only "
-                          "updates the parameters",
+                          "%s must not be called in dist_ddp_join: its step function should only "
+                          "update the parameters",
                           call);
     return status;
 }
@@ -389,14 +389,14 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
         return status;
     if (!dist_ddp_gradient(ddp, index))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_ready: there is no gradient %d; dist_ddp_create was given %d "
-                          "parameters, and buffers have none",
+                          "dist_ddp_ready: no gradient %d: dist_ddp_create got %d parameters, and "
+                          "buffers have no gradient",
                           index, ddp->count);
     parameter = &ddp->parameters[index];
     if (parameter->ready)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_ready: gradient %s is ready for the second time in this step; "
-                          "call it once, when all of the gradient is there",
+                          "dist_ddp_ready: called a second time for gradient %s in this step: call "
+                          "it once, when the gradient is complete",
                           parameter->name);
     parameter->touched = true;
     parameter->ready = true;
@@ -428,11 +428,11 @@ static dist_status ddp_fill(struct dist_ddp *ddp)
         if (ddp->parameters[i].gradient && !ddp->parameters[i].touched)
             disti_ddp_list_add(&missing, ddp->parameters[i].name);
     if (missing.count > 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "rank %d: dist_ddp_finish: there is no gradient for %s; call "
-                          "dist_ddp_ready for each of them, or set find_unused in the options if "
-                          "steps may leave some out",
-                          ddp->rank, disti_ddp_list_end(&missing));
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "rank %d: dist_ddp_finish: no gradient for %s: call dist_ddp_ready for each of them, "
+            "or set find_unused in the options if a step may leave some out",
+            ddp->rank, disti_ddp_list_end(&missing));
     for (int i = 0; i < ddp->count; i++) {
         struct ddp_parameter *parameter = &ddp->parameters[i];
 
@@ -537,7 +537,7 @@ dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
         return status;
     if (ddp->local == sync && ddp_has_ready(ddp))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_set_sync: a step is under way: call dist_ddp_finish before");
+                          "dist_ddp_set_sync: a step is under way: call dist_ddp_finish first");
     ddp->local = !sync;
     return DIST_OK;
 }
@@ -549,9 +549,9 @@ dist_status dist_ddp_zero_gradients(dist_ddp *ddp)
     if (status != DIST_OK)
         return status;
     if (ddp->device)
-        return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "dist_ddp_zero_gradients: they are memory of a GPU: "
-                          "fill them there");
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "dist_ddp_zero_gradients: the gradients are in GPU memory: clear them on the GPU");
     for (int i = 0; i < ddp->count; i++)
         if (ddp->parameters[i].gradient)
             ddp_clear(&ddp->parameters[i], ddp->options.dtype);
@@ -588,7 +588,7 @@ static dist_status ddp_check_result(const struct dist_ddp *ddp, const char *call
     if (!ddp || ddp->destroyed)
         return ddp_check(ddp, call);
     if (!size)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the struct for the result is NULL", call);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the result struct is NULL", call);
     if (*size >= sizeof(*size) && *size <= most)
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -622,8 +622,8 @@ dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
         return status;
     if (bucket < 0 || bucket >= ddp->bucket_count)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_get_bucket_times: bucket is %d: there are %d, from 0", bucket,
-                          ddp->bucket_count);
+                          "dist_ddp_get_bucket_times: bucket is %d: there are %d buckets, from 0",
+                          bucket, ddp->bucket_count);
     own = &ddp->buckets[bucket];
     for (int i = 0; i < own->count; i++)
         count += ddp->parameters[ddp->order[own->first + i]].count;
@@ -666,9 +666,10 @@ static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
 
         if (!place_padded(parameter->count, element, &bytes) || !disti_add(all, bytes, &all) ||
             all > PTRDIFF_MAX)
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "dist_ddp_create: %d parameters are together larger than any memory",
-                              ddp->count);
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "dist_ddp_create: the total size of the %d parameters exceeds the address space",
+                ddp->count);
         at += parameter->own ? bytes : 0;
     }
     status = dist_alloc(group, at, &ddp->memory);
@@ -708,8 +709,7 @@ static dist_status ddp_place(struct dist_ddp *ddp, dist_group *group)
         if (next && place_begin(next) < end) {
             status = disti_fail(
                 DIST_ERR_INVALID_ARGUMENT,
-                "dist_ddp_create: the gradients of %s and %s share memory: list what they share "
-                "once",
+                "dist_ddp_create: the gradients of %s and %s overlap: list shared memory once",
                 sorted[i]->name, next->name);
             goto out;
         }
@@ -737,15 +737,15 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
         return status;
     if (ddp->joined)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_join: this rank is in it: its function only updates the "
-                          "parameters");
+                          "dist_ddp_join: this rank is already in dist_ddp_join: its step function "
+                          "should only update the parameters");
     if (!ddp->options.uneven)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_join: set uneven in the options of dist_ddp_create");
     if (ddp->local)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_join: steps stay on this rank: call "
-                          "dist_ddp_set_sync with true, and end the step, before");
+                          "dist_ddp_join: steps are not reduced: end the step and call "
+                          "dist_ddp_set_sync with true first");
     status = ddp_check_between(ddp, "dist_ddp_join");
     if (status != DIST_OK)
         return status;
@@ -808,14 +808,14 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
                           "%d",
                           (int)options->wire, DIST_DDP_WIRE_SAME, DIST_DDP_WIRE_INT8);
     if (options->hook && options->wire != DIST_DDP_WIRE_SAME)
-        return ddp_bad("options have both a hook and a wire: take one of them");
+        return ddp_bad("options.hook and options.wire are both set: use only one of them");
     if ((unsigned)options->dtype >= DIST_DTYPE_COUNT || !disti_dtype_is_float(options->dtype))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_create: options.dtype is %d (%s): set it to a floating-point "
                           "type: float32, float64, float16 or bfloat16",
                           (int)options->dtype, dist_dtype_string(options->dtype));
     if (options->wire != DIST_DDP_WIRE_SAME && options->dtype != DIST_FLOAT32)
-        return ddp_bad("options.wire is for float32 only");
+        return ddp_bad("options.wire is supported for float32 only");
     return DIST_OK;
 }
 
@@ -921,10 +921,12 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     for (int i = 0; driver && i < ddp->gradients && !ddp->device; i++)
         ddp->device = disti_driver_owns(driver, ddp->parameters[ddp->order[i]].gradient);
     if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)
-        return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: options.wire is for host memory");
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "dist_ddp_create: options.wire is supported for gradients in host memory only");
     if (ddp->device && tallies)
-        return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: uneven and find_unused are for "
-                                                "gradients in host memory");
+        return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: uneven and find_unused are "
+                                                "supported for gradients in host memory only");
     ddp->wire = disti_ddp_wire(&ddp->options);
     ddp->stage_count = ddp->wire->stages ? ddp->wire->stages : ddp->options.hook_stages;
     return DIST_OK;

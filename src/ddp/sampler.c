@@ -104,7 +104,7 @@ static dist_status sampler_options(const dist_group *group,
     if (options->count == 0)
         return sampler_bad("options.count is 0: set it to the number of samples in the data set");
     if (!group && (options->rank == -1 || options->world_size == -1))
-        return sampler_bad("give a group, or rank and world_size in the options");
+        return sampler_bad("pass a group, or set rank and world_size in the options");
     if (options->rank == -1)
         options->rank = dist_get_rank(group);
     if (options->world_size == -1)
@@ -122,10 +122,11 @@ static dist_status sampler_options(const dist_group *group,
                           "the group's",
                           options->rank, options->world_size - 1);
     if (!options->drop_last && options->count > UINT64_MAX - (uint64_t)options->world_size)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_sampler_create: options.count is %" PRIu64 ", and with %d ranks "
-                          "the last samples have no number: set drop_last, or count to less",
-                          options->count, options->world_size);
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "dist_sampler_create: options.count is %" PRIu64
+            ", which overflows when padded for %d ranks: set drop_last, or reduce count",
+            options->count, options->world_size);
     return DIST_OK;
 }
 
@@ -248,7 +249,7 @@ dist_status dist_sampler_restore(dist_sampler *sampler, const struct dist_sample
     if (state->seen > sampler->options.count)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_sampler_restore: %llu samples of the epoch were seen, but the data "
-                          "set has only %llu: is the state of another one?",
+                          "set has only %llu: the state was saved with another data set",
                           (unsigned long long)state->seen,
                           (unsigned long long)sampler->options.count);
     sampler->options.seed = state->seed;

@@ -279,7 +279,7 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 
     if (!group && (*work_p || status != DIST_OK))
         return disti_fail(status == DIST_OK ? DIST_ERR_INVALID_ARGUMENT : status,
-                          "rank %d: the hook wants to start an operation in stage %d: set "
+                          "rank %d: the hook tried to start an operation in stage %d: set "
                           "hook_stages in the options to %d",
                           ddp->rank, stage, stage + 1);
     if (status != DIST_OK &&

@@ -138,7 +138,7 @@ static dist_status zero_layout(struct dist_zero *zero)
             zero->elements > most)
             return disti_fail(
                 DIST_ERR_INVALID_ARGUMENT,
-                "dist_zero_create: the parameters are together larger than any memory");
+                "dist_zero_create: the total size of the parameters exceeds the address space");
     }
     end = zero->elements;
     for (int i = last; i >= 0; i--) {
@@ -271,7 +271,7 @@ static dist_status zero_check_between(const struct dist_zero *zero, const char *
 
     if (status == DIST_OK && zero_is_in_step(zero))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: a step is under way: call dist_zero_finish before", call);
+                          "%s: a step is under way: call dist_zero_finish first", call);
     return status;
 }
 
@@ -632,8 +632,8 @@ static dist_status zero_options(const struct dist_zero_options *given,
                           given->size, sizeof(*options));
     memcpy(options, given, given->size);
     if (!options->step)
-        return zero_bad("options.step is NULL: give dist_zero_sgd_step, dist_zero_adam_step or a "
-                        "function of your own");
+        return zero_bad("options.step is NULL: set it to dist_zero_sgd_step, dist_zero_adam_step "
+                        "or your own function");
     if (options->state_floats < 0 || options->state_floats > DIST_ZERO_STATE_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_zero_create: options.state_floats is %d: set it to 0 to %d",
@@ -654,8 +654,7 @@ static dist_status zero_options(const struct dist_zero_options *given,
         return zero_check_optimizer(options, sgd);
     }
     return disti_fail(DIST_ERR_UNSUPPORTED,
-                      "dist_zero_create: options.dtype is %s: it is for "
-                      "float32 only",
+                      "dist_zero_create: options.dtype is %s: supported for float32 only",
                       dist_dtype_string(options->dtype));
 }
 
@@ -677,10 +676,10 @@ static dist_status zero_parameter_copy(struct zero_parameter *to,
                           "dist_zero_create: parameter %d has no elements", index);
     if (driver && ((from->values && disti_driver_owns(driver, from->values)) ||
                    (from->gradient && disti_driver_owns(driver, from->gradient))))
-        return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "dist_zero_create: parameter %d is in memory of a GPU: it is for host "
-                          "memory only",
-                          index);
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "dist_zero_create: parameter %d is in GPU memory: only host memory is supported",
+            index);
     *to = (struct zero_parameter){
         .name = disti_ddp_quote(from->name, index), .count = from->count, .source = from->gradient};
     return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
@@ -883,8 +882,8 @@ dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
 
     if (status == DIST_OK && steps > INT64_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_zero_set_steps: %" PRIu64 " steps are more than a training can "
-                          "make: give the number that dist_zero_get_steps had",
+                          "dist_zero_set_steps: %" PRIu64
+                          " steps are too many: pass a number that dist_zero_get_steps returned",
                           steps);
     if (status == DIST_OK)
         zero->made = steps;
@@ -922,14 +921,13 @@ static dist_status state_move(struct dist_zero *zero, const char *call, int inde
     if (status != DIST_OK)
         return status;
     if (index < 0 || index >= zero->count)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: there is no parameter %d, of %d", call,
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: no parameter %d: there are %d", call,
                           index, zero->count);
     if (which < 0 || which >= zero->options.state_floats)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: there is no number %d of an element's state, which has %d", call,
-                          which, zero->options.state_floats);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: no state number %d: each element has %d",
+                          call, which, zero->options.state_floats);
     if (root < 0 || root >= zero->world)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: there is no rank %d, of %d", call, root,
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: no rank %d: there are %d", call, root,
                           zero->world);
     if (zero->rank == root && !(gathers ? values : from))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: values is NULL at root", call);
@@ -975,14 +973,13 @@ dist_status dist_zero_ready(dist_zero *zero, int index)
         return status;
     if (!dist_zero_gradient(zero, index))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_zero_ready: there is no parameter %d; dist_zero_create was given "
-                          "%d",
-                          index, zero->count);
+                          "dist_zero_ready: no parameter %d: dist_zero_create got %d", index,
+                          zero->count);
     parameter = &zero->parameters[index];
     if (parameter->ready)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_zero_ready: gradient %s is ready for the second time in this step; "
-                          "call it once, when all of the gradient is there",
+                          "dist_zero_ready: called a second time for gradient %s in this step: "
+                          "call it once, when the gradient is complete",
                           parameter->name);
     if (parameter->source)
         memcpy(zero->gradients + parameter->at, parameter->source,
@@ -1005,12 +1002,11 @@ dist_status dist_zero_finish(dist_zero *zero)
     for (int i = 0; i < zero->count; i++)
         if (!zero->parameters[i].ready)
             disti_ddp_list_add(&missing, zero->parameters[i].name);
-    status = missing.count == 0
-                 ? zero->form->finish(zero)
-                 : disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "rank %d: dist_zero_finish: there is no gradient for %s; call "
-                              "dist_zero_ready for each of them",
-                              zero->rank, disti_ddp_list_end(&missing));
+    status = missing.count == 0 ? zero->form->finish(zero)
+                                : disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                                             "rank %d: dist_zero_finish: no gradient for %s: call "
+                                             "dist_zero_ready for each of them",
+                                             zero->rank, disti_ddp_list_end(&missing));
     if (status != DIST_OK)
         return zero_fail(zero, status);
     for (int i = 0; i < zero->count; i++)

@@ -71,10 +71,11 @@ static const struct disti_driver *driver_find(int mode, char *reason, size_t rea
         int error = missing ? 0 : driver_table.init(0);
 
         if (missing)
-            snprintf(reason, reason_size, "the GPU driver %s has no %s: install a newer driver",
-                     file, missing);
+            snprintf(reason, reason_size,
+                     "the GPU driver %s lacks the function %s: install a newer driver", file,
+                     missing);
         else if (error)
-            snprintf(reason, reason_size, "the GPU driver %s does not start: %s", file,
+            snprintf(reason, reason_size, "the GPU driver %s failed to initialize: %s", file,
                      disti_driver_text(&driver_table, error));
         if (missing || error)
             dlclose(handle);
@@ -89,7 +90,7 @@ static const struct disti_driver *driver_find(int mode, char *reason, size_t rea
     else if (!driver && !handle)
         snprintf(reason, reason_size,
                  "there is no GPU driver (libcuda.so.1 or libamdhip64.so): install NVIDIA's or "
-                 "AMD's, or in a container pass the GPU on (docker run --gpus all)");
+                 "AMD's driver, or give the container access to the GPU (docker run --gpus all)");
     pthread_mutex_unlock(&driver_lock);
     return driver;
 }
@@ -164,7 +165,7 @@ const char *disti_driver_text(const struct disti_driver *driver, int error)
 {
     const char *text = NULL;
 
-    return driver->error_text(error, &text) == 0 && text ? text : "an error without a name";
+    return driver->error_text(error, &text) == 0 && text ? text : "unknown error";
 }
 
 bool disti_driver_enter(const struct disti_driver *driver, const void *address)

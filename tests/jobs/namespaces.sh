@@ -68,7 +68,7 @@ job_check "dist_bench -n in namespaces" spawned
 no_proc_ends()
 {
     timeout 20 "$BASH" "$job_folder/in" no-proc "$run" -n 1 sh -c 'sleep 2 >&- 2>&- &' >"$job_output" 2>&1 &&
-        grep -q 'cannot be found and ended, since /proc is not mounted' "$job_output"
+        grep -q 'cannot find and end a process that a worker started: /proc is not mounted' "$job_output"
 }
 job_check "a process left behind where there is no /proc" no_proc_ends
 

@@ -250,7 +250,7 @@ static void wrong_arguments(void **state)
     assert_int_equal(dist_ddp_create(group, &parameter, 1, NULL, &ddp), DIST_OK);
     refused(dist_ddp_get_stats(ddp, &stats), "size is 1");
     refused(dist_ddp_get_stats(ddp, NULL), "NULL");
-    refused(dist_ddp_get_bucket_times(ddp, -1, &times), "bucket is -1: there are 1");
+    refused(dist_ddp_get_bucket_times(ddp, -1, &times), "bucket is -1: there are 1 buckets");
     refused(dist_ddp_get_bucket_times(ddp, 0, NULL), "NULL");
     assert_int_equal(dist_ddp_get_bucket_times(ddp, 0, &times), DIST_OK);
     assert_int_equal(dist_ddp_destroy(ddp), DIST_OK);
