@@ -55,7 +55,7 @@ static DISTI_THREAD_LOCAL struct {
 } layout_last;
 
 /* True if the type is layout_last.type, which is never freed. */
-static bool type_stays(MPI_Datatype type)
+static bool type_is_last(MPI_Datatype type)
 {
     return layout_last.size && layout_last.type == type;
 }
@@ -64,14 +64,14 @@ size_t disti_type_size(MPI_Datatype type)
 {
     MPI_Count size;
 
-    if (type_stays(type))
+    if (type_is_last(type))
         return layout_last.size;
     return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
 }
 
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
-    if (copy || !type_stays(type)) {
+    if (copy || !type_is_last(type)) {
         static const int one = 1;
         static const MPI_Aint below = -64;
         int ignored, combiner;
@@ -345,7 +345,7 @@ static bool call_receives(dist_collective kind, bool at_root)
 }
 
 /* Clears the arguments that are not significant on this rank, and so may have any value. */
-static void eligible_strip(struct disti_args *args, int rank)
+static void eligible_clear(struct disti_args *args, int rank)
 {
     bool at_root = rank == args->root;
 
@@ -366,8 +366,8 @@ static int eligible_layout(const struct disti_side *buffer, int ranks)
 
     /* The type is valid for communication if MPI_Pack accepts zero elements of it. */
     if (buffer->type == MPI_DATATYPE_NULL ||
-        (!type_stays(buffer->type) && PMPI_Pack(&nothing, 0, buffer->type, &nothing, 0, &used,
-                                                disti_preload.self) != MPI_SUCCESS))
+        (!type_is_last(buffer->type) && PMPI_Pack(&nothing, 0, buffer->type, &nothing, 0, &used,
+                                                  disti_preload.self) != MPI_SUCCESS))
         return MPI_ERR_TYPE;
     /* The call requires counts or displacements, but the program passed NULL. */
     if ((buffer->counts.bytes && !buffer->counts.array) ||
@@ -434,7 +434,7 @@ int disti_call_refuse(const struct disti_args *args)
  * Handles the MPI code of a forwarded call and returns it. A call that MPI rejected is no longer
  * counted, since the other ranks did not make it: MPI detects more errors than our checks.
  */
-static int call_handed_on(struct disti_args *args, int code)
+static int call_forwarded(struct disti_args *args, int code)
 {
     static const int classes[] = {MPI_ERR_ARG,     MPI_ERR_BUFFER, MPI_ERR_COMM,
                                   MPI_ERR_COUNT,   MPI_ERR_OP,     MPI_ERR_RANK,
@@ -475,7 +475,7 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     *comm_p = comm = disti_comm_find(args->comm);
     if (!comm || comm->foreign)
         return DISTI_WHY_COMMUNICATOR;
-    eligible_strip(args, comm->rank);
+    eligible_clear(args, comm->rank);
     args->refused = eligible_check(args, form, comm);
     if (args->refused != MPI_SUCCESS)
         return DISTI_WHY_SERVED;
@@ -521,7 +521,7 @@ static struct disti_comm *call_is_eligible(struct disti_args *args, enum disti_f
 
 static int call_no_memory(const struct disti_call *call)
 {
-    fprintf(stderr, "libdist: rank %d: no memory for a collective of MPI\n", disti_preload.rank);
+    fprintf(stderr, "libdist: rank %d: out of memory in an MPI collective\n", disti_preload.rank);
     PMPI_Comm_call_errhandler(call->comm->comm, MPI_ERR_NO_MEM);
     return MPI_ERR_NO_MEM;
 }
@@ -580,11 +580,11 @@ static int call_open_reduction(struct disti_call *call, const struct disti_args 
     if (code == MPI_SUCCESS && (scatters || call->in != call->out) &&
         call_shares(call->in, in * element, call->out, out * element)) {
         /* The result is first stored in a temporary buffer. */
-        call->spare_bytes = out * element;
-        call->spare_goes = call->out;
-        call->spare = malloc(call->spare_bytes ? call->spare_bytes : 1);
-        call->out = call->spare;
-        code = call->spare ? MPI_SUCCESS : call_no_memory(call);
+        call->temporary_bytes = out * element;
+        call->temporary_for = call->out;
+        call->temporary = malloc(call->temporary_bytes ? call->temporary_bytes : 1);
+        call->out = call->temporary;
+        code = call->temporary ? MPI_SUCCESS : call_no_memory(call);
     }
     return code;
 }
@@ -629,7 +629,7 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
  * Sets the arguments of the libdist call. A side that is missing is in place: in this rank's block
  * of the other side.
  */
-static int call_open_mover(struct disti_call *call, const struct disti_args *args)
+static int call_open_data(struct disti_call *call, const struct disti_args *args)
 {
     struct disti_layout *send = &call->send, *recv = &call->recv;
     int rank = call->comm->rank, code = call_open_layouts(call, args);
@@ -671,13 +671,13 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args, stru
     call->out = NULL;
     call->count = 0;
     call->counts = NULL;
-    call->spare = NULL;
+    call->temporary = NULL;
     call->loads_own = false;
     call->loads_recv = false;
     if (disti_algorithm_reduces(args->kind))
         code = call_open_reduction(call, args);
     else if (args->kind != DIST_COLL_BARRIER)
-        code = call_open_mover(call, args);
+        code = call_open_data(call, args);
     if (code != MPI_SUCCESS)
         call->channel->broken = true; /* the other ranks start it without this one */
     return code;
@@ -689,12 +689,12 @@ void disti_call_close(struct disti_call *call)
         layout_close(&call->send);
     if (disti_layout_owns(&call->recv))
         layout_close(&call->recv);
-    if (!call->counts && !call->spare)
+    if (!call->counts && !call->temporary)
         return;
     free(call->counts);
-    free(call->spare);
+    free(call->temporary);
     call->counts = NULL;
-    call->spare = NULL;
+    call->temporary = NULL;
 }
 
 /* Starts the operation; if work_p is NULL, runs it to completion. */
@@ -774,8 +774,8 @@ int disti_call_start(struct disti_call *call, dist_work **work_p)
 
 int disti_call_finish(const struct disti_call *call)
 {
-    if (call->spare && call->spare_bytes)
-        memcpy(call->spare_goes, call->spare, call->spare_bytes);
+    if (call->temporary && call->temporary_bytes)
+        memcpy(call->temporary_for, call->temporary, call->temporary_bytes);
     return call->loads_recv ? MPI_SUCCESS
                             : layout_copy_blocks(&call->recv, 0, call->recv.blocks, false);
 }
@@ -783,10 +783,10 @@ int disti_call_finish(const struct disti_call *call)
 /* The fast path: a blocking call with the arguments of the previous call of the same collective. */
 
 /* maximum number of ranks for calls with counts */
-#define AGAIN_RANKS 16
+#define FAST_CALL_RANKS 16
 
 /*
- * Checking a short call takes longer than the call itself. So each thread stores, for each
+ * Checking a short call uses_recv longer than the call itself. So each thread stores, for each
  * collective, the last call that passed the program's own memory to libdist. A call with the same
  * arguments, except for addresses, skips the checks. Counts and displacements are compared one by
  * one, since the program may have changed them in place.
@@ -794,108 +794,109 @@ int disti_call_finish(const struct disti_call *call)
  * A stored call stays valid: a communicator keeps its record as long as comms_freed does not
  * change, and the types are predefined ones, which are never freed.
  */
-struct again_call {
+struct fast_call {
     bool known;
-    bool sends, receives; /* the program's arguments for this side are significant */
-    bool gives, takes;    /* libdist uses this side's memory */
-    bool counted;         /* has counts */
-    unsigned gone;
+    bool sends, receives;      /* the program's arguments for this side are significant */
+    bool uses_send, uses_recv; /* libdist uses this side's memory */
+    bool counted;              /* has counts */
+    unsigned freed;
     MPI_Comm comm;
     MPI_Op op;
     int root;
-    uintptr_t in_begins,
-        out_begins; /* offset from the program's buffer; wraps around if negative */
+    uintptr_t in_offset,
+        out_offset; /* offset from the program's buffer; wraps around if negative */
     size_t in_bytes, out_bytes;
     struct disti_comparison *comparison; /* NULL: not compared */
     struct disti_call call;
-    struct disti_side send, recv;    /* their counts and displacements point into `given` */
-    long long given[4][AGAIN_RANKS]; /* int or MPI_Count */
-    size_t told[4][AGAIN_RANKS];     /* the values passed to libdist */
+    struct disti_side send, recv;        /* their counts and displacements point into `given` */
+    long long given[4][FAST_CALL_RANKS]; /* int or MPI_Count */
+    size_t passed[4][FAST_CALL_RANKS];   /* the values passed to libdist */
 };
 
 /* ---- stored calls of a thread ---- */
 
-static DISTI_THREAD_LOCAL struct again_call *again_calls; /* by collective; NULL: none */
-static pthread_key_t again_key;
-static bool again_has_key;
+static DISTI_THREAD_LOCAL struct fast_call *fast_calls; /* by collective; NULL: none */
+static pthread_key_t fast_key;
+static bool fast_has_key;
 
-static void again_free(void *calls)
+static void fast_calls_free(void *calls)
 {
-    again_calls = NULL;
+    fast_calls = NULL;
     free(calls);
 }
 
-static void again_open(void)
+static void fast_calls_open(void)
 {
-    again_has_key = pthread_key_create(&again_key, again_free) == 0;
+    fast_has_key = pthread_key_create(&fast_key, fast_calls_free) == 0;
 }
 
 /* Allocates the thread's stored calls. NULL: out of memory, nothing is stored. */
-static struct again_call *again_make(void)
+static struct fast_call *fast_calls_make(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct again_call *calls;
+    struct fast_call *calls;
 
-    pthread_once(&once, again_open);
-    calls = again_has_key ? calloc(DIST_COLL_COUNT, sizeof(*calls)) : NULL;
-    if (calls && pthread_setspecific(again_key, calls) == 0)
-        return again_calls = calls;
+    pthread_once(&once, fast_calls_open);
+    calls = fast_has_key ? calloc(DIST_COLL_COUNT, sizeof(*calls)) : NULL;
+    if (calls && pthread_setspecific(fast_key, calls) == 0)
+        return fast_calls = calls;
     free(calls);
     return NULL;
 }
 
 /* ---- a repeated call ---- */
 
-static bool again_same(struct disti_numbers last, struct disti_numbers now, int ranks)
+static bool fast_numbers_are_equal(struct disti_numbers last, struct disti_numbers now, int ranks)
 {
     if (!last.array || !now.array)
         return last.array == now.array;
     return last.bytes == now.bytes && memcmp(last.array, now.array, (size_t)ranks * now.bytes) == 0;
 }
 
-static bool again_side_is_known(const struct again_call *last, const struct disti_side *known,
-                                const struct disti_side *now)
+static bool fast_side_is_equal(const struct fast_call *last, const struct disti_side *known,
+                               const struct disti_side *now)
 {
     int ranks = last->call.comm->ranks;
 
     return known->count == now->count && known->type == now->type &&
-           (!last->counted || (again_same(known->counts, now->counts, ranks) &&
-                               again_same(known->displs, now->displs, ranks)));
+           (!last->counted || (fast_numbers_are_equal(known->counts, now->counts, ranks) &&
+                               fast_numbers_are_equal(known->displs, now->displs, ranks)));
 }
 
-static bool again_is_known(const struct again_call *last, const struct disti_args *args)
+static bool fast_call_matches(const struct fast_call *last, const struct disti_args *args)
 {
     return last->known && last->comm == args->comm && last->root == args->root &&
-           last->op == args->op && last->gone == disti_comms_gone() &&
-           (!last->sends || again_side_is_known(last, &last->send, &args->send)) &&
+           last->op == args->op && last->freed == disti_comms_freed() &&
+           (!last->sends || fast_side_is_equal(last, &last->send, &args->send)) &&
            (!last->receives || (args->recv.memory != MPI_IN_PLACE &&
-                                again_side_is_known(last, &last->recv, &args->recv)));
+                                fast_side_is_equal(last, &last->recv, &args->recv)));
 }
 
 /* Sets the addresses of a repeated call. False: the call needs the full checks. */
-static bool again_place(struct again_call *last, const struct disti_args *args)
+static bool fast_call_set_addresses(struct fast_call *last, const struct disti_args *args)
 {
-    uintptr_t out = (uintptr_t)args->recv.memory + last->out_begins, in = out;
+    uintptr_t out = (uintptr_t)args->recv.memory + last->out_offset, in = out;
 
     if (args->send.memory == MPI_IN_PLACE) {
         if (args->kind != DIST_COLL_ALL_REDUCE)
             return false;
     } else {
-        in = (uintptr_t)args->send.memory + last->in_begins;
-        if (last->gives && last->takes && (out - in < last->in_bytes || in - out < last->out_bytes))
+        in = (uintptr_t)args->send.memory + last->in_offset;
+        if (last->uses_send && last->uses_recv &&
+            (out - in < last->in_bytes || in - out < last->out_bytes))
             return false; /* the buffers overlap */
     }
-    last->call.in = last->gives ? (const void *)in : NULL;
-    last->call.out = last->takes ? (void *)out : NULL;
+    last->call.in = last->uses_send ? (const void *)in : NULL;
+    last->call.out = last->uses_recv ? (void *)out : NULL;
     return true;
 }
 
 /* Runs a blocking call if it repeats the previous one. False: nothing was done. */
-static bool call_again(struct disti_args *args, int *code_p)
+static bool fast_call_run(struct disti_args *args, int *code_p)
 {
-    struct again_call *last = again_calls ? &again_calls[args->kind] : NULL;
+    struct fast_call *last = fast_calls ? &fast_calls[args->kind] : NULL;
 
-    if (!last || !again_is_known(last, args) || !again_place(last, args))
+    if (!last || !fast_call_matches(last, args) || !fast_call_set_addresses(last, args))
         return false;
     if (last->comparison && disti_compare(args, last->comparison) != DISTI_WHY_SERVED) {
         args->comparison = NULL; /* the full path compares again */
@@ -909,45 +910,45 @@ static bool call_again(struct disti_args *args, int *code_p)
 
 /* ---- storing a call ---- */
 
-static void again_keep_counts(struct again_call *last, int ranks)
+static void fast_call_store_counts(struct fast_call *last, int ranks)
 {
     struct disti_layout *send = &last->call.send, *recv = &last->call.recv;
     struct disti_numbers *const given[] = {&last->send.counts, &last->send.displs,
                                            &last->recv.counts, &last->recv.displs};
     /* A reduction has only counts, which use the first row. */
-    size_t **const told[] = {last->call.counts ? &last->call.counts : &send->sizes, &send->offsets,
-                             &recv->sizes, &recv->offsets};
+    size_t **const passed[] = {last->call.counts ? &last->call.counts : &send->sizes,
+                               &send->offsets, &recv->sizes, &recv->offsets};
 
     for (int i = 0; i < 4; i++) {
         if (given[i]->array) {
             memcpy(last->given[i], given[i]->array, (size_t)ranks * given[i]->bytes);
             given[i]->array = last->given[i];
         }
-        if (*told[i]) {
-            memcpy(last->told[i], *told[i], (size_t)ranks * sizeof(*last->told[i]));
-            *told[i] = last->told[i];
+        if (*passed[i]) {
+            memcpy(last->passed[i], *passed[i], (size_t)ranks * sizeof(*last->passed[i]));
+            *passed[i] = last->passed[i];
         }
     }
     send->displacements = recv->displacements = NULL;
 }
 
 /* Returns the offset from the program's buffer to the memory passed to libdist. */
-static uintptr_t again_begins(const struct disti_layout *layout)
+static uintptr_t fast_call_offset(const struct disti_layout *layout)
 {
     return layout->blocks ? (uintptr_t)layout->bytes - (uintptr_t)layout->memory : 0;
 }
 
-void disti_again_remember(const struct disti_args *args, const struct disti_call *call)
+void disti_fast_call_store(const struct disti_args *args, const struct disti_call *call)
 {
-    struct again_call *last = again_calls ? again_calls : again_make();
+    struct fast_call *last = fast_calls ? fast_calls : fast_calls_make();
     bool counted = call->counts || call->send.sizes || call->recv.sizes;
 
     if (!last)
         return;
     last += args->kind;
-    last->known = last->sends = last->receives = last->gives = last->takes = false;
-    if (call->spare || !call->send.contiguous || !call->recv.contiguous ||
-        (counted && call->comm->ranks > AGAIN_RANKS))
+    last->known = last->sends = last->receives = last->uses_send = last->uses_recv = false;
+    if (call->temporary || !call->send.contiguous || !call->recv.contiguous ||
+        (counted && call->comm->ranks > FAST_CALL_RANKS))
         return;
     last->comm = args->comm;
     last->op = args->op;
@@ -956,7 +957,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
     last->recv = args->recv;
     last->call = *call;
     last->counted = counted;
-    last->gone = disti_comms_gone();
+    last->freed = disti_comms_freed();
     last->comparison = disti_comparison_find(args, call->comm);
     if (disti_algorithm_reduces(args->kind)) {
         size_t element = dist_dtype_size(call->reduction.dtype), in = call->count,
@@ -969,27 +970,27 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         if (call->counts)
             out = call->counts[call->comm->rank];
         last->receives = true; /* recv describes both sides */
-        last->gives = true;
-        last->takes = call->out;
-        last->in_begins = last->out_begins = 0;
+        last->uses_send = true;
+        last->uses_recv = call->out;
+        last->in_offset = last->out_offset = 0;
         last->in_bytes = in * element;
         last->out_bytes = out * element;
         last->known = true;
     } else {
         const struct disti_layout *send = &call->send, *recv = &call->recv;
 
-        last->sends = last->gives = send->blocks > 0;
-        last->receives = last->takes = recv->blocks > 0;
-        last->in_begins = again_begins(send);
-        last->out_begins = again_begins(recv);
+        last->sends = last->uses_send = send->blocks > 0;
+        last->receives = last->uses_recv = recv->blocks > 0;
+        last->in_offset = fast_call_offset(send);
+        last->out_offset = fast_call_offset(recv);
         last->in_bytes = layout_span(send);
         last->out_bytes = layout_span(recv);
         last->known = args->send.memory != MPI_IN_PLACE && args->recv.memory != MPI_IN_PLACE &&
-                      (!last->sends || type_stays(args->send.type)) &&
-                      (!last->receives || type_stays(args->recv.type));
+                      (!last->sends || type_is_last(args->send.type)) &&
+                      (!last->receives || type_is_last(args->recv.type));
     }
     if (counted)
-        again_keep_counts(last, call->comm->ranks);
+        fast_call_store_counts(last, call->comm->ranks);
 }
 
 /* Defines MPI's collectives from the table: blocking, nonblocking and persistent. */
@@ -1008,10 +1009,10 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         int code;                                                                                  \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
-        if (!call_again(&args, &code)) {                                                           \
+        if (!fast_call_run(&args, &code)) {                                                        \
             served = call_is_eligible(&args, DISTI_BLOCKING);                                      \
             code = served ? disti_serve(&args, served)                                             \
-                          : call_handed_on(&args, PMPI_##name##suffix arguments);                  \
+                          : call_forwarded(&args, PMPI_##name##suffix arguments);                  \
         }                                                                                          \
         if (args.comparison)                                                                       \
             disti_compare_end(&args);                                                              \
@@ -1027,7 +1028,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         args.request = request;                                                                    \
         served = call_is_eligible(&args, DISTI_NONBLOCKING);                                       \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
-                      : call_handed_on(                                                            \
+                      : call_forwarded(                                                            \
                             &args, PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request));    \
     }
 
@@ -1040,7 +1041,7 @@ void disti_again_remember(const struct disti_args *args, const struct disti_call
         args.request = request;                                                                    \
         served = call_is_eligible(&args, DISTI_PERSISTENT);                                        \
         return served ? disti_serve_persistent(&args, served, request)                             \
-                      : call_handed_on(&args, P##prefix##name##suffix(COLLECTIVES_WORDS arguments, \
+                      : call_forwarded(&args, P##prefix##name##suffix(COLLECTIVES_WORDS arguments, \
                                                                       info, request));             \
     }
 

@@ -25,7 +25,7 @@
 
 /* The record is an attribute of its communicator; a duplicate does not inherit it. */
 static int comms_key = MPI_KEYVAL_INVALID;
-static atomic_uint comms_gone; /* number of freed communicators */
+static atomic_uint comms_freed; /* number of freed communicators */
 
 /*
  * The last lookup of this thread: MPI's lookup takes longer than a short call. It is valid only
@@ -34,7 +34,7 @@ static atomic_uint comms_gone; /* number of freed communicators */
 static DISTI_THREAD_LOCAL struct {
     MPI_Comm handle;
     struct disti_comm *record;
-    unsigned gone;
+    unsigned freed;
 } comms_last;
 
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -98,7 +98,7 @@ static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
         PMPI_Comm_size(comm, &made->ranks);
     }
     if (!made || PMPI_Comm_set_attr(comm, comms_key, made) != MPI_SUCCESS) {
-        fprintf(stderr, "libdist: rank %d: no memory for a communicator\n", disti_preload.rank);
+        fprintf(stderr, "libdist: rank %d: out of memory for a communicator\n", disti_preload.rank);
         free(made);
         return NULL;
     }
@@ -115,22 +115,22 @@ static int comms_forget(MPI_Comm comm, int key, void *record, void *extra)
     (void)key;
     (void)record;
     (void)extra;
-    atomic_fetch_add(&comms_gone, 1);
+    atomic_fetch_add(&comms_freed, 1);
     return MPI_SUCCESS;
 }
 
-unsigned disti_comms_gone(void)
+unsigned disti_comms_freed(void)
 {
-    return atomic_load_explicit(&comms_gone, memory_order_acquire);
+    return atomic_load_explicit(&comms_freed, memory_order_acquire);
 }
 
 struct disti_comm *disti_comm_find(MPI_Comm comm)
 {
-    unsigned gone = disti_comms_gone();
+    unsigned freed = disti_comms_freed();
     struct disti_comm *found = NULL;
     int there = 0;
 
-    if (comms_last.handle == comm && comms_last.record && comms_last.gone == gone)
+    if (comms_last.handle == comm && comms_last.record && comms_last.freed == freed)
         return comms_last.record;
     if (comms_key == MPI_KEYVAL_INVALID ||
         PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
@@ -138,7 +138,7 @@ struct disti_comm *disti_comm_find(MPI_Comm comm)
     else
         comms_last.record = there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
     comms_last.handle = comm;
-    comms_last.gone = gone;
+    comms_last.freed = freed;
     return comms_last.record;
 }
 
@@ -162,10 +162,10 @@ static void comm_adopt(MPI_Comm parent, MPI_Comm comm)
 }
 
 /*
- * Creates the record of a communicator that was made by a call over its own ranks only. Collective
- * over comm; blocks. comm may be MPI_COMM_NULL.
+ * Creates the record of a communicator that was made by a call over its own ranks only. The ranks
+ * have spent different parts of the credit for such communicators, so the minimum decides.
+ * Collective over comm; blocks. comm may be MPI_COMM_NULL.
  */
-/* The ranks have spent different parts of this credit: the minimum decides. */
 static void comm_adopt_apart(MPI_Comm comm)
 {
     static atomic_int credit = COMMS_CREDIT;
@@ -179,12 +179,12 @@ static void comm_adopt_apart(MPI_Comm comm)
     comms_attach(comm, false, share);
 }
 
-void disti_comm_hold(struct disti_comm *comm)
+void disti_comm_ref(struct disti_comm *comm)
 {
     atomic_fetch_add(&comm->users, 1);
 }
 
-void disti_comm_let_go(struct disti_comm *comm)
+void disti_comm_unref(struct disti_comm *comm)
 {
     if (atomic_fetch_sub(&comm->users, 1) > 1)
         return;
@@ -192,7 +192,7 @@ void disti_comm_let_go(struct disti_comm *comm)
     LIST_REMOVE(comm, made);
     pthread_mutex_unlock(&comms_lock);
     if (comm->channel)
-        disti_channel_give(comm->channel);
+        disti_channel_return(comm->channel);
     free(comm);
 }
 
@@ -220,7 +220,7 @@ static void comm_release(MPI_Comm comm)
         return;
     PMPI_Comm_delete_attr(comm, comms_key);
     found->comm = MPI_COMM_WORLD; /* operations may outlive the program's handle */
-    disti_comm_let_go(found);
+    disti_comm_unref(found);
 }
 
 /* ---- start and end ---- */
@@ -320,7 +320,7 @@ int MPI_Comm_disconnect(MPI_Comm *comm)
 
         /* Waits for the operations on this communicator. */
         while (found && found->channel && disti_pending_any(found->channel)) {
-            disti_move();
+            disti_progress();
             disti_poll_mpi(NULL);
             disti_backoff(&backoff);
         }
@@ -366,8 +366,8 @@ static pthread_mutex_t channels_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, channels_list) channels_lists = SLIST_HEAD_INITIALIZER(channels_lists);
 static atomic_int channels_made;
 
-/* Threads acquire channels one at a time: see channel_take. */
-static pthread_mutex_t channels_leading = PTHREAD_MUTEX_INITIALIZER;
+/* Threads acquire channels one at a time: see channel_acquire. */
+static pthread_mutex_t channels_turn = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- lists ---- */
 
@@ -418,7 +418,7 @@ static struct channels_list *channels_find_list(const struct disti_comm *comm)
  * True if the program would have enough descriptors after making a group. The lowest free
  * descriptor approximates the number in use.
  */
-static bool channels_have_room(const struct disti_comm *comm)
+static bool channels_have_descriptors(const struct disti_comm *comm)
 {
     struct rlimit limit;
     int fd;
@@ -446,7 +446,7 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     good = dist_new_group(disti_preload.world, list->members, list->size, &options, &made->group) ==
            DIST_OK;
     if (!good && !atomic_flag_test_and_set(&warned))
-        fprintf(stderr, "libdist: rank %d: MPI keeps a communicator of %d ranks: %s\n",
+        fprintf(stderr, "libdist: rank %d: MPI serves a communicator of %d ranks itself: %s\n",
                 disti_preload.rank, comm->ranks, dist_last_error());
     pthread_mutex_lock(&channels_lock);
     list->free &= ~(UINT64_C(1) << slot);
@@ -465,14 +465,14 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
 static struct disti_channel *channels_pick(struct disti_comm *comm, struct channels_list *list)
 {
     struct disti_channel *made = calloc(1, sizeof(*made));
-    bool room = made && channels_have_room(comm);
+    bool may_make = made && channels_have_descriptors(comm);
     uint64_t mine[2] = {0}, all[2] = {0}; /* slots that are idle, and slots that are free */
     int slot;
 
     if (list) {
         pthread_mutex_lock(&channels_lock);
         mine[0] = list->idle;
-        mine[1] = room ? list->free : 0;
+        mine[1] = may_make ? list->free : 0;
         pthread_mutex_unlock(&channels_lock);
     }
     (void)comm_agree(comm->comm, mine, all, 2, MPI_UINT64_T, MPI_BAND);
@@ -497,7 +497,7 @@ static struct disti_channel *channels_pick(struct disti_comm *comm, struct chann
  * other ranks continue when it has the lock. Only leaders hold the lock, and what they wait for
  * while holding it needs no lock.
  */
-static struct disti_channel *channel_take(struct disti_comm *comm)
+static struct disti_channel *channel_acquire(struct disti_comm *comm)
 {
     struct channels_list *list;
     struct disti_channel *channel;
@@ -506,15 +506,15 @@ static struct disti_channel *channel_take(struct disti_comm *comm)
     if (comm->foreign)
         return NULL;
     list = channels_find_list(comm);
-    if (!disti_preload.turns)
+    if (!disti_preload.is_threaded)
         return channels_pick(comm, list);
     leader = disti_comm_least(comm->comm, disti_preload.rank);
     if (disti_preload.rank == leader)
-        pthread_mutex_lock(&channels_leading);
+        pthread_mutex_lock(&channels_turn);
     disti_comm_least(comm->comm, 0); /* completes after the leader has begun */
     channel = channels_pick(comm, list);
     if (disti_preload.rank == leader)
-        pthread_mutex_unlock(&channels_leading);
+        pthread_mutex_unlock(&channels_turn);
     return channel;
 }
 
@@ -530,17 +530,17 @@ struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_for
     bool due = comm->early || comm->calls > COMMS_CALLS;
 
     if (form == DISTI_PERSISTENT)
-        return due ? channel_take(comm) : NULL;
-    if (comm->channel || comm->left)
+        return due ? channel_acquire(comm) : NULL;
+    if (comm->channel || comm->never_served)
         return comm->channel;
     if (!due || (form == DISTI_NONBLOCKING && comm->ranks > 1))
         return NULL;
-    comm->channel = channel_take(comm);
-    comm->left = !comm->channel;
+    comm->channel = channel_acquire(comm);
+    comm->never_served = !comm->channel;
     return comm->channel;
 }
 
-void disti_channel_give(struct disti_channel *channel)
+void disti_channel_return(struct disti_channel *channel)
 {
     struct channels_list *list = channel->list;
 
@@ -552,7 +552,7 @@ void disti_channel_give(struct disti_channel *channel)
 
 void disti_comms_close(void)
 {
-    atomic_fetch_add(&comms_gone, 1);
+    atomic_fetch_add(&comms_freed, 1);
     while (!LIST_EMPTY(&comms_made)) {
         struct disti_comm *comm = LIST_FIRST(&comms_made);
 
@@ -600,7 +600,7 @@ void disti_comms_close(void)
 #define COMPARE_LATER 3
 
 /* Required advantage in percent. */
-#define COMPARE_AHEAD 10
+#define COMPARE_MARGIN 10
 
 enum compare_side { COMPARE_LIBDIST, COMPARE_MPI };
 
@@ -649,7 +649,7 @@ enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *c
 
     if (comparison->served)
         return DISTI_WHY_SERVED;
-    if (comparison->handed_on)
+    if (comparison->forwarded)
         return DISTI_WHY_SLOWER;
     served = compare_served(comparison);
     if (comparison->calls < served) {
@@ -676,7 +676,7 @@ static bool compare_is_faster(const long long turns_ns[DISTI_TURNS], enum compar
         else
             least = turns_ns[turn] < least ? turns_ns[turn] : least;
     }
-    return longest * 100 < least * (100 - COMPARE_AHEAD);
+    return longest * 100 < least * (100 - COMPARE_MARGIN);
 }
 
 void disti_compare_end(const struct disti_args *args)
@@ -699,9 +699,9 @@ void disti_compare_end(const struct disti_args *args)
         all[t] = 0;
     }
     (void)comm_agree(args->comm, mine, all, DISTI_TURNS, MPI_LONG_LONG, MPI_SUM);
-    comparison->handed_on = compare_is_faster(all, COMPARE_MPI);
+    comparison->forwarded = compare_is_faster(all, COMPARE_MPI);
     comparison->served = compare_is_faster(all, COMPARE_LIBDIST);
-    if (comparison->handed_on || comparison->served)
+    if (comparison->forwarded || comparison->served)
         return;
     /* No decision: the comparison is repeated later. */
     if (++comparison->tries == COMPARE_TRIES) {

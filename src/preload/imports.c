@@ -225,7 +225,7 @@ static void object_slots(const struct object *object, bool own, object_visit *vi
 /*
  * True if the slot is in RELRO memory, which the dynamic linker has made read-only in whole pages.
  */
-static bool object_seals(const struct object *object, void **slot)
+static bool object_is_sealed(const struct object *object, void **slot)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)slot;
     const struct dl_phdr_info *info = object->info;
@@ -245,7 +245,7 @@ static bool object_write(const struct object *object, void **slot, void *target)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     void *start = (void *)((uintptr_t)slot / page * page);
-    bool sealed = object_seals(object, slot);
+    bool sealed = object_is_sealed(object, slot);
 
     if (sealed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0)
         return false;
@@ -295,7 +295,7 @@ struct foreign_object {
 
 struct foreign_objects {
     struct foreign_object *entries;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 static int foreign_collect(struct dl_phdr_info *info, size_t size, void *arg)
@@ -303,14 +303,14 @@ static int foreign_collect(struct dl_phdr_info *info, size_t size, void *arg)
     struct foreign_objects *objects = arg;
 
     (void)size;
-    if (objects->count == objects->room) {
-        size_t room = objects->room ? 2 * objects->room : 64;
-        struct foreign_object *entries = realloc(objects->entries, room * sizeof(*entries));
+    if (objects->count == objects->capacity) {
+        size_t capacity = objects->capacity ? 2 * objects->capacity : 64;
+        struct foreign_object *entries = realloc(objects->entries, capacity * sizeof(*entries));
 
         if (!entries)
             return ENOMEM;
         objects->entries = entries;
-        objects->room = room;
+        objects->capacity = capacity;
     }
     objects->entries[objects->count++] = (struct foreign_object){*info, false};
     return 0;
@@ -560,7 +560,7 @@ static bool flavour_is_first(void)
     return true;
 }
 
-static void flavour_say_passed(const struct flavour_foreign *foreign)
+static void flavour_print_passed(const struct flavour_foreign *foreign)
 {
     const char *file = disti_mpi_file_name(object_name(&foreign->mpi.object));
     char text[DISTI_MPI_VERSION_TEXT];
@@ -596,7 +596,7 @@ bool disti_mpi_is_foreign(void)
         }
     }
     if (foreign->state == FLAVOUR_PASSED && !foreign->said && flavour_is_first())
-        flavour_say_passed(foreign);
+        flavour_print_passed(foreign);
     foreign->said = true;
     return foreign->state == FLAVOUR_PASSED;
 }
@@ -610,8 +610,8 @@ bool disti_mpi_is_own(void)
 
     if (flavour_foreign.state == FLAVOUR_STUCK) {
         fprintf(stderr,
-                "libdist: libdist_mpi.so does not support the program's MPI (%s) and cannot pass "
-                "calls to it: %s. Do not preload libdist_mpi.so\n",
+                "libdist: libdist_mpi.so does not support the program's MPI (%s) and cannot "
+                "redirect calls to it: %s. Do not preload libdist_mpi.so\n",
                 object_name(&flavour_foreign.mpi.object), strerror(flavour_foreign.error));
         return false;
     }
@@ -620,7 +620,7 @@ bool disti_mpi_is_own(void)
     if (!own)
         fprintf(stderr,
                 "libdist: this libdist_mpi.so is for " FLAVOUR ", but the program runs %s: preload "
-                "that MPI's libdist_mpi.so, from the folder beside this one\n",
+                "that MPI's libdist_mpi.so, from the directory beside this one\n",
                 text);
     return own;
 }
@@ -644,25 +644,25 @@ bool disti_mpi_is_own(void)
 #ifdef OPEN_MPI
 
 /* Larger than a request of an Open MPI collective, which has about 300 bytes. */
-#define FORTRAN_ROOM 4096
+#define FORTRAN_PLACEHOLDER_BYTES 4096
 
 /*
  * Shared by all threads: nobody reads what bindings write to it. If Fortran's INTEGER is not a C
  * int, the arrays are copies, which leak.
  */
-static _Alignas(max_align_t) char fortran_placeholder[FORTRAN_ROOM];
+static _Alignas(max_align_t) char fortran_placeholder[FORTRAN_PLACEHOLDER_BYTES];
 
 /* The request that the placeholder represents in this thread. */
 static DISTI_THREAD_LOCAL MPI_Request fortran_request;
 
-static MPI_Request fortran_stand_in(void)
+static MPI_Request fortran_placeholder_request(void)
 {
     return (MPI_Request)(void *)fortran_placeholder;
 }
 
 static MPI_Fint fortran_c2f(MPI_Request request)
 {
-    return PMPI_Request_c2f(request == fortran_stand_in() ? fortran_request : request);
+    return PMPI_Request_c2f(request == fortran_placeholder_request() ? fortran_request : request);
 }
 
 /* Bindings read *request after a failed call too. */
@@ -672,11 +672,11 @@ static MPI_Fint fortran_c2f(MPI_Request request)
         int code;                                                                                  \
                                                                                                    \
         disti_request_made = MPI_REQUEST_NULL;                                                     \
-        *request = fortran_stand_in();                                                             \
+        *request = fortran_placeholder_request();                                                  \
         code = call arguments;                                                                     \
         if (code == MPI_SUCCESS && *request == disti_request_made) {                               \
             fortran_request = *request;                                                            \
-            *request = fortran_stand_in();                                                         \
+            *request = fortran_placeholder_request();                                              \
         }                                                                                          \
         return code;                                                                               \
     }
@@ -753,18 +753,18 @@ static void *const fortran_conversion = NULL;
  * read-only, since redirecting these back could fail.
  */
 
-static struct straight_call {
+static struct bypass_call {
     const char *name;     /* MPI's function; ours is the name without P */
     void *libdist, *mpis; /* NULL: the call is never redirected */
-} straight_calls[] = {
+} bypass_calls[] = {
     {.name = "PMPI_Wait"},     {.name = "PMPI_Waitall"},  {.name = "PMPI_Waitany"},
     {.name = "PMPI_Waitsome"}, {.name = "PMPI_Test"},     {.name = "PMPI_Testall"},
     {.name = "PMPI_Testany"},  {.name = "PMPI_Testsome"}, {.name = "PMPI_Request_get_status"},
 };
-#define STRAIGHT_CALLS (sizeof(straight_calls) / sizeof(straight_calls[0]))
+#define BYPASS_CALLS (sizeof(bypass_calls) / sizeof(bypass_calls[0]))
 
-static pthread_mutex_t straight_lock = PTHREAD_MUTEX_INITIALIZER; /* held while slots are written */
-static atomic_bool straight_are_past;
+static pthread_mutex_t bypass_lock = PTHREAD_MUTEX_INITIALIZER; /* held while slots are written */
+static atomic_bool bypass_is_on;
 
 /* ---- which calls ---- */
 
@@ -772,11 +772,11 @@ static atomic_bool straight_are_past;
  * True if the function is in this library. If another preloaded library has the call before us, its
  * slots are not changed.
  */
-static bool straight_is_here(void *function)
+static bool bypass_is_here(void *function)
 {
     Dl_info there, here;
 
-    return function && dladdr(function, &there) && dladdr(straight_calls, &here) &&
+    return function && dladdr(function, &there) && dladdr(bypass_calls, &here) &&
            there.dli_fbase == here.dli_fbase;
 }
 
@@ -786,52 +786,51 @@ static bool straight_is_here(void *function)
  * Redirects a slot to MPI if *arg is true, else to this library. In the program itself, slots that
  * the dynamic linker has not resolved yet count as ours.
  */
-static void straight_point(const struct object *object, const struct import *import, void *arg)
+static void bypass_point(const struct object *object, const struct import *import, void *arg)
 {
-    const struct straight_call *call = straight_calls, *end = call + STRAIGHT_CALLS;
+    const struct bypass_call *call = bypass_calls, *end = call + BYPASS_CALLS;
     bool past = *(const bool *)arg;
 
     while (call < end && (!call->mpis || strcmp(call->name + 1, import->name) != 0))
         call++;
-    if (call < end && import->called && !object_seals(object, import->slot) &&
+    if (call < end && import->called && !object_is_sealed(object, import->slot) &&
         (*import->slot == (past ? call->libdist : call->mpis) ||
          (past && !*object->info->dlpi_name)))
         __atomic_store_n(import->slot, past ? call->mpis : call->libdist, __ATOMIC_RELEASE);
 }
 
-static int straight_visit(struct dl_phdr_info *info, size_t size, void *past)
+static int bypass_visit(struct dl_phdr_info *info, size_t size, void *past)
 {
     struct object object;
 
     (void)size;
     if (object_open(&object, info))
-        object_slots(&object, false, straight_point, past);
+        object_slots(&object, false, bypass_point, past);
     return 0;
 }
 
-static void straight_point_all(bool past)
+static void bypass_point_all(bool past)
 {
-    pthread_mutex_lock(&straight_lock);
-    if (atomic_load(&straight_are_past) != past)
-        dl_iterate_phdr(straight_visit, &past);
-    atomic_store(&straight_are_past, past);
-    pthread_mutex_unlock(&straight_lock);
+    pthread_mutex_lock(&bypass_lock);
+    if (atomic_load(&bypass_is_on) != past)
+        dl_iterate_phdr(bypass_visit, &past);
+    atomic_store(&bypass_is_on, past);
+    pthread_mutex_unlock(&bypass_lock);
 }
 
-void disti_straight_begin(void)
+void disti_bypass_begin(void)
 {
-    for (struct straight_call *call = straight_calls; call < straight_calls + STRAIGHT_CALLS;
-         call++) {
+    for (struct bypass_call *call = bypass_calls; call < bypass_calls + BYPASS_CALLS; call++) {
         call->libdist = dlsym(RTLD_DEFAULT, call->name + 1);
-        call->mpis = straight_is_here(call->libdist) ? dlsym(RTLD_NEXT, call->name) : NULL;
+        call->mpis = bypass_is_here(call->libdist) ? dlsym(RTLD_NEXT, call->name) : NULL;
     }
-    straight_point_all(true);
+    bypass_point_all(true);
 }
 
-void disti_straight_end(void)
+void disti_bypass_end(void)
 {
-    if (atomic_load(&straight_are_past))
-        straight_point_all(false);
+    if (atomic_load(&bypass_is_on))
+        bypass_point_all(false);
 }
 
 /*

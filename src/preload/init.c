@@ -58,7 +58,7 @@ void disti_report_count(dist_collective kind, enum disti_form form, enum disti_w
 {
     atomic_llong *count = &report_counts[kind][form][reason];
 
-    if (disti_preload.turns)
+    if (disti_preload.is_threaded)
         atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
     else
         atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
@@ -71,20 +71,20 @@ static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WH
     const char *backend = disti_preload.active ? dist_get_backend(disti_preload.world) : "none";
 
     fprintf(stderr, "libdist: calls of all %d ranks, backend %s\n", disti_preload.ranks, backend);
-    fprintf(stderr, "libdist: %-30s %10s %10s\n", "call", "served", "handed on");
+    fprintf(stderr, "libdist: %-30s %10s %10s\n", "call", "served", "forwarded");
     for (const struct init_call *call = init_calls; call < init_calls + INIT_CALLS; call++) {
         for (int form = 0; form < DISTI_FORMS; form++) {
-            long long handed_on = 0;
+            long long forwarded = 0;
             char name[64];
 
             for (int why = DISTI_WHY_SERVED + 1; why < DISTI_WHY_COUNT; why++)
-                handed_on += counts[call->kind][form][why];
-            if (counts[call->kind][form][DISTI_WHY_SERVED] || handed_on) {
+                forwarded += counts[call->kind][form][why];
+            if (counts[call->kind][form][DISTI_WHY_SERVED] || forwarded) {
                 snprintf(name, sizeof(name), "MPI_%s%s",
                          form == DISTI_NONBLOCKING ? call->begin : call->name,
                          form == DISTI_PERSISTENT ? "_init" : "");
                 fprintf(stderr, "libdist: %-30s %10lld %10lld\n", name,
-                        counts[call->kind][form][DISTI_WHY_SERVED], handed_on);
+                        counts[call->kind][form][DISTI_WHY_SERVED], forwarded);
             }
             for (int why = 0; why < DISTI_WHY_COUNT; why++)
                 reasons[why] += counts[call->kind][form][why];
@@ -92,7 +92,7 @@ static void report_table(long long counts[DIST_COLL_COUNT][DISTI_FORMS][DISTI_WH
     }
     for (int why = DISTI_WHY_SERVED + 1; why < DISTI_WHY_COUNT; why++) {
         if (reasons[why])
-            fprintf(stderr, "libdist: handed on %lld: %s\n", reasons[why], report_reasons[why]);
+            fprintf(stderr, "libdist: forwarded %lld: %s\n", reasons[why], report_reasons[why]);
     }
 }
 
@@ -120,8 +120,8 @@ static unsigned init_kind(const char *name, size_t length)
             return 1u << init_calls[i].kind;
     }
     fprintf(stderr,
-            "libdist: DIST_MPI_SERVE names '%.*s', which is not a collective of MPI: give 0, 1, or "
-            "a list such as \"allreduce,bcast\"\n",
+            "libdist: DIST_MPI_SERVE: '%.*s' is not an MPI collective: set it to 0, 1, or a list "
+            "such as \"allreduce,bcast\"\n",
             (int)length, name);
     return 0;
 }
@@ -264,7 +264,7 @@ static int init_all(int value)
     int least = disti_comm_least(MPI_COMM_WORLD, value);
 
     if (least == 0) {
-        const char *why = *dist_last_error() ? dist_last_error() : "MPI makes no communicator";
+        const char *why = *dist_last_error() ? dist_last_error() : "MPI cannot make a communicator";
         char text[1024] = "";
         int first =
             disti_comm_least(MPI_COMM_WORLD, value > 0 ? disti_preload.ranks : disti_preload.rank);
@@ -331,7 +331,7 @@ static void init_open(void)
     if (least == 0)
         return;
     disti_preload.background = least > 1;
-    disti_preload.turns = !(disti_preload.facts & DISTI_FACT_NO_THREADS);
+    disti_preload.is_threaded = !(disti_preload.facts & DISTI_FACT_NO_THREADS);
     disti_preload.compares = disti_preload.facts & DISTI_FACT_COMPARES;
     disti_preload.timeout_ms = init_timeout_ms();
     disti_preload.active = true;
@@ -364,7 +364,7 @@ static int init_both(int *argc, char ***argv, int required, int *provided)
         code = disti_mpi_init(argc, argv, init_level(required), provided);
     if (code == MPI_SUCCESS) {
         init_open();
-        disti_straight_begin();
+        disti_bypass_begin();
     }
     return code;
 }

@@ -49,8 +49,8 @@ enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FOR
     X(SERVED, "")                                                                                  \
     X(SWITCHED_OFF, "switched off by DIST_MPI_SERVE")                                              \
     X(NO_GROUP, "libdist could not start")                                                         \
-    X(COMMUNICATOR, "a communicator that is not served, or not yet")                               \
-    X(NO_THREAD, "nonblocking, and no thread to advance it: see MPI PROGRAMS in dist(7)")          \
+    X(COMMUNICATOR, "a communicator that libdist does not serve, or not yet")                      \
+    X(NO_THREAD, "nonblocking, without a progress thread: see MPI PROGRAMS in dist(7)")            \
     X(OPERATION, "an operation that the program defined")                                          \
     X(TYPE, "a type that libdist does not reduce")                                                 \
     X(SLOWER, "found to be faster in MPI: see DIST_MPI_COMPARE in dist-env(7)")                    \
@@ -122,7 +122,7 @@ struct disti_preload {
     bool active;       /* groups exist: between MPI_Init and MPI_Finalize */
     bool background;   /* a thread of libdist makes progress, on every rank */
     bool compares;     /* calls that are faster in MPI are forwarded */
-    bool turns;        /* on some rank, several threads may call MPI */
+    bool is_threaded;  /* on some rank, several threads may call MPI */
     unsigned serves;   /* one bit per collective, equal on every rank */
     unsigned facts;    /* DISTI_FACT_, equal on every rank */
     dist_group *world; /* parent of all groups; runs no calls itself */
@@ -169,11 +169,11 @@ static inline int disti_init_by(void *function, int *argc, char ***argv, int req
 /* Calls MPI's own MPI_Init or MPI_Init_thread. */
 int disti_mpi_init(int *argc, char ***argv, int required, int *provided);
 
-/* Lets the program's tests and waits bypass this library until disti_straight_end. */
-void disti_straight_begin(void);
+/* Lets the program's tests and waits bypass this library until disti_bypass_end. */
+void disti_bypass_begin(void);
 
 /* Directs tests and waits to this library from now on. */
-void disti_straight_end(void);
+void disti_bypass_end(void);
 
 /* ---- init.c ---- */
 
@@ -190,10 +190,10 @@ struct disti_comm {
     MPI_Comm comm;                 /* the program's handle; MPI_COMM_WORLD after the program has
                                     * freed it */
     int rank, ranks;
-    long long calls; /* number of collectives begun, equal on all its ranks */
-    bool foreign;    /* an intercommunicator, or has ranks outside MPI_COMM_WORLD */
-    bool left;       /* no channel could be made: all calls are forwarded */
-    bool early;      /* served from its first call on */
+    long long calls;   /* number of collectives begun, equal on all its ranks */
+    bool foreign;      /* an intercommunicator, or has ranks outside MPI_COMM_WORLD */
+    bool never_served; /* no channel could be made: all calls are forwarded */
+    bool early;        /* served from its first call on */
     int credit; /* how many communicators made from it may be `early`, equal on all its ranks */
     atomic_int users; /* the program's handle, and operations */
     LIST_ENTRY(disti_comm) made;
@@ -208,18 +208,18 @@ struct disti_comm *disti_comm_find(MPI_Comm comm);
 /*
  * Returns how many communicators have been freed. While it does not change, all records stay valid.
  */
-unsigned disti_comms_gone(void);
+unsigned disti_comms_freed(void);
 
 /*
  * Returns the channel for a call of this form, the same on every rank. A persistent call has its
- * own channel, which the caller returns with disti_channel_give. NULL: forward the call. Collective
- * over comm; may block to make a channel, except for nonblocking calls.
+ * own channel, which the caller returns with disti_channel_return. NULL: forward the call.
+ * Collective over comm; may block to make a channel, except for nonblocking calls.
  */
 struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form);
 
 /* Add and drop a reference of an operation to the record. */
-void disti_comm_hold(struct disti_comm *comm);
-void disti_comm_let_go(struct disti_comm *comm);
+void disti_comm_ref(struct disti_comm *comm);
+void disti_comm_unref(struct disti_comm *comm);
 
 bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
@@ -237,7 +237,7 @@ int disti_comm_fail(MPI_Comm comm);
 #define DISTI_CLASSES 16
 #define DISTI_TURNS 6 /* of both together */
 struct disti_comparison {
-    bool served, handed_on; /* the decision, if one is true */
+    bool served, forwarded; /* the decision, if one is true */
     int calls, tries;       /* before the decision */
     double begun_s;         /* start time of the current call */
     float turns_s[DISTI_TURNS];
@@ -255,7 +255,7 @@ struct disti_channel {
 };
 
 /* Returns a channel for use by another communicator. Local. */
-void disti_channel_give(struct disti_channel *channel);
+void disti_channel_return(struct disti_channel *channel);
 
 /* Frees all records and channels, after the groups were destroyed. */
 void disti_comms_close(void);
@@ -369,10 +369,10 @@ struct disti_call {
     const void *in; /* arguments of the libdist call */
     void *out;
     size_t count;
-    size_t *counts;   /* REDUCE_SCATTER_V: elements, by rank */
-    void *spare;      /* a temporary buffer for the result */
-    void *spare_goes; /* destination of the result */
-    size_t spare_bytes;
+    size_t *counts;      /* REDUCE_SCATTER_V: elements, by rank */
+    void *temporary;     /* a temporary buffer for the result */
+    void *temporary_for; /* destination of the result */
+    size_t temporary_bytes;
     bool loads_own;  /* in place: this rank sends its block of recv */
     bool loads_recv; /* root of a broadcast: sends recv, receives nothing */
 };
@@ -403,7 +403,7 @@ int disti_call_finish(const struct disti_call *call);
 /* ---- call.c: fast path ---- */
 
 /* Stores a successful blocking call, so that the same call takes the fast path. */
-void disti_again_remember(const struct disti_args *args, const struct disti_call *call);
+void disti_fast_call_store(const struct disti_args *args, const struct disti_call *call);
 
 /* ---- requests.c ---- */
 
@@ -413,7 +413,7 @@ struct disti_pending {
     dist_work *work; /* in progress; a prepared all-reduce: always set */
     MPI_Request request;
     int code; /* its result */
-    bool persistent, kept, running, abandoned;
+    bool persistent, kept, running, is_freed;
     int tag;                          /* persistent: of the message that completes it */
     STAILQ_ENTRY(disti_pending) next; /* in the channel's list of operations in progress */
     struct disti_pending *next_made;  /* in the list of persistent operations */
@@ -436,7 +436,7 @@ bool disti_pending_any(const struct disti_channel *channel);
  * Makes progress on all channels and completes the requests of operations that have ended. True if
  * some are still in progress.
  */
-bool disti_requests_move(void);
+bool disti_requests_progress(void);
 
 /* Number of operations in progress in the process. */
 extern atomic_int disti_requests_pending;
@@ -445,9 +445,9 @@ extern atomic_int disti_requests_pending;
  * The same with a fast path: programs test and wait millions of times a second, mostly without an
  * operation in progress.
  */
-static inline bool disti_move(void)
+static inline bool disti_progress(void)
 {
-    return atomic_load(&disti_requests_pending) && disti_requests_move();
+    return atomic_load(&disti_requests_pending) && disti_requests_progress();
 }
 
 /*

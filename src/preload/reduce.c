@@ -80,7 +80,7 @@ static const struct reduce_type {
 #define REDUCE_NUMBERS (REDUCE_INTEGERS | REDUCE_BIT(FLOATING))
 static const struct reduce_op {
     MPI_Op op;
-    unsigned takes, native;
+    unsigned accepts, native;
     dist_op dist;
 } reduce_ops[] = {
     {MPI_SUM, REDUCE_NUMBERS | REDUCE_BIT(COMPLEX), REDUCE_NUMBERS | REDUCE_BIT(COMPLEX), DIST_SUM},
@@ -236,7 +236,7 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
     our_op = reduce_op_find(op);
     if (!our_op)
         return DISTI_WHY_OPERATION;
-    if (!our_type || !(our_op->takes & REDUCE_BIT(our_type->class)))
+    if (!our_type || !(our_op->accepts & REDUCE_BIT(our_type->class)))
         return DISTI_WHY_TYPE;
     bytes = reduce_bytes(type);
     return reduce_native(our_type, our_op, bytes, &reduction) ||

@@ -41,7 +41,7 @@ static void persistent_free(struct disti_pending *pending)
     if (pending->kept)
         dist_work_free(pending->work);
     disti_call_close(&pending->call);
-    disti_channel_give(pending->call.channel);
+    disti_channel_return(pending->call.channel);
     free(pending);
 }
 
@@ -58,7 +58,7 @@ static void persistent_drop(struct disti_pending *pending)
         atomic_fetch_sub(&persistent_count, 1);
     }
     pthread_mutex_unlock(&persistent_lock);
-    disti_comm_let_go(pending->call.comm);
+    disti_comm_unref(pending->call.comm);
     persistent_free(pending);
 }
 
@@ -69,12 +69,12 @@ static void requests_end(struct disti_pending *pending)
         pending->work = NULL;
     if (pending->persistent) {
         persistent_complete(pending, pending->code);
-        if (pending->abandoned)
+        if (pending->is_freed)
             persistent_drop(pending);
         return;
     }
     disti_call_close(&pending->call);
-    disti_comm_let_go(pending->call.comm);
+    disti_comm_unref(pending->call.comm);
     PMPI_Grequest_complete(pending->request); /* afterwards MPI owns `pending`: see requests_free */
 }
 
@@ -95,7 +95,7 @@ static bool requests_poll(struct disti_pending *pending, MPI_Comm *failed_p)
     return true;
 }
 
-bool disti_requests_move(void)
+bool disti_requests_progress(void)
 {
     struct disti_channel *channel, *next;
     struct disti_pending *pending;
@@ -128,8 +128,8 @@ static void pending_add(struct disti_pending *pending)
 {
     struct disti_channel *channel = pending->call.channel;
 
-    disti_imports_renew(); /* waits for it must reach this library */
-    disti_straight_end();
+    disti_imports_renew(); /* MPI_Wait and MPI_Test must reach this library */
+    disti_bypass_end();
     pthread_mutex_lock(&requests_lock);
     if (STAILQ_EMPTY(&channel->pending)) {
         STAILQ_INIT(&channel->pending); /* the list is zeroed at first */
@@ -160,7 +160,7 @@ static void pending_release(struct disti_pending *pending)
 
     pthread_mutex_lock(&requests_lock);
     running = pending->running;
-    pending->abandoned = running;
+    pending->is_freed = running;
     pthread_mutex_unlock(&requests_lock);
     if (!running)
         persistent_drop(pending);
@@ -220,19 +220,19 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
         free(pending);
         return code;
     }
-    disti_comm_hold(comm);
+    disti_comm_ref(comm);
     request = pending->request;
     code = disti_call_start(&pending->call, &pending->work);
     if (code != MPI_SUCCESS) {
         disti_call_close(&pending->call);
-        disti_comm_let_go(comm);
+        disti_comm_unref(comm);
         PMPI_Grequest_complete(request);
         PMPI_Request_free(&request); /* which frees `pending` */
         return code;
     }
     pending_add(pending);
     *request_p = disti_request_made = request;
-    disti_move();
+    disti_progress();
     return MPI_SUCCESS;
 }
 
@@ -263,7 +263,7 @@ int disti_serve(struct disti_args *args, struct disti_comm *comm)
     if (code == MPI_SUCCESS)
         code = disti_call_finish(&call);
     if (code == MPI_SUCCESS)
-        disti_again_remember(args, &call);
+        disti_fast_call_store(args, &call);
     disti_call_close(&call);
     return code;
 }
@@ -278,7 +278,7 @@ int disti_serve(struct disti_args *args, struct disti_comm *comm)
     do {                                                                                           \
         struct disti_backoff backoff = {0};                                                        \
                                                                                                    \
-        while (disti_move()) {                                                                     \
+        while (disti_progress()) {                                                                 \
             int code = (test);                                                                     \
                                                                                                    \
             if (code != MPI_SUCCESS || (done))                                                     \
@@ -325,7 +325,7 @@ int MPI_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[]
 #define WAITS_TEST(name, parameters, arguments)                                                    \
     int MPI_##name parameters                                                                      \
     {                                                                                              \
-        disti_move();                                                                              \
+        disti_progress();                                                                          \
         return PMPI_##name arguments;                                                              \
     }
 
@@ -393,7 +393,7 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
     pending = calloc(1, sizeof(*pending));
     if (!pending) {
         args->channel->broken = true;
-        disti_channel_give(args->channel);
+        disti_channel_return(args->channel);
         PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
@@ -409,14 +409,14 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
             code = disti_call_fail(call);
     }
     if (code == MPI_SUCCESS) {
-        disti_imports_renew(); /* its start must reach this library */
+        disti_imports_renew(); /* MPI_Start must reach this library */
         pthread_mutex_lock(&persistent_lock);
         pending->persistent = true;
         pending->tag = persistent_next_tag();
         code = PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self,
                               &pending->request);
         if (code == MPI_SUCCESS) {
-            disti_comm_hold(comm);
+            disti_comm_ref(comm);
             pending->next_made = persistent_made;
             persistent_made = pending;
             atomic_fetch_add(&persistent_count, 1);
@@ -486,7 +486,7 @@ static int persistent_start_any(MPI_Request *request)
         return code;
     }
     pending_add(pending);
-    disti_move();
+    disti_progress();
     return MPI_SUCCESS;
 }
 
@@ -519,7 +519,7 @@ int MPI_Request_free(MPI_Request *request)
     struct disti_pending *pending = persistent_exchange(freed, MPI_REQUEST_NULL);
     int code;
 
-    disti_move();
+    disti_progress();
     code = PMPI_Request_free(request);
     if (pending && code != MPI_SUCCESS) {
         pthread_mutex_lock(&persistent_lock);

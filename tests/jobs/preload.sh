@@ -43,15 +43,15 @@ preload()
 hash() { sed -n 's/^hash \([0-9a-f]*\),.*/\1/p' "$job_output"; }
 same_hash() { [ -n "$1" ] && [ "$(hash)" = "$1" ]; }
 
-# Calls of a kind and form in the report: "served handed-on".
+# Calls of a kind and form in the report: "served forwarded".
 row() { awk -v name="MPI_$1" '$2 == name { print $3, $4 }' "$job_output"; }
-handed_on() { sed -n "s/^libdist: handed on \([0-9]*\): $1.*/\1/p" "$job_output"; }
+forwarded() { sed -n "s/^libdist: forwarded \([0-9]*\): $1.*/\1/p" "$job_output"; }
 
 # The calls that the library of an MPI knows, without MPI_. Old ones have no persistent collectives.
 known() { nm -D --defined-only "$(library "$1")" | sed -n 's/.* MPIX\{0,1\}_\([A-Z][a-z_]*\)$/\1/p'; }
 for mpi in openmpi mpich; do known $mpi >"$job_folder/known_$mpi"; done
 
-# Every kind in every form was served, and nothing handed on.
+# Every kind in every form was served, and nothing forwarded.
 all_served()
 {
     local kind forms=
@@ -69,15 +69,15 @@ all_served()
                 bad = 1
             }
             exit bad || !asked
-        }' "$job_folder/known_$1" "$job_output" && ! grep -q 'handed on [0-9]' "$job_output"
+        }' "$job_folder/known_$1" "$job_output" && ! grep -q 'forwarded [0-9]' "$job_output"
 }
 
 # What libdist does not do, MPI does.
-right_handed_on()
+right_forwarded()
 {
     local ranks=$1
-    [ "$(handed_on "an operation")" = $((2 * ranks)) ] && [ "$(handed_on "a type")" = "$ranks" ] &&
-        [ "$(handed_on "a communicator")" = $((2 * ranks)) ] && [ "$(row Allreduce)" = "$ranks $((3 * ranks))" ]
+    [ "$(forwarded "an operation")" = $((2 * ranks)) ] && [ "$(forwarded "a type")" = "$ranks" ] &&
+        [ "$(forwarded "a communicator")" = $((2 * ranks)) ] && [ "$(row Allreduce)" = "$ranks $((3 * ranks))" ]
 }
 
 # Over TCP libdist is slower than MPI in shared memory. Of 150 calls the first 16 are served, then of
@@ -93,8 +93,8 @@ right_compared()
         esac
     done
     [ $faster -gt 0 ] && [ "$(row Reduce)" = "$((150 * ranks)) 0" ] &&
-        [ "$(handed_on "to find out")" = $((8 * 24 * ranks)) ] &&
-        [ "$(handed_on "found to be faster")" = $((faster * 86 * ranks)) ]
+        [ "$(forwarded "to find out")" = $((8 * 24 * ranks)) ] &&
+        [ "$(forwarded "found to be faster")" = $((faster * 86 * ranks)) ]
 }
 
 # The results are the same whoever computes them, so one MPI that does not spin can say them all.
@@ -146,7 +146,7 @@ for mpi in openmpi mpich; do
         job_check "$mpi: and one more to learn of machines" has_started 9 1
     fi
     preload $mpi 4 handed-on
-    [ "$job_status" = 0 ] && job_check "$mpi: and nothing else" right_handed_on 4
+    [ "$job_status" = 0 ] && job_check "$mpi: and nothing else" right_forwarded 4
     preload $mpi 3 threads
 
     # Communicators one after another, and more side by side than there are descriptors for.
@@ -194,23 +194,23 @@ for mpi in openmpi mpich; do
         DIST_MPI_COMPARE=1 DIST_NODE_MEMORY=0 DIST_TRANSPORT=tcp preload $mpi 2 compare
         [ $mpi = openmpi ] && ! right_compared 2 || break
     done
-    [ $mpi = mpich ] || job_check "$mpi: what MPI does faster is handed on" right_compared 2
+    [ $mpi = mpich ] || job_check "$mpi: what MPI does faster is forwarded" right_compared 2
     DIST_MPI_COMPARE=1 preload $mpi $spinning compare
     DIST_MPI_COMPARE=1 DIST_TIMEOUT=60 preload $mpi 2 compare
-    job_check "$mpi: nothing is handed on that has a deadline" test -z "$(handed_on "")"
+    job_check "$mpi: nothing with a timeout is forwarded" test -z "$(forwarded "")"
     ! job_turn 1 2 || DIST_MPI_COMPARE=1 preload $mpi $spinning bold
     ! job_turn 0 2 || DIST_MPI_COMPARE=1 preload $mpi 3 threads
 
     # Switched off, in whole and in part, and where libdist cannot start.
     DIST_MPI_SERVE=0 preload $mpi 2 tame
-    job_check "$mpi: all is handed on" grep -q 'handed on [0-9]*: switched off' "$job_output"
+    job_check "$mpi: all is forwarded" grep -q 'forwarded [0-9]*: switched off' "$job_output"
     job_check "$mpi: nothing is served" test "$(row Allreduce)" = "0 $(row Allreduce | cut -d' ' -f2)"
     DIST_MPI_SERVE=allreduce,bcast preload $mpi 2 tame
     job_check "$mpi: what was asked for is served" test "$(row Iallreduce | cut -d' ' -f2)" = 0
     job_check "$mpi: the rest is not" test "$(row Barrier | cut -d' ' -f1)" = 0
     DIST_BACKEND=glue preload $mpi 2 tame
     job_check "$mpi: rank 0 says why" grep -q "could not join: backend 'glue'" "$job_output"
-    job_check "$mpi: and MPI does it" test -n "$(handed_on "libdist could not start")"
+    job_check "$mpi: and MPI does it" test -n "$(forwarded "libdist could not start")"
 
     job_check "$mpi: the module calls MPI by its profiling names" \
         test -z "$(nm -D --undefined-only "$builddir/.libs/dist_mpi_$mpi.so" | grep -E ' MPI_[A-Z][a-z]')"

@@ -108,7 +108,7 @@ run_watched()
 # ---- what the report says ----
 
 row() { awk -v name="MPI_$1" '$2 == name { print $3, $4 }' "$job_output"; }
-handed_on() { sed -n "s/^libdist: handed on \([0-9]*\): $1.*/\1/p" "$job_output"; }
+forwarded() { sed -n "s/^libdist: forwarded \([0-9]*\): $1.*/\1/p" "$job_output"; }
 
 # all_served MPI RANKS: every kind in every form, but for three all-reduces of each rank.
 all_served()
@@ -118,13 +118,13 @@ all_served()
     awk -v rows=$((14 * forms)) -v ranks="$2" '
         $2 ~ /^MPI_/ { seen++; if ($3 == 0 || $4 != ($2 == "MPI_Allreduce") * 3 * ranks) bad = 1 }
         END { exit bad || seen != rows }' "$job_output" &&
-        [ "$(handed_on "an operation")" = "$2" ] && [ "$(handed_on "a type")" = $((2 * $2)) ]
+        [ "$(forwarded "an operation")" = "$2" ] && [ "$(forwarded "a type")" = $((2 * $2)) ]
 }
 
 # tool_saw RANKS BEGUN BLOCKING NONBLOCKING, on each rank.
 tool_saw() { [ "$(grep -c "^tool: begun $2, blocking $3, nonblocking $4\$" "$job_output")" = "$1" ]; }
 
-# served RANKS BLOCKING NONBLOCKING, by each rank, and nothing handed on.
+# served RANKS BLOCKING NONBLOCKING, by each rank, and nothing forwarded.
 served() { [ "$(row Allreduce), $(row Iallreduce)" = "$(($1 * $2)) 0, $(($1 * $3)) 0" ]; }
 
 # ---- cases ----
