@@ -25,44 +25,46 @@ char *disti_ddp_quote(const char *name, int index)
 /*
  * Maxima of all ranks' hashes. The agreement allocates nothing, since a rank may be out of memory.
  */
-struct common_words {
+struct common_maxima {
     uint64_t failed; /* world_size - rank of the first failed rank; 0: none */
-    uint64_t alike_most, alike_least, apart_most, apart_least; /* minima as ~ */
+    uint64_t match_max, match_min, differ_max, differ_min; /* minima as ~ */
 };
-#define COMMON_WORDS (sizeof(struct common_words) / sizeof(uint64_t))
+#define COMMON_MAXIMA (sizeof(struct common_maxima) / sizeof(uint64_t))
 
-static dist_status common_gather(dist_group *group, uint64_t *words, size_t count)
+static dist_status common_gather(dist_group *group, uint64_t *maxima, size_t count)
 {
-    return dist_all_reduce(group, words, words, count, DIST_UINT64, DIST_MAX);
+    return dist_all_reduce(group, maxima, maxima, count, DIST_UINT64, DIST_MAX);
 }
 
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
-                            struct ddp_word mine, bool *apart_p)
+                            struct ddp_hashes mine, bool *differs_p)
 {
     const int rank = dist_get_rank(group), world = dist_get_world_size(group);
-    struct common_words all = {0, mine.alike, ~mine.alike, mine.apart, ~mine.apart};
+    struct common_maxima all = {0, mine.must_match, ~mine.must_match, mine.may_differ,
+                                ~mine.may_differ};
 
     if (status != DIST_OK) {
         char text[1024];
 
         /* Notifies the other ranks of the failure; the last error stays unchanged. */
-        all = (struct common_words){
+        all = (struct common_maxima){
             .failed = (uint64_t)(dist_get_world_size(group) - dist_get_rank(group))};
         disti_text(text, sizeof(text), "%s", dist_last_error());
-        common_gather(group, &all.failed, COMMON_WORDS);
+        common_gather(group, &all.failed, COMMON_MAXIMA);
         disti_fail_unlogged(text);
         return status;
     }
-    status = common_gather(group, &all.failed, COMMON_WORDS);
+    status = common_gather(group, &all.failed, COMMON_MAXIMA);
     if (status != DIST_OK)
         return status;
     if (all.failed > 0)
         return disti_fail(DIST_ERR_ABORTED,
                           "rank %d: %s failed on rank %d: see the error on that rank", rank, call,
                           world - (int)all.failed);
-    if (all.alike_most != ~all.alike_least) {
+    if (all.match_max != ~all.match_min) {
         /* Names a rank with a different hash. */
-        const bool most = mine.alike == all.alike_most, least = mine.alike == ~all.alike_least;
+        const bool most = mine.must_match == all.match_max,
+                   least = mine.must_match == ~all.match_min;
         uint64_t firsts[] = {most ? (uint64_t)(world - rank) : 0,
                              least ? (uint64_t)(world - rank) : 0};
 
@@ -75,7 +77,7 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
                           "allocate gradients on all ranks or on none",
                           rank, call, world - (int)firsts[most]);
     }
-    *apart_p = all.apart_most != ~all.apart_least;
+    *differs_p = all.differ_max != ~all.differ_min;
     return DIST_OK;
 }
 

@@ -125,8 +125,8 @@ static void ddp_buckets_free(struct dist_ddp *ddp)
     for (int i = 0; i < ddp->bucket_count; i++) {
         struct ddp_bucket *bucket = &ddp->buckets[i];
 
-        if (ddp->wire->close)
-            ddp->wire->close(ddp, bucket);
+        if (ddp->compression->close)
+            ddp->compression->close(ddp, bucket);
         free((void *)bucket->shape.pieces);
         free((void *)bucket->shape.counts);
     }
@@ -168,7 +168,7 @@ static dist_status ddp_bucket_shape(struct dist_ddp *ddp, struct ddp_bucket *buc
         }
     }
     bucket->missing = bucket->count;
-    return ddp->wire->open ? ddp->wire->open(ddp, bucket) : DIST_OK;
+    return ddp->compression->open ? ddp->compression->open(ddp, bucket) : DIST_OK;
 }
 
 /* Divides the order into buckets: a bucket ends with the gradient that reaches its size limit. */
@@ -200,22 +200,22 @@ static dist_status ddp_buckets_make(struct dist_ddp *ddp)
 static dist_status ddp_decide_order(struct dist_ddp *ddp)
 {
     dist_status status;
-    int at = ddp->came_count;
+    int at = ddp->arrived;
 
-    for (int i = 0; i < ddp->came_count; i++)
-        ddp->parameters[ddp->came[i]].ready = true;
+    for (int i = 0; i < ddp->arrived; i++)
+        ddp->parameters[ddp->arrival[i]].ready = true;
     for (int i = 0; i < ddp->gradients; i++)
         if (!ddp->parameters[ddp->order[i]].ready)
-            ddp->came[at++] = ddp->order[i];
+            ddp->arrival[at++] = ddp->order[i];
     for (int i = 0; i < ddp->count; i++)
         ddp->parameters[i].ready = false;
-    ddp->came_count = -1;
-    status = dist_broadcast(ddp->stages[0], ddp->came, (size_t)ddp->gradients, DIST_INT32, 0);
+    ddp->arrived = -1;
+    status = dist_broadcast(ddp->stages[0], ddp->arrival, (size_t)ddp->gradients, DIST_INT32, 0);
     if (status != DIST_OK ||
-        memcmp(ddp->came, ddp->order, (size_t)ddp->gradients * sizeof(*ddp->order)) == 0)
+        memcmp(ddp->arrival, ddp->order, (size_t)ddp->gradients * sizeof(*ddp->order)) == 0)
         return status;
     ddp_buckets_free(ddp);
-    memcpy(ddp->order, ddp->came, (size_t)ddp->gradients * sizeof(*ddp->order));
+    memcpy(ddp->order, ddp->arrival, (size_t)ddp->gradients * sizeof(*ddp->order));
     return ddp_buckets_make(ddp);
 }
 
@@ -312,7 +312,7 @@ static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *buck
     if (bucket->stage == 0)
         bucket->began = disti_now_ns();
     bucket->work = NULL;
-    status = ddp->wire->next(ddp, bucket, bucket->stage, &bucket->work);
+    status = ddp->compression->next(ddp, bucket, bucket->stage, &bucket->work);
     if (status != DIST_OK)
         return status;
     bucket->state = bucket->work ? DDP_MOVING : DDP_REDUCED;
@@ -404,8 +404,8 @@ dist_status dist_ddp_ready(dist_ddp *ddp, int index)
     if (ddp->local)
         return DIST_OK;
     ddp->buckets[parameter->bucket].missing--;
-    if (ddp->came_count >= 0)
-        ddp->came[ddp->came_count++] = index;
+    if (ddp->arrived >= 0)
+        ddp->arrival[ddp->arrived++] = index;
     status = ddp_advance(ddp);
     return status == DIST_OK ? DIST_OK : ddp_fail(ddp, status);
 }
@@ -509,7 +509,7 @@ static dist_status ddp_reduce(struct dist_ddp *ddp)
                 ddp_clear(&ddp->parameters[i], ddp->options.dtype);
                 ddp->squared = false;
             }
-        status = ddp->came_count >= 0 ? ddp_decide_order(ddp) : DIST_OK;
+        status = ddp->arrived >= 0 ? ddp_decide_order(ddp) : DIST_OK;
     }
     ddp->stats.waited += (double)(disti_now_ns() - began) * 1e-9;
     return status == DIST_OK ? DIST_OK : ddp_fail(ddp, status);
@@ -849,7 +849,7 @@ static dist_status ddp_parameter_copy(struct ddp_parameter *to,
  * Returns the hashes of the lists and options, which must be equal, and of the adjacency of
  * gradients, which decides the pieces.
  */
-static struct ddp_word ddp_hash(const struct dist_ddp *ddp)
+static struct ddp_hashes ddp_hash(const struct dist_ddp *ddp)
 {
     const struct dist_ddp_options *options = &ddp->options;
     const uint64_t settings[] = {(uint64_t)options->dtype,       options->first_bucket_bytes,
@@ -857,9 +857,9 @@ static struct ddp_word ddp_hash(const struct dist_ddp *ddp)
                                  options->find_unused,           options->uneven,
                                  (uint64_t)options->wire,        options->hook != NULL,
                                  (uint64_t)options->hook_stages, (uint64_t)ddp->count};
-    struct ddp_word word = {
-        .alike = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings)),
-        .apart = DISTI_HASH_START,
+    struct ddp_hashes hashes = {
+        .must_match = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings)),
+        .may_differ = DISTI_HASH_START,
     };
 
     for (int i = 0; i < ddp->count; i++) {
@@ -867,11 +867,12 @@ static struct ddp_word ddp_hash(const struct dist_ddp *ddp)
         const uint64_t facts[] = {parameter->count, parameter->gradient != NULL, parameter->own,
                                   parameter->values != NULL};
 
-        word.alike = disti_hash_bytes(word.alike, facts, sizeof(facts));
+        hashes.must_match = disti_hash_bytes(hashes.must_match, facts, sizeof(facts));
         if (parameter->gradient)
-            word.apart = disti_hash_bytes(word.apart, &parameter->next, sizeof(parameter->next));
+            hashes.may_differ =
+                disti_hash_bytes(hashes.may_differ, &parameter->next, sizeof(parameter->next));
     }
-    return word;
+    return hashes;
 }
 
 /* The local part of dist_ddp_create. */
@@ -893,11 +894,12 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     tallies = ddp->options.find_unused || ddp->options.uneven;
     ddp->parameters = calloc((size_t)count, sizeof(*ddp->parameters));
     ddp->order = calloc((size_t)count, sizeof(*ddp->order));
-    ddp->came = calloc((size_t)count, sizeof(*ddp->came));
+    ddp->arrival = calloc((size_t)count, sizeof(*ddp->arrival));
     ddp->buckets = calloc((size_t)count, sizeof(*ddp->buckets));
     if (tallies)
         ddp->tally = calloc((size_t)count + 1, sizeof(*ddp->tally));
-    if (!ddp->parameters || !ddp->order || !ddp->came || !ddp->buckets || (!ddp->tally && tallies))
+    if (!ddp->parameters || !ddp->order || !ddp->arrival || !ddp->buckets ||
+        (!ddp->tally && tallies))
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
     ddp->count = count;
     for (int i = 0; i < count && status == DIST_OK; i++)
@@ -927,8 +929,9 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
     if (ddp->device && tallies)
         return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: uneven and find_unused are "
                                                 "supported for gradients in host memory only");
-    ddp->wire = disti_ddp_wire(&ddp->options);
-    ddp->stage_count = ddp->wire->stages ? ddp->wire->stages : ddp->options.hook_stages;
+    ddp->compression = disti_ddp_compression(&ddp->options);
+    ddp->stage_count =
+        ddp->compression->stages ? ddp->compression->stages : ddp->options.hook_stages;
     return DIST_OK;
 }
 
@@ -950,7 +953,7 @@ static dist_status ddp_release(struct dist_ddp *ddp)
         free(ddp->parameters[i].name);
     free(ddp->parameters);
     free(ddp->order);
-    free(ddp->came);
+    free(ddp->arrival);
     free(ddp->buckets);
     free(ddp->tally);
     return status;
@@ -962,16 +965,16 @@ static dist_status ddp_release(struct dist_ddp *ddp)
  */
 static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
 {
-    const struct ddp_word mine = ddp_hash(ddp);
+    const struct ddp_hashes mine = ddp_hash(ddp);
     dist_status status = dist_dup_group(group, NULL, &ddp->stages[0]);
-    bool apart = false;
+    bool differs = false;
 
     if (disti_ddp_is_declined(status))
         return status;
-    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &apart);
+    status = disti_ddp_agree(group, "dist_ddp_create", status, mine, &differs);
     if (status != DIST_OK)
         return status;
-    ddp->scattered = apart;
+    ddp->scattered = differs;
     for (int i = 1; i < ddp->stage_count && status == DIST_OK; i++)
         status = dist_dup_group(group, NULL, &ddp->stages[i]);
     for (int i = 0; i < ddp->count && status == DIST_OK; i++)
@@ -984,7 +987,7 @@ static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
      * Ensures that all ranks have succeeded, so that a rank which destroys its handle at once ends
      * no group that other ranks still make.
      */
-    return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_word){0}, &apart);
+    return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_hashes){0}, &differs);
 }
 
 dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,

@@ -18,9 +18,9 @@
 char *disti_ddp_quote(const char *name, int index);
 
 /* Hashes of a rank's arguments, which the ranks compare before they start. */
-struct ddp_word {
-    uint64_t alike; /* of values that must be equal on all ranks */
-    uint64_t apart; /* of values that may differ between ranks */
+struct ddp_hashes {
+    uint64_t must_match; /* of values that must be equal on all ranks */
+    uint64_t may_differ; /* of values that may differ between ranks */
 };
 
 /*
@@ -30,7 +30,7 @@ struct ddp_word {
  * if `may_differ` is not equal on all ranks. Collective; allocates nothing itself.
  */
 dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status status,
-                            struct ddp_word mine, bool *apart_p);
+                            struct ddp_hashes mine, bool *differs_p);
 
 /* True if dist_dup_group failed on all ranks: one of them declined, or the parent was aborted. */
 static inline bool disti_ddp_is_declined(dist_status status)
@@ -110,7 +110,7 @@ struct ddp_bucket {
     int missing;          /* number of gradients that are not ready */
     int64_t began, ended; /* in the last reduced step; 0: none */
     struct dist_ddp_bucket shape;
-    void *wire; /* private data of the compression, made by its open function */
+    void *compressed; /* private data of the compression, made by its open function */
 };
 
 struct dist_ddp {
@@ -118,7 +118,7 @@ struct dist_ddp {
     int stage_count;
     int rank, world;
     struct dist_ddp_options options;
-    const struct ddp_wire *wire;
+    const struct ddp_compression *compression;
     struct ddp_parameter *parameters;
     int count;
     void *memory;   /* gradients that the program did not allocate */
@@ -130,9 +130,9 @@ struct dist_ddp {
     struct ddp_bucket *buckets;
     int bucket_count;
     int next;       /* first bucket that has not started */
-    int *came;      /* parameters in the order in which their gradients became ready in the first
+    int *arrival;   /* parameters in the order in which their gradients became ready in the first
                      * step */
-    int came_count; /* -1: the order is final */
+    int arrived;    /* -1: the order is final */
     bool local;     /* steps are not reduced: dist_ddp_set_sync */
     bool joined;    /* this rank has no more batches: dist_ddp_join */
     bool clips;     /* squares are summed as buckets complete */
@@ -146,7 +146,7 @@ struct dist_ddp {
 };
 
 /* A compression: the format in which gradients are sent. compression.c has one row for each. */
-struct ddp_wire {
+struct ddp_compression {
     int stages; /* stages that start an operation; 0: options.hook_stages */
     /* Allocates bucket->compressed. May be NULL, as may close. */
     dist_status (*open)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
@@ -157,6 +157,6 @@ struct ddp_wire {
 };
 
 /* Returns the compression that the options select. */
-const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options);
+const struct ddp_compression *disti_ddp_compression(const struct dist_ddp_options *options);
 
 #endif

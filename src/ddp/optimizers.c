@@ -15,7 +15,7 @@
 struct adam_rates {
     float step; /* rate / (1 - beta1^t) */
     float root; /* 1 / sqrt(1 - beta2^t) */
-    float beta1, beta2, rest1, rest2;
+    float beta1, beta2, one_minus_beta1, one_minus_beta2;
     float epsilon;
     float keep;  /* decoupled weight decay: factor of the old value */
     float decay; /* otherwise: multiple of the value that is added to the gradient */
@@ -27,8 +27,8 @@ DISTI_CLONES static void adam_step(float *restrict x, const float *restrict g, f
     for (size_t i = 0; i < count; i++) {
         const float value = x[i] * rates.keep;
         const float gradient = g[i] + rates.decay * x[i];
-        const float mean = rates.beta1 * m[i] + rates.rest1 * gradient;
-        const float square = rates.beta2 * v[i] + rates.rest2 * gradient * gradient;
+        const float mean = rates.beta1 * m[i] + rates.one_minus_beta1 * gradient;
+        const float square = rates.beta2 * v[i] + rates.one_minus_beta2 * gradient * gradient;
 
         m[i] = mean;
         v[i] = square;
@@ -45,8 +45,8 @@ __attribute__((noinline)) static void adam_update(const struct dist_zero_adam *a
         .root = (float)(1.0 / sqrt(1.0 - pow(adam->beta2, step))),
         .beta1 = (float)adam->beta1,
         .beta2 = (float)adam->beta2,
-        .rest1 = (float)(1.0 - adam->beta1),
-        .rest2 = (float)(1.0 - adam->beta2),
+        .one_minus_beta1 = (float)(1.0 - adam->beta1),
+        .one_minus_beta2 = (float)(1.0 - adam->beta2),
         .epsilon = (float)adam->epsilon,
         .keep = adam->decoupled ? (float)(1.0 - adam->rate * adam->weight_decay) : 1.0f,
         .decay = adam->decoupled ? 0.0f : (float)adam->weight_decay};

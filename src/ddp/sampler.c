@@ -79,7 +79,7 @@ struct dist_sampler {
     bool destroyed;
 };
 
-static dist_status sampler_bad(const char *what)
+static dist_status sampler_invalid(const char *what)
 {
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_create: %s", what);
 }
@@ -93,7 +93,8 @@ static dist_status sampler_options(const dist_group *group,
                                    struct dist_sampler_options *options)
 {
     if (!given)
-        return sampler_bad("options is NULL: initialise options with DIST_SAMPLER_OPTIONS_INIT");
+        return sampler_invalid(
+            "options is NULL: initialise options with DIST_SAMPLER_OPTIONS_INIT");
     if (given->size < sizeof(given->size) || given->size > sizeof(*given))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_sampler_create: options.size is %zu (at most %zu): initialise the "
@@ -102,15 +103,16 @@ static dist_status sampler_options(const dist_group *group,
     *options = (struct dist_sampler_options)DIST_SAMPLER_OPTIONS_INIT;
     memcpy(options, given, given->size);
     if (options->count == 0)
-        return sampler_bad("options.count is 0: set it to the number of samples in the data set");
+        return sampler_invalid(
+            "options.count is 0: set it to the number of samples in the data set");
     if (!group && (options->rank == -1 || options->world_size == -1))
-        return sampler_bad("pass a group, or set rank and world_size in the options");
+        return sampler_invalid("pass a group, or set rank and world_size in the options");
     if (options->rank == -1)
         options->rank = dist_get_rank(group);
     if (options->world_size == -1)
         options->world_size = dist_get_world_size(group);
     if (group && (options->rank == -1 || options->world_size == -1))
-        return sampler_bad("the group was destroyed");
+        return sampler_invalid("the group was destroyed");
     if (options->world_size < 1)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_sampler_create: options.world_size is %d: set it to 1 or more, or "
@@ -135,7 +137,7 @@ dist_status dist_sampler_create(const dist_group *group, const struct dist_sampl
 {
     struct dist_sampler_options options;
     dist_status status =
-        sampler_p ? sampler_options(group, given, &options) : sampler_bad("sampler_p is NULL");
+        sampler_p ? sampler_options(group, given, &options) : sampler_invalid("sampler_p is NULL");
     struct dist_sampler *sampler;
 
     if (status != DIST_OK)
@@ -150,14 +152,14 @@ dist_status dist_sampler_create(const dist_group *group, const struct dist_sampl
 }
 
 /* True if the sampler is neither NULL nor destroyed. */
-static inline bool sampler_is_there(const struct dist_sampler *sampler)
+static inline bool sampler_is_valid(const struct dist_sampler *sampler)
 {
     return sampler && !sampler->destroyed;
 }
 
 void dist_sampler_destroy(dist_sampler *sampler)
 {
-    if (!sampler_is_there(sampler))
+    if (!sampler_is_valid(sampler))
         return;
     sampler->destroyed = true;
     disti_ddp_keep_destroyed(sampler);
@@ -165,7 +167,7 @@ void dist_sampler_destroy(dist_sampler *sampler)
 
 void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
 {
-    if (!sampler_is_there(sampler))
+    if (!sampler_is_valid(sampler))
         return;
     sampler->epoch = epoch;
     /* Mixes both numbers, so that nearby seeds and epochs have unrelated keys. */
@@ -178,7 +180,7 @@ uint64_t dist_sampler_count(const dist_sampler *sampler)
 {
     uint64_t world, left;
 
-    if (!sampler_is_there(sampler))
+    if (!sampler_is_valid(sampler))
         return 0;
     world = (uint64_t)sampler->options.world_size;
     left = sampler->options.count - sampler->start;
@@ -186,7 +188,7 @@ uint64_t dist_sampler_count(const dist_sampler *sampler)
 }
 
 /* Returns the position of this rank's i-th sample in the order, which repeats after `count`. */
-static uint64_t sampler_place(const struct dist_sampler *sampler, uint64_t i)
+static uint64_t sampler_position(const struct dist_sampler *sampler, uint64_t i)
 {
     return sampler->start + i * (uint64_t)sampler->options.world_size +
            (uint64_t)sampler->options.rank;
@@ -196,21 +198,21 @@ uint64_t dist_sampler_at(const dist_sampler *sampler, uint64_t i)
 {
     uint64_t count, at;
 
-    if (!sampler_is_there(sampler))
+    if (!sampler_is_valid(sampler))
         return 0;
     count = sampler->options.count;
-    at = sampler_place(sampler, i) % count;
+    at = sampler_position(sampler, i) % count;
     return sampler->options.shuffle ? sampler_permute(count, sampler->key, at) : at;
 }
 
 bool dist_sampler_is_padding(const dist_sampler *sampler, uint64_t i)
 {
-    return sampler_is_there(sampler) && sampler_place(sampler, i) >= sampler->options.count;
+    return sampler_is_valid(sampler) && sampler_position(sampler, i) >= sampler->options.count;
 }
 
 bool dist_sampler_next(dist_sampler *sampler, uint64_t *index_p)
 {
-    if (!sampler_is_there(sampler) || !index_p || sampler->taken >= dist_sampler_count(sampler))
+    if (!sampler_is_valid(sampler) || !index_p || sampler->taken >= dist_sampler_count(sampler))
         return false;
     *index_p = dist_sampler_at(sampler, sampler->taken++);
     return true;
@@ -220,7 +222,7 @@ void dist_sampler_skip(dist_sampler *sampler, uint64_t samples)
 {
     uint64_t left;
 
-    if (!sampler_is_there(sampler))
+    if (!sampler_is_valid(sampler))
         return;
     left = dist_sampler_count(sampler) - sampler->taken;
     sampler->taken += samples < left ? samples : left;
@@ -230,7 +232,7 @@ void dist_sampler_save(const dist_sampler *sampler, struct dist_sampler_state *s
 {
     uint64_t left, seen;
 
-    if (!sampler_is_there(sampler) || !state_p)
+    if (!sampler_is_valid(sampler) || !state_p)
         return;
     left = sampler->options.count - sampler->start;
     seen = sampler->taken * (uint64_t)sampler->options.world_size;
@@ -241,7 +243,7 @@ void dist_sampler_save(const dist_sampler *sampler, struct dist_sampler_state *s
 
 dist_status dist_sampler_restore(dist_sampler *sampler, const struct dist_sampler_state *state)
 {
-    if (!sampler_is_there(sampler) || !state)
+    if (!sampler_is_valid(sampler) || !state)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_restore: %s",
                           !sampler             ? "sampler is NULL"
                           : sampler->destroyed ? "the sampler was destroyed"

@@ -83,11 +83,11 @@ struct dist_zero {
     float **peers; /* zero_machine, by rank: the gradients */
     float *tiles;  /* zero_machine: sums of blocks */
     float *state;
-    double squares;     /* sum over the reduced gradients that this rank owns */
-    float scale;        /* factor of the gradients, by max_norm */
-    uint64_t made;      /* completed steps, as the program counts them */
-    dist_status failed; /* the error that ended it */
-    bool destroyed;     /* all other fields are zero */
+    double squares;      /* sum over the reduced gradients that this rank owns */
+    float scale;         /* factor of the gradients, by max_norm */
+    uint64_t step_count; /* completed steps, as the program counts them */
+    dist_status failed;  /* the error that ended it */
+    bool destroyed;      /* all other fields are zero */
     struct dist_zero_stats stats;
 };
 
@@ -309,7 +309,7 @@ static dist_status zero_update(struct dist_zero *zero, const struct zero_block *
                                     .gradients = gradients,
                                     .state = state,
                                     .state_floats = zero->options.state_floats,
-                                    .step = zero->made + 1};
+                                    .step = zero->step_count + 1};
     int result;
 
     for (int k = 0; k < slice.state_floats; k++)
@@ -545,7 +545,8 @@ static const struct zero_form zero_network = {
 static dist_status zero_memory(struct dist_zero *zero)
 {
     /* Offset of the gradients if they follow the values: whole cache lines. */
-    const size_t apart = (zero->elements + 15) / 16 * 16, bytes = apart * sizeof(float);
+    const size_t gradients_at = (zero->elements + 15) / 16 * 16,
+                 bytes = gradients_at * sizeof(float);
     const bool tried = disti_log_trying(true);
     dist_status status =
         dist_shared_alloc(zero->group, zero->rank == 0 ? 2 * bytes : bytes, zero->parts);
@@ -556,7 +557,7 @@ static dist_status zero_memory(struct dist_zero *zero)
         zero->form = &zero_machine;
         zero->values = zero->parts[0];
         for (int r = 0; r < zero->world; r++)
-            zero->peers[r] = (float *)zero->parts[r] + (r == 0 ? apart : 0);
+            zero->peers[r] = (float *)zero->parts[r] + (r == 0 ? gradients_at : 0);
         zero->gradients = zero->peers[zero->rank];
     } else if (status == DIST_ERR_UNSUPPORTED) {
         status = dist_alloc(NULL, 2 * bytes, &zero->memory);
@@ -564,7 +565,7 @@ static dist_status zero_memory(struct dist_zero *zero)
             return status;
         zero->form = &zero_network;
         zero->values = zero->memory;
-        zero->gradients = zero->values + apart;
+        zero->gradients = zero->values + gradients_at;
     }
     if (status == DIST_OK)
         status = dist_alloc(NULL, zero->owned * (size_t)zero->options.state_floats * sizeof(float),
@@ -721,14 +722,16 @@ static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, d
     const struct dist_zero_options *options = &zero->options;
     const uint64_t settings[] = {options->first_bucket_bytes, options->bucket_bytes, options->sum,
                                  (uint64_t)options->state_floats, (uint64_t)zero->count};
-    struct ddp_word mine = {.alike =
-                                disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings))};
-    bool apart = false;
+    struct ddp_hashes mine = {.must_match =
+                                  disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings))};
+    bool differs = false;
 
-    mine.alike = disti_hash_bytes(mine.alike, &options->max_norm, sizeof(options->max_norm));
+    mine.must_match =
+        disti_hash_bytes(mine.must_match, &options->max_norm, sizeof(options->max_norm));
     for (int i = 0; i < zero->count; i++)
-        mine.alike = disti_hash_bytes(mine.alike, &zero->parameters[i].count, sizeof(size_t));
-    return disti_ddp_agree(group, "dist_zero_create", status, mine, &apart);
+        mine.must_match =
+            disti_hash_bytes(mine.must_match, &zero->parameters[i].count, sizeof(size_t));
+    return disti_ddp_agree(group, "dist_zero_create", status, mine, &differs);
 }
 
 /*
@@ -873,7 +876,7 @@ dist_status dist_zero_sync_values(dist_zero *zero)
 
 uint64_t dist_zero_get_steps(const dist_zero *zero)
 {
-    return zero ? zero->made : 0;
+    return zero ? zero->step_count : 0;
 }
 
 dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
@@ -886,7 +889,7 @@ dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps)
                           " steps are too many: pass a number that dist_zero_get_steps returned",
                           steps);
     if (status == DIST_OK)
-        zero->made = steps;
+        zero->step_count = steps;
     return status;
 }
 
@@ -1014,7 +1017,7 @@ dist_status dist_zero_finish(dist_zero *zero)
     for (int i = 0; i < zero->bucket_count; i++)
         zero->buckets[i].missing = zero->buckets[i].last - zero->buckets[i].first + 1;
     zero->next = 0;
-    zero->made++;
+    zero->step_count++;
     zero->stats.steps++;
     return DIST_OK;
 }

@@ -16,13 +16,13 @@
 static dist_status half_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     (void)ddp;
-    return dist_alloc(NULL, bucket->shape.count * sizeof(uint16_t), &bucket->wire);
+    return dist_alloc(NULL, bucket->shape.count * sizeof(uint16_t), &bucket->compressed);
 }
 
-static void wire_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
+static void compressed_free(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     (void)ddp;
-    dist_free(NULL, bucket->wire);
+    dist_free(NULL, bucket->compressed);
 }
 
 static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
@@ -34,7 +34,7 @@ static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     const disti_environment saved = disti_environment_enter();
     /* Divide before the sum, so that a sum does not overflow if the mean is finite. */
     const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
-    uint16_t *half = bucket->wire;
+    uint16_t *half = bucket->compressed;
 
     for (int p = 0; p < shape->piece_count; half += shape->counts[p++]) {
         float *full = shape->pieces[p];
@@ -56,8 +56,8 @@ static dist_status half_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     disti_environment_leave(saved);
     if (stage > 0)
         return DIST_OK;
-    return dist_all_reduce_async(ddp->stages[0], bucket->wire, bucket->wire, bucket->shape.count,
-                                 dtype, DIST_SUM, work_p);
+    return dist_all_reduce_async(ddp->stages[0], bucket->compressed, bucket->compressed,
+                                 bucket->shape.count, dtype, DIST_SUM, work_p);
 }
 
 /* No compression: the gradients themselves, reduced in place. */
@@ -75,13 +75,13 @@ static dist_status same_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     if (shape->piece_count != 1)
         return DIST_OK;
     return dist_all_reduce_init(ddp->stages[0], shape->pieces[0], shape->pieces[0], shape->count,
-                                shape->dtype, same_op(ddp), (dist_work **)&bucket->wire);
+                                shape->dtype, same_op(ddp), (dist_work **)&bucket->compressed);
 }
 
 static void same_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     (void)ddp;
-    dist_work_free(bucket->wire);
+    dist_work_free(bucket->compressed);
 }
 
 static dist_status same_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
@@ -92,13 +92,13 @@ static dist_status same_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 
     if (stage > 0)
         return DIST_OK;
-    if (!bucket->wire)
+    if (!bucket->compressed)
         return dist_all_reduce_coalesced_async(ddp->stages[0], shape->pieces, shape->counts,
                                                shape->piece_count, shape->dtype, same_op(ddp),
                                                work_p);
-    status = dist_start(bucket->wire);
+    status = dist_start(bucket->compressed);
     if (status == DIST_OK)
-        *work_p = bucket->wire;
+        *work_p = bucket->compressed;
     return status;
 }
 
@@ -115,8 +115,8 @@ static dist_status same_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 
 enum {
     INT8_BLOCK = 256,
-    INT8_MOST = 127,
-    INT8_NONE = -128 /* encodes infinities and NaN */
+    INT8_LIMIT = 127,
+    INT8_NOT_FINITE = -128 /* encodes infinities and NaN */
 };
 
 struct int8_block {
@@ -128,11 +128,11 @@ struct int8_block {
  * Memory of a bucket. A chunk consists of whole blocks; elements after the last gradient are zero.
  */
 struct int8_memory {
-    size_t blocks;             /* of a chunk */
-    float *rest;               /* all chunks: the values to send, then their rounding errors */
-    float *sum_rest;           /* this rank's chunk: the sum, then its rounding errors */
-    struct int8_block *sent;   /* one chunk for each rank */
-    struct int8_block *gotten; /* one chunk from each rank */
+    size_t blocks;               /* of a chunk */
+    float *error;                /* all chunks: the values to send, then their rounding errors */
+    float *sum_error;            /* this rank's chunk: the sum, then its rounding errors */
+    struct int8_block *sent;     /* one chunk for each rank */
+    struct int8_block *received; /* one chunk from each rank */
 };
 
 /*
@@ -147,16 +147,16 @@ static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
     struct int8_memory *memory;
     dist_status status = dist_alloc(
         NULL, sizeof(*memory) + 2 * all * sizeof(struct int8_block) + floats * sizeof(float),
-        &bucket->wire);
+        &bucket->compressed);
 
     if (status != DIST_OK)
         return status;
-    memory = bucket->wire;
+    memory = bucket->compressed;
     memory->blocks = blocks;
     memory->sent = (struct int8_block *)(memory + 1);
-    memory->gotten = memory->sent + all;
-    memory->rest = (float *)(memory->gotten + all);
-    memory->sum_rest = memory->rest + all * INT8_BLOCK;
+    memory->received = memory->sent + all;
+    memory->error = (float *)(memory->received + all);
+    memory->sum_error = memory->error + all * INT8_BLOCK;
     return DIST_OK;
 }
 
@@ -171,18 +171,20 @@ static void int8_encode(float *values, struct int8_block *block)
         most = size > most && isfinite(size) ? size : most;
     }
     /* 0 if the inverse would be infinite: then the whole block is kept for the next step. */
-    scale = most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
+    scale = most / INT8_LIMIT >= FLT_MIN ? most / INT8_LIMIT : 0.0f;
     inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     block->scale = scale;
     for (int i = 0; i < INT8_BLOCK; i++) {
         if (isfinite(values[i])) {
             float rounded = rintf(values[i] * inverse);
 
-            rounded = rounded > INT8_MOST ? INT8_MOST : rounded < -INT8_MOST ? -INT8_MOST : rounded;
+            rounded = rounded > INT8_LIMIT    ? INT8_LIMIT
+                      : rounded < -INT8_LIMIT ? -INT8_LIMIT
+                                              : rounded;
             block->values[i] = (int8_t)rounded;
             values[i] -= rounded * scale;
         } else {
-            block->values[i] = INT8_NONE;
+            block->values[i] = INT8_NOT_FINITE;
             values[i] = 0.0f;
         }
     }
@@ -190,44 +192,44 @@ static void int8_encode(float *values, struct int8_block *block)
 
 static float int8_value(const struct int8_block *block, int i)
 {
-    return block->values[i] == INT8_NONE ? NAN : (float)block->values[i] * block->scale;
+    return block->values[i] == INT8_NOT_FINITE ? NAN : (float)block->values[i] * block->scale;
 }
 
 /* Adds this rank's gradients to the rounding errors of the previous step, and encodes the sums. */
 static void int8_send(const struct dist_ddp *ddp, const struct ddp_bucket *bucket)
 {
-    const struct int8_memory *memory = bucket->wire;
+    const struct int8_memory *memory = bucket->compressed;
     const float factor = ddp->options.sum ? 1.0f : 1.0f / (float)ddp->world;
     const struct dist_ddp_bucket *shape = &bucket->shape;
-    float *rest = memory->rest;
+    float *error = memory->error;
 
-    for (int p = 0; p < shape->piece_count; rest += shape->counts[p++]) {
+    for (int p = 0; p < shape->piece_count; error += shape->counts[p++]) {
         const float *from = shape->pieces[p];
 
         for (size_t i = 0; i < shape->counts[p]; i++)
-            rest[i] += from[i] * factor;
+            error[i] += from[i] * factor;
     }
     for (size_t b = 0; b < memory->blocks * (size_t)ddp->world; b++)
-        int8_encode(memory->rest + b * INT8_BLOCK, &memory->sent[b]);
+        int8_encode(memory->error + b * INT8_BLOCK, &memory->sent[b]);
 }
 
 /* Sums this rank's chunk over all ranks, in the order of the ranks, and encodes the sum. */
 static void int8_add(const struct dist_ddp *ddp, const struct int8_memory *memory)
 {
     for (size_t b = 0; b < memory->blocks; b++) {
-        float *sum = memory->sum_rest + b * INT8_BLOCK;
+        float *sum = memory->sum_error + b * INT8_BLOCK;
 
         for (size_t rank = 0; rank < (size_t)ddp->world; rank++)
             for (int i = 0; i < INT8_BLOCK; i++)
-                sum[i] += int8_value(&memory->gotten[rank * memory->blocks + b], i);
+                sum[i] += int8_value(&memory->received[rank * memory->blocks + b], i);
         int8_encode(sum, &memory->sent[b]);
     }
 }
 
 static void int8_receive(const struct ddp_bucket *bucket)
 {
-    const struct int8_memory *memory = bucket->wire;
-    const struct int8_block *block = memory->gotten;
+    const struct int8_memory *memory = bucket->compressed;
+    const struct int8_block *block = memory->received;
     int at = 0;
 
     for (int p = 0; p < bucket->shape.piece_count; p++) {
@@ -244,7 +246,7 @@ static void int8_receive(const struct ddp_bucket *bucket)
 static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
                              dist_work **work_p)
 {
-    const struct int8_memory *memory = bucket->wire;
+    const struct int8_memory *memory = bucket->compressed;
     const size_t bytes = memory->blocks * sizeof(struct int8_block);
     const disti_environment saved = disti_environment_enter();
 
@@ -257,10 +259,10 @@ static dist_status int8_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
     disti_environment_leave(saved);
     switch (stage) {
     case 0:
-        return dist_all_to_all_async(ddp->stages[0], memory->sent, memory->gotten, bytes,
+        return dist_all_to_all_async(ddp->stages[0], memory->sent, memory->received, bytes,
                                      DIST_UINT8, work_p);
     case 1:
-        return dist_all_gather_async(ddp->stages[1], memory->sent, memory->gotten, bytes,
+        return dist_all_gather_async(ddp->stages[1], memory->sent, memory->received, bytes,
                                      DIST_UINT8, work_p);
     default:
         return DIST_OK;
@@ -291,16 +293,16 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
 
 /* The table of compressions. */
 
-static const struct ddp_wire wires[] = {
+static const struct ddp_compression compressions[] = {
     [DIST_DDP_WIRE_SAME] = {1, same_open, same_close, same_next},
-    [DIST_DDP_WIRE_FLOAT16] = {1, half_open, wire_close, half_next},
-    [DIST_DDP_WIRE_BFLOAT16] = {1, half_open, wire_close, half_next},
-    [DIST_DDP_WIRE_INT8] = {2, int8_open, wire_close, int8_next},
+    [DIST_DDP_WIRE_FLOAT16] = {1, half_open, compressed_free, half_next},
+    [DIST_DDP_WIRE_BFLOAT16] = {1, half_open, compressed_free, half_next},
+    [DIST_DDP_WIRE_INT8] = {2, int8_open, compressed_free, int8_next},
 };
 
-const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options)
+const struct ddp_compression *disti_ddp_compression(const struct dist_ddp_options *options)
 {
-    static const struct ddp_wire hook = {.next = hook_next};
+    static const struct ddp_compression hook = {.next = hook_next};
 
-    return options->hook ? &hook : &wires[options->wire];
+    return options->hook ? &hook : &compressions[options->wire];
 }
