@@ -127,7 +127,7 @@ static void layout_share(struct dist_zero *zero, struct zero_bucket *bucket)
 static dist_status zero_layout(struct dist_zero *zero)
 {
     const size_t most = PTRDIFF_MAX / sizeof(float) / (DIST_ZERO_STATE_MAX + 2);
-    const size_t first = zero->options.first_bucket_bytes, others = zero->options.bucket_bytes;
+    const size_t first = zero->options.first_bucket_bytes, later = zero->options.bucket_bytes;
     const size_t world = (size_t)zero->world;
     size_t limit = first ? first : ZERO_FIRST_BUCKET, end;
     int last = zero->count - 1;
@@ -149,7 +149,7 @@ static dist_status zero_layout(struct dist_zero *zero)
             continue;
         zero->buckets[zero->bucket_count++] = (struct zero_bucket){
             .at = at, .count = end - at, .first = i, .last = last, .missing = last - i + 1};
-        limit = others ? others : ZERO_BUCKET;
+        limit = later ? later : ZERO_BUCKET;
         end = at;
         last = i - 1;
     }

@@ -219,7 +219,8 @@ enum {
 }; /* how long the connections stay open so that the other agents
     * receive the last message */
 
-/* True if this agent prints messages about the whole job. Among remote agents only the first does. */
+/* True if this agent prints messages about the whole job. Among remote agents only the first does.
+ */
 static bool agent_prints(const struct agent *agent)
 {
     return !agent->options->remote || agent->options->node_rank <= 0;
@@ -1044,7 +1045,7 @@ static void agent_round(struct agent *agent)
     }
     watch_round(agent);
     if (!agent->agents && agent->order == DISTI_AGENTS_NOTE) {
-        bool again = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
+        bool may_restart = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
         char name[32];
 
         /* A single node decides by itself. */
@@ -1053,9 +1054,9 @@ static void agent_round(struct agent *agent)
             return;
         }
         if (agent->options->goes_on && agent->first->local_rank >= 0)
-            again = again && agent->succeeded == 0;
+            may_restart = may_restart && agent->succeeded == 0;
         disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
-        agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
+        agent->order = may_restart ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
         disti_run_worker_name(agent->failure.rank, name);
         snprintf(agent->why, sizeof(agent->why), "%s (pid %d) ended with %s %d%s", name,
                  agent->failure.pid, agent->failure.signal ? "signal" : "exit code",

@@ -252,7 +252,7 @@ static void failure_print_one(const struct disti_run_options *options, int index
     const time_t second = (time_t)(failure->time_ms / 1000);
     /* torch writes the file if the program's main is decorated with record(). */
     const bool has_file = worker && worker->error_fd < 0 && access(worker->error_file, R_OK) == 0;
-    char when[32] = "", rank[16], local_rank[16], name[16], *words;
+    char when[32] = "", rank[16], local_rank[16], name[16], *text;
     struct tm parts;
 
     disti_run_rank_name(failure->rank, rank);
@@ -265,9 +265,9 @@ static void failure_print_one(const struct disti_run_options *options, int index
             index, when, failure->host, rank, local_rank,
             failure->signal ? -failure->signal : failure->exit_code, failure->pid,
             has_file ? worker->error_file : "<N/A>");
-    words = worker ? disti_run_error_text(worker->error_file) : NULL;
-    if (words) {
-        fprintf(to, "  traceback : %s\n", words);
+    text = worker ? disti_run_error_text(worker->error_file) : NULL;
+    if (text) {
+        fprintf(to, "  traceback : %s\n", text);
     } else if (failure->signal) {
         disti_run_signal_name(failure->signal, name);
         fprintf(to, "  traceback : Signal %d (%s) received by PID %d%s\n", failure->signal, name,
@@ -279,7 +279,7 @@ static void failure_print_one(const struct disti_run_options *options, int index
         fprintf(to, "  traceback : To enable traceback see: "
                     "https://pytorch.org/docs/stable/elastic/errors.html\n");
     }
-    free(words);
+    free(text);
     if (failure->text[0])
         fprintf(to, "  last call : %s\n", failure->text);
 }
@@ -293,7 +293,7 @@ void disti_run_failure_print(const struct disti_run_options *options,
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    int others = 0;
+    int other_failures = 0;
 
     if (!to)
         return;
@@ -306,10 +306,10 @@ void disti_run_failure_print(const struct disti_run_options *options,
             first_worker = &workers[w];
         } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_signaled) {
             disti_run_failure_of(round, &workers[w], last_calls_fd, &failure);
-            failure_print_one(options, ++others, &failure, &workers[w], to);
+            failure_print_one(options, ++other_failures, &failure, &workers[w], to);
         }
     }
-    if (others == 0)
+    if (other_failures == 0)
         fprintf(to, "  <NO_OTHER_FAILURES>\n");
     fprintf(to, "%s\nRoot Cause (first observed failure):\n", failure_section);
     failure_print_one(options, 0, first, first_worker, to);

@@ -23,8 +23,8 @@
 #define BLANKS " \t\r\n"
 
 /* Fails with `where`, the place of the error: "-H" or "FILE line 3". */
-__attribute__((format(printf, 2, 3))) static dist_status hosts_wrong(const char *where,
-                                                                     const char *format, ...)
+__attribute__((format(printf, 2, 3))) static dist_status hosts_fail(const char *where,
+                                                                    const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -43,8 +43,8 @@ static dist_status hosts_slots(const char *where, const char *text, int *slots_p
     errno = 0;
     slots = strtol(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || errno || slots < 1 || slots > SLOTS_MAX)
-        return hosts_wrong(where, "\"%.64s\" is not a number of slots from 1 to %d", text,
-                           SLOTS_MAX);
+        return hosts_fail(where, "\"%.64s\" is not a number of slots from 1 to %d", text,
+                          SLOTS_MAX);
     *slots_p = (int)slots;
     return DIST_OK;
 }
@@ -58,7 +58,7 @@ static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const
     struct disti_hosts_entry *entry = NULL;
 
     if (!name[0] || name[0] == '-' || name[strspn(name, known)] || strlen(name) >= DISTI_HOSTS_NAME)
-        return hosts_wrong(where, "\"%.64s\" is not a host name", name);
+        return hosts_fail(where, "\"%.64s\" is not a host name", name);
     for (int i = 0; i < hosts->count; i++) {
         if (strcmp(hosts->entries[i].name, name) == 0)
             entry = &hosts->entries[i];
@@ -66,10 +66,10 @@ static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const
     if (entry) {
         entry->slots = (entry->slots ? entry->slots : 1) + (slots ? slots : 1);
         return entry->slots <= SLOTS_MAX ? DIST_OK
-                                         : hosts_wrong(where, "%s has too many slots", name);
+                                         : hosts_fail(where, "%s has too many slots", name);
     }
     if (hosts->count == HOSTS_MAX)
-        return hosts_wrong(where, "more than %d hosts", HOSTS_MAX);
+        return hosts_fail(where, "more than %d hosts", HOSTS_MAX);
     entry = realloc(hosts->entries, ((size_t)hosts->count + 1) * sizeof(*entry));
     if (!entry)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d hosts: free some", hosts->count);
@@ -94,7 +94,7 @@ static dist_status hosts_split(const char *where, char *word, char **name_p, int
         char *end = strchr(word, ']');
 
         if (!end || (end[1] && end[1] != ':'))
-            return hosts_wrong(where, "\"%.64s\" does not have the form [ADDRESS]:SLOTS", word);
+            return hosts_fail(where, "\"%.64s\" does not have the form [ADDRESS]:SLOTS", word);
         colon = end[1] ? end + 1 : NULL;
         *end = 0;
         *name_p = word + 1;
@@ -127,10 +127,10 @@ static dist_status hosts_line(const char *where, char *line, struct disti_hosts 
         if (i < 3)
             status = hosts_slots(where, word + strlen(maximum[i]), &most);
         else if (strncmp(word, "slots=", 6) != 0)
-            status = hosts_wrong(
+            status = hosts_fail(
                 where, "unknown \"%.64s\" after a host (valid: slots=N, max_slots=N)", word);
         else if (slots)
-            status = hosts_wrong(where, "the number of slots is given twice");
+            status = hosts_fail(where, "the number of slots is given twice");
         else
             status = hosts_slots(where, word + 6, &slots);
     }
@@ -170,14 +170,14 @@ dist_status disti_hosts_read(const char *path, struct disti_hosts *hosts)
     while (status == DIST_OK && (length = getline(&line, &capacity, file)) >= 0) {
         snprintf(where, sizeof(where), "%s line %d", path, ++number);
         if (strlen(line) != (size_t)length)
-            status = hosts_wrong(where, "the line contains a zero byte: not a text file");
+            status = hosts_fail(where, "the line contains a zero byte: not a text file");
         else
             status = hosts_line(where, line, hosts);
     }
     if (status == DIST_OK && ferror(file))
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot read the hostfile %s", path);
     if (status == DIST_OK && hosts->count == before)
-        status = hosts_wrong(path, "the hostfile contains no host");
+        status = hosts_fail(path, "the hostfile contains no host");
     free(line);
     fclose(file);
     return status;

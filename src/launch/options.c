@@ -22,7 +22,7 @@
 
 /* Hosts: workers run on the hosts of -H or --hostfile, or on this node alone. */
 
-static bool places_wrong(const char *text)
+static bool places_fail(const char *text)
 {
     fprintf(stderr, "distrun: %s\n", text);
     return false;
@@ -35,21 +35,21 @@ static bool places_check(const struct disti_run_options *options, bool elastic)
 {
     if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
         (!elastic && strcmp(options->nodes_text, "1") != 0))
-        return places_wrong("-H and --hostfile specify the nodes: remove --node-rank, "
-                            "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
+        return places_fail("-H and --hostfile specify the nodes: remove --node-rank, "
+                           "--standalone, --rdzv-endpoint, and --nnodes unless it is MIN:MAX");
     if (elastic && options->total_text)
-        return places_wrong("with --nnodes MIN:MAX the total number of workers varies: replace -n "
-                            "by slots or --nproc-per-node");
+        return places_fail("with --nnodes MIN:MAX the total number of workers varies: replace -n "
+                           "by slots or --nproc-per-node");
     if (options->total_text && options->workers_text)
-        return places_wrong(
+        return places_fail(
             "with hosts specify either -n (all workers) or --nproc-per-node, not both");
     if (options->hosts_text && options->hostfile)
-        return places_wrong("specify either -H or --hostfile, not both");
+        return places_fail("specify either -H or --hostfile, not both");
     return true;
 }
 
 /* Sets the slots to the number of workers on each host, and drops hosts without workers. */
-static dist_status places_deal(struct disti_run_options *options)
+static dist_status places_assign(struct disti_run_options *options)
 {
     struct disti_hosts *hosts = &options->hosts;
     int *counts = calloc((size_t)hosts->count, sizeof(*counts));
@@ -92,12 +92,12 @@ static bool options_read_places(struct disti_run_options *options)
     status = options->hosts_text ? disti_hosts_parse(options->hosts_text, &options->hosts)
                                  : disti_hosts_read(options->hostfile, &options->hosts);
     if (status == DIST_OK && !options->workers_text)
-        status = places_deal(options);
+        status = places_assign(options);
     if (status != DIST_OK)
-        return places_wrong(dist_last_error());
+        return places_fail(dist_last_error());
     if (elastic) { /* how many of the hosts are required */
         if (!disti_run_nodes(options->nodes_text, &options->min_hosts, &most))
-            return places_wrong("--nnodes must be a number of nodes from 1 to 16384, or MIN:MAX");
+            return places_fail("--nnodes must be a number of nodes from 1 to 16384, or MIN:MAX");
         options->nodes_text = "1"; /* the starter itself is a single node */
         if (options->hosts.count < options->min_hosts || options->hosts.count > most) {
             fprintf(stderr,
@@ -108,7 +108,7 @@ static bool options_read_places(struct disti_run_options *options)
         }
     }
     /* If this machine is the only host, no remote shell is needed, unless one is specified. */
-    if (options->hosts.count == 1 && disti_run_host_is_here(options, 0)) {
+    if (options->hosts.count == 1 && disti_run_host_is_local(options, 0)) {
         snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);
         options->workers_text = options->workers_text ? options->workers_text : count;
         disti_hosts_free(&options->hosts);
@@ -243,7 +243,7 @@ static bool options_command(char *words[], struct disti_run_options *options)
 
         /* The remote shell is needed unless all hosts are this machine. */
         for (int h = 0; h < options->hosts.count; h++)
-            found &= disti_run_host_is_here(options, h);
+            found &= disti_run_host_is_local(options, h);
         if (!found) {
             shell += strspn(shell, " \t");
             name = strndup(shell, strcspn(shell, " \t"));
@@ -360,7 +360,7 @@ static const struct args options_args = {
              "             4 processes on this node\n  distrun -H node0:8,node1:8 ./train          "
              "16 processes on two nodes, with ssh\n"};
 
-static bool options_wrong(const char *text)
+static bool options_fail(const char *text)
 {
     args_wrong(&options_args, "%s", text);
     return false;
@@ -438,13 +438,13 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
 
         options->total_text = NULL;
         if (args_read(&options_args, argc - from, argv + from, options, &rest, failure) != 0)
-            return options_wrong(failure);
+            return options_fail(failure);
         rest += from;
         if (!options->total_text) {
             options->total_text = before;
         } else if (strcmp(options->total_text, "p") == 0) {
             if (rest == argc)
-                return options_wrong("-np: a value is missing");
+                return options_fail("-np: a value is missing");
             options->total_text = argv[rest];
             from = rest;
             continue;
@@ -460,16 +460,16 @@ static bool options_check_nodes(struct disti_run_options *options)
 {
     if (!disti_run_nodes(options->nodes_text, &options->min_nodes, &options->max_nodes) ||
         options->max_nodes > OPTIONS_NODES_MAX)
-        return options_wrong("--nnodes must be a number of nodes from 1 to 16384, or MIN:MAX");
+        return options_fail("--nnodes must be a number of nodes from 1 to 16384, or MIN:MAX");
     if (options->standalone)
         options->min_nodes = options->max_nodes = 1;
     if (options->max_nodes == 1)
         return true;
     if (!options->rdzv_endpoint && options->node_rank < 0)
-        return options_wrong("a job on several nodes needs --node-rank and --master-addr (of node "
-                             "0) on each, or --rdzv-endpoint and --rdzv-id");
+        return options_fail("a job on several nodes needs --node-rank and --master-addr (of node "
+                            "0) on each, or --rdzv-endpoint and --rdzv-id");
     if (options->node_rank >= options->max_nodes)
-        return options_wrong("--node-rank must be less than the number of nodes (--nnodes)");
+        return options_fail("--node-rank must be less than the number of nodes (--nnodes)");
     options->endpoint_port = OPTIONS_ENDPOINT_PORT;
     if (!options->rdzv_endpoint) {
         /* Without an endpoint the rendezvous is at rank 0's address: node 0. */
@@ -479,7 +479,7 @@ static bool options_check_nodes(struct disti_run_options *options)
             options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
     } else if (!disti_run_endpoint(options->rdzv_endpoint, options->endpoint,
                                    &options->endpoint_port)) {
-        return options_wrong("--rdzv-endpoint must be HOST or HOST:PORT");
+        return options_fail("--rdzv-endpoint must be HOST or HOST:PORT");
     }
     disti_host_normalize(options->endpoint);
     return true;
@@ -495,11 +495,11 @@ static bool options_check(struct disti_run_options *options)
     if (!options_read_places(options) || !options_check_nodes(options))
         return false;
     if (disti_run_streams(options->redirects, 0) < 0)
-        return options_wrong("--redirects must be 0 to 3, or a list such as 0:1,1:2");
+        return options_fail("--redirects must be 0 to 3, or a list such as 0:1,1:2");
     if (disti_run_streams(options->tee, 0) < 0)
-        return options_wrong("--tee must be 0 to 3, or a list such as 0:1,1:2");
+        return options_fail("--tee must be 0 to 3, or a list such as 0:1,1:2");
     if (disti_run_is_listed(options->shown, 0) < 0)
-        return options_wrong("--local-ranks-filter must be a list of local ranks such as 0,2");
+        return options_fail("--local-ranks-filter must be a list of local ranks such as 0,2");
     wrong = disti_run_signals(options->signals_text, &options->signals);
     if (wrong) {
         args_wrong(&options_args,
@@ -561,7 +561,7 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
             close(DISTI_HOSTS_SECRET); /* the workers must not inherit it */
     }
     if (rest == argc)
-        return options_wrong("no program specified: name it after the options");
+        return options_fail("no program specified: name it after the options");
     return options_command(argv + rest, options);
 }
 
@@ -582,7 +582,8 @@ static bool options_is_per_host(const struct args_row *row)
     return row->kind == ARGS_GROUP || row->kind == ARGS_ACTION;
 }
 
-void disti_run_options_words(const struct disti_run_options *options, struct disti_run_list *words)
+void disti_run_options_arguments(const struct disti_run_options *options,
+                                 struct disti_run_list *words)
 {
     for (int i = 0; i < options_args.count; i++) {
         const struct args_row *row = &options_rows[i];

@@ -52,7 +52,7 @@ struct disti_run_options {
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
 
 /* True if host h needs no remote shell: it is this machine, and no remote shell is specified. */
-static inline bool disti_run_host_is_here(const struct disti_run_options *options, int h)
+static inline bool disti_run_host_is_local(const struct disti_run_options *options, int h)
 {
     return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
 }
@@ -61,6 +61,7 @@ static inline bool disti_run_host_is_here(const struct disti_run_options *option
  * Appends the options as command-line arguments, except those that say where workers run and how
  * many.
  */
-void disti_run_options_words(const struct disti_run_options *options, struct disti_run_list *words);
+void disti_run_options_arguments(const struct disti_run_options *options,
+                                 struct disti_run_list *words);
 
 #endif

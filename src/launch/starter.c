@@ -171,7 +171,7 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
     options = starter->options;
     disti_run_list_add(&command, "%s", self);
     disti_run_list_add(&command, "--remote");
-    disti_run_options_words(options, &command);
+    disti_run_options_arguments(options, &command);
     if (options->workers_text)
         disti_run_list_add(&command, "--nproc-per-node=%s", options->workers_text);
     else
@@ -224,7 +224,7 @@ static dist_status starter_no_pipe(const struct starter_host *host)
  */
 static dist_status starter_start(struct starter *starter, struct starter_host *host)
 {
-    const bool here = disti_run_host_is_here(starter->options, (int)(host - starter->hosts));
+    const bool here = disti_run_host_is_local(starter->options, (int)(host - starter->hosts));
     int in[2] = {-1, -1};
     dist_status status;
 

@@ -58,15 +58,14 @@ int disti_run_is_listed(const char *text, int local_rank)
     return 1;
 }
 
-bool disti_run_nodes(const char *text, int *least_p, int *most_p)
+bool disti_run_nodes(const char *text, int *min_p, int *max_p)
 {
-    if (!words_number(&text, INT_MAX - 1, least_p) || *least_p < 1)
+    if (!words_number(&text, INT_MAX - 1, min_p) || *min_p < 1)
         return false;
-    *most_p = *least_p;
+    *max_p = *min_p;
     if (!*text)
         return true;
-    return *text++ == ':' && words_number(&text, INT_MAX - 1, most_p) && !*text &&
-           *most_p >= *least_p;
+    return *text++ == ':' && words_number(&text, INT_MAX - 1, max_p) && !*text && *max_p >= *min_p;
 }
 
 bool disti_run_endpoint(const char *text, char host[256], int *port_p)

@@ -22,7 +22,7 @@ int disti_run_streams(const char *text, int local_rank);
 int disti_run_is_listed(const char *text, int local_rank);
 
 /* Parses a number of nodes: "2" or "2:4". False if the text is invalid. */
-bool disti_run_nodes(const char *text, int *least_p, int *most_p);
+bool disti_run_nodes(const char *text, int *min_p, int *max_p);
 
 /*
  * Parses "host", "host:port" or "[::1]:port"; without a port *port_p does not change. False if the

@@ -38,7 +38,7 @@ static DISTI_THREAD_LOCAL struct {
 } comms_last;
 
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, disti_comm) comms_made = LIST_HEAD_INITIALIZER(comms_made);
+static LIST_HEAD(, disti_comm) comms_records = LIST_HEAD_INITIALIZER(comms_records);
 
 /* ---- agreement ---- */
 
@@ -53,7 +53,7 @@ static bool comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MP
     return PMPI_Allreduce(mine, all, count, type, op, comm) == MPI_SUCCESS;
 }
 
-int disti_comm_least(MPI_Comm comm, int value)
+int disti_comm_min(MPI_Comm comm, int value)
 {
     int least;
 
@@ -65,7 +65,7 @@ int disti_comm_least(MPI_Comm comm, int value)
 /* True for intercommunicators, and for communicators with spawned or connected processes. */
 static bool comms_is_foreign(MPI_Comm comm)
 {
-    MPI_Group group, world, others;
+    MPI_Group group, world, outside;
     int is_inter = 1;
     bool foreign = true;
 
@@ -73,10 +73,10 @@ static bool comms_is_foreign(MPI_Comm comm)
         return true;
     PMPI_Comm_group(comm, &group);
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    if (PMPI_Group_difference(group, world, &others) == MPI_SUCCESS) {
-        foreign = others != MPI_GROUP_EMPTY;
+    if (PMPI_Group_difference(group, world, &outside) == MPI_SUCCESS) {
+        foreign = outside != MPI_GROUP_EMPTY;
         if (foreign)
-            PMPI_Group_free(&others);
+            PMPI_Group_free(&outside);
     }
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
@@ -103,7 +103,7 @@ static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
         return NULL;
     }
     pthread_mutex_lock(&comms_lock);
-    LIST_INSERT_HEAD(&comms_made, made, made);
+    LIST_INSERT_HEAD(&comms_records, made, entry);
     pthread_mutex_unlock(&comms_lock);
     return made;
 }
@@ -166,14 +166,14 @@ static void comm_adopt(MPI_Comm parent, MPI_Comm comm)
  * have spent different parts of the credit for such communicators, so the minimum decides.
  * Collective over comm; blocks. comm may be MPI_COMM_NULL.
  */
-static void comm_adopt_apart(MPI_Comm comm)
+static void comm_adopt_by_members(MPI_Comm comm)
 {
     static atomic_int credit = COMMS_CREDIT;
     int share;
 
     if (!disti_preload.active || comm == MPI_COMM_NULL || comms_is_foreign(comm))
         return;
-    share = disti_comm_least(comm, atomic_load(&credit) > 0);
+    share = disti_comm_min(comm, atomic_load(&credit) > 0);
     if (share)
         atomic_fetch_sub(&credit, 1);
     comms_attach(comm, false, share);
@@ -189,7 +189,7 @@ void disti_comm_unref(struct disti_comm *comm)
     if (atomic_fetch_sub(&comm->users, 1) > 1)
         return;
     pthread_mutex_lock(&comms_lock);
-    LIST_REMOVE(comm, made);
+    LIST_REMOVE(comm, entry);
     pthread_mutex_unlock(&comms_lock);
     if (comm->channel)
         disti_channel_return(comm->channel);
@@ -281,7 +281,7 @@ int disti_comm_fail(MPI_Comm comm)
        reorder, newcomm))
 
 /* As above, but collective over the ranks of newcomm only. */
-#define CREATORS_APART(X)                                                                          \
+#define CREATORS_BY_MEMBERS(X)                                                                     \
     X(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm),             \
       (comm, group, tag, newcomm))                                                                 \
     X(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm))
@@ -298,10 +298,10 @@ int disti_comm_fail(MPI_Comm comm)
     }
 #define CREATORS_DEFINE(name, parameters, arguments)                                               \
     CREATORS_DEFINE_AS(name, parameters, arguments, comm_adopt(comm, *newcomm))
-#define CREATORS_DEFINE_APART(name, parameters, arguments)                                         \
-    CREATORS_DEFINE_AS(name, parameters, arguments, comm_adopt_apart(*newcomm))
+#define CREATORS_DEFINE_BY_MEMBERS(name, parameters, arguments)                                    \
+    CREATORS_DEFINE_AS(name, parameters, arguments, comm_adopt_by_members(*newcomm))
 CREATORS(CREATORS_DEFINE)
-CREATORS_APART(CREATORS_DEFINE_APART)
+CREATORS_BY_MEMBERS(CREATORS_DEFINE_BY_MEMBERS)
 
 /* MPI reports a NULL argument. */
 int MPI_Comm_free(MPI_Comm *comm)
@@ -364,7 +364,7 @@ struct channels_list {
 
 static pthread_mutex_t channels_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, channels_list) channels_lists = SLIST_HEAD_INITIALIZER(channels_lists);
-static atomic_int channels_made;
+static atomic_int channels_count;
 
 /* Threads acquire channels one at a time: see channel_acquire. */
 static pthread_mutex_t channels_turn = PTHREAD_MUTEX_INITIALIZER;
@@ -423,7 +423,7 @@ static bool channels_have_descriptors(const struct disti_comm *comm)
     struct rlimit limit;
     int fd;
 
-    if (atomic_load(&channels_made) >= CHANNELS_MOST || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    if (atomic_load(&channels_count) >= CHANNELS_MOST || getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return false;
     fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -451,9 +451,9 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     pthread_mutex_lock(&channels_lock);
     list->free &= ~(UINT64_C(1) << slot);
     pthread_mutex_unlock(&channels_lock);
-    if (!disti_comm_least(comm->comm, good))
+    if (!disti_comm_min(comm->comm, good))
         return false; /* a group that other ranks could not make is kept until MPI_Finalize */
-    atomic_fetch_add(&channels_made, 1);
+    atomic_fetch_add(&channels_count, 1);
     made->list = list;
     made->slot = slot;
     list->slots[slot] = made;
@@ -508,10 +508,10 @@ static struct disti_channel *channel_acquire(struct disti_comm *comm)
     list = channels_find_list(comm);
     if (!disti_preload.is_threaded)
         return channels_pick(comm, list);
-    leader = disti_comm_least(comm->comm, disti_preload.rank);
+    leader = disti_comm_min(comm->comm, disti_preload.rank);
     if (disti_preload.rank == leader)
         pthread_mutex_lock(&channels_turn);
-    disti_comm_least(comm->comm, 0); /* completes after the leader has begun */
+    disti_comm_min(comm->comm, 0); /* completes after the leader has begun */
     channel = channels_pick(comm, list);
     if (disti_preload.rank == leader)
         pthread_mutex_unlock(&channels_turn);
@@ -553,10 +553,10 @@ void disti_channel_return(struct disti_channel *channel)
 void disti_comms_close(void)
 {
     atomic_fetch_add(&comms_freed, 1);
-    while (!LIST_EMPTY(&comms_made)) {
-        struct disti_comm *comm = LIST_FIRST(&comms_made);
+    while (!LIST_EMPTY(&comms_records)) {
+        struct disti_comm *comm = LIST_FIRST(&comms_records);
 
-        LIST_REMOVE(comm, made);
+        LIST_REMOVE(comm, entry);
         free(comm);
     }
     if (comms_key != MPI_KEYVAL_INVALID)

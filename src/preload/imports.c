@@ -279,9 +279,9 @@ struct flavour_mpi {
 static struct flavour_foreign {
     struct flavour_mpi mpi; /* the program's MPI */
     enum disti_mpi_abi abi;
-    enum { FLAVOUR_NONE, FLAVOUR_PASSED, FLAVOUR_STUCK } state;
+    enum { FLAVOUR_NONE, FLAVOUR_REDIRECTED, FLAVOUR_STUCK } state;
     int error; /* STUCK: errno */
-    bool said;
+    bool printed;
 } flavour_foreign;
 static const struct object *const foreign_mpi = &flavour_foreign.mpi.object;
 
@@ -319,7 +319,7 @@ static int foreign_collect(struct dl_phdr_info *info, size_t size, void *arg)
 /* ---- hiding symbols ---- */
 
 /* True for functions that stay visible in this library: they print once that calls bypass it. */
-static bool foreign_is_kept(const char *name)
+static bool foreign_stays_visible(const char *name)
 {
     name += *name == 'P';
     return strcmp(name, "MPI_Init") == 0 || strcmp(name, "MPI_Init_thread") == 0;
@@ -351,7 +351,7 @@ static bool foreign_hide(const struct object *object)
         ElfW(Sym) *symbol = (ElfW(Sym) *)(uintptr_t)&object->symbols[i];
         const char *name = object->names + symbol->st_name;
 
-        if (symbol->st_shndx != SHN_UNDEF && !(own && foreign_is_kept(name)) &&
+        if (symbol->st_shndx != SHN_UNDEF && !(own && foreign_stays_visible(name)) &&
             object_find(foreign_mpi, name))
             symbol->st_value = 0; /* the dynamic linker skips such symbols */
     }
@@ -375,13 +375,13 @@ static void foreign_refill(const struct object *object, const struct import *imp
     const struct object *hidden = arg;
 
     if (!object_segment(hidden, *import->slot) ||
-        (hidden->dynamic == _DYNAMIC && foreign_is_kept(import->name)) ||
+        (hidden->dynamic == _DYNAMIC && foreign_stays_visible(import->name)) ||
         !object_find(foreign_mpi, import->name))
         return;
     object_write(object, import->slot, foreign_find(RTLD_DEFAULT, import->name));
 }
 
-static bool foreign_pass(const struct foreign_objects *objects)
+static bool foreign_redirect(const struct foreign_objects *objects)
 {
     struct object hidden, object;
 
@@ -512,7 +512,7 @@ static enum disti_mpi_abi flavour_abi(const struct object *object,
 /* ---- an unsupported MPI ---- */
 
 /* Redirects all calls except MPI_Init and MPI_Init_thread to this MPI, which is the program's. */
-static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
+static void flavour_redirect(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
 {
     struct flavour_foreign *foreign = &flavour_foreign;
     struct foreign_objects objects = {0};
@@ -522,19 +522,19 @@ static void flavour_pass(const struct flavour_mpi *mpi, enum disti_mpi_abi abi)
     foreign->mpi.object.info = &foreign->mpi.info;
     foreign->abi = abi;
     error = dl_iterate_phdr(foreign_collect, &objects);
-    foreign->state = !error && foreign_pass(&objects) ? FLAVOUR_PASSED : FLAVOUR_STUCK;
+    foreign->state = !error && foreign_redirect(&objects) ? FLAVOUR_REDIRECTED : FLAVOUR_STUCK;
     foreign->error = error ? error : errno;
     free(objects.entries);
 }
 
 /* Checks file names only: the library may not be initialized yet. */
-static bool flavour_pass_standard(void)
+static bool flavour_redirect_standard(void)
 {
     struct flavour_mpi standard;
 
     if (!dl_iterate_phdr(flavour_find_standard, &standard))
         return false;
-    flavour_pass(&standard, DISTI_MPI_ABI_STANDARD);
+    flavour_redirect(&standard, DISTI_MPI_ABI_STANDARD);
     return true;
 }
 
@@ -542,7 +542,7 @@ static bool flavour_pass_standard(void)
 __attribute__((constructor)) static void flavour_begin(void)
 {
     dl_iterate_phdr(flavour_find, NULL);
-    flavour_pass_standard();
+    flavour_redirect_standard();
 }
 
 /* True if the launcher's variables say that this is rank 0, or say nothing. */
@@ -560,7 +560,7 @@ static bool flavour_is_first(void)
     return true;
 }
 
-static void flavour_print_passed(const struct flavour_foreign *foreign)
+static void flavour_print_redirected(const struct flavour_foreign *foreign)
 {
     const char *file = disti_mpi_file_name(object_name(&foreign->mpi.object));
     char text[DISTI_MPI_VERSION_TEXT];
@@ -584,7 +584,7 @@ bool disti_mpi_is_foreign(void)
 {
     struct flavour_foreign *foreign = &flavour_foreign;
 
-    if (foreign->state == FLAVOUR_NONE && !flavour_pass_standard()) {
+    if (foreign->state == FLAVOUR_NONE && !flavour_redirect_standard()) {
         char text[DISTI_MPI_VERSION_TEXT];
 
         /* The MPIs that were loaded at program start. */
@@ -592,13 +592,13 @@ bool disti_mpi_is_foreign(void)
             enum disti_mpi_abi abi = flavour_abi(&flavour_mpis[i].object, text);
 
             if (abi == DISTI_MPI_ABI_STANDARD || abi == DISTI_MPI_ABI_UNKNOWN)
-                flavour_pass(&flavour_mpis[i], abi);
+                flavour_redirect(&flavour_mpis[i], abi);
         }
     }
-    if (foreign->state == FLAVOUR_PASSED && !foreign->said && flavour_is_first())
-        flavour_print_passed(foreign);
-    foreign->said = true;
-    return foreign->state == FLAVOUR_PASSED;
+    if (foreign->state == FLAVOUR_REDIRECTED && !foreign->printed && flavour_is_first())
+        flavour_print_redirected(foreign);
+    foreign->printed = true;
+    return foreign->state == FLAVOUR_REDIRECTED;
 }
 
 /* ---- the other supported MPI ---- */
@@ -671,10 +671,10 @@ static MPI_Fint fortran_c2f(MPI_Request request)
     {                                                                                              \
         int code;                                                                                  \
                                                                                                    \
-        disti_request_made = MPI_REQUEST_NULL;                                                     \
+        disti_last_request = MPI_REQUEST_NULL;                                                     \
         *request = fortran_placeholder_request();                                                  \
         code = call arguments;                                                                     \
-        if (code == MPI_SUCCESS && *request == disti_request_made) {                               \
+        if (code == MPI_SUCCESS && *request == disti_last_request) {                               \
             fortran_request = *request;                                                            \
             *request = fortran_placeholder_request();                                              \
         }                                                                                          \

@@ -198,7 +198,7 @@ static bool init_one_machine(void)
         PMPI_Comm_free(&machine);
     }
     PMPI_Comm_free(&copy);
-    return disti_comm_least(MPI_COMM_WORLD, size) == disti_preload.ranks;
+    return disti_comm_min(MPI_COMM_WORLD, size) == disti_preload.ranks;
 }
 
 static int init_all_gather(void *arg, const void *in, void *out, size_t bytes)
@@ -261,13 +261,13 @@ static void init_agree(void)
  */
 static int init_all(int value)
 {
-    int least = disti_comm_least(MPI_COMM_WORLD, value);
+    int least = disti_comm_min(MPI_COMM_WORLD, value);
 
     if (least == 0) {
         const char *why = *dist_last_error() ? dist_last_error() : "MPI cannot make a communicator";
         char text[1024] = "";
         int first =
-            disti_comm_least(MPI_COMM_WORLD, value > 0 ? disti_preload.ranks : disti_preload.rank);
+            disti_comm_min(MPI_COMM_WORLD, value > 0 ? disti_preload.ranks : disti_preload.rank);
 
         /* Rank 0 prints the error of the first rank that failed. */
         if (disti_preload.rank == first)
@@ -398,8 +398,8 @@ int MPI_Finalize(void)
                 report_table(all);
         }
         if (disti_preload.active) {
-            disti_comm_least(MPI_COMM_WORLD, 0); /* an MPI call waits for a late rank without a
-                                                  * timeout */
+            disti_comm_min(MPI_COMM_WORLD, 0); /* an MPI call waits for a late rank without a
+                                                * timeout */
             disti_preload.active = false;
             disti_persistent_close();
             dist_destroy_process_group(disti_preload.world);

@@ -196,7 +196,7 @@ struct disti_comm {
     bool early;        /* served from its first call on */
     int credit; /* how many communicators made from it may be `early`, equal on all its ranks */
     atomic_int users; /* the program's handle, and operations */
-    LIST_ENTRY(disti_comm) made;
+    LIST_ENTRY(disti_comm) entry;
 };
 
 /*
@@ -225,7 +225,7 @@ bool disti_comms_open(void);
 void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
 
 /* Returns the minimum of all ranks' values. Collective over comm; blocks. */
-int disti_comm_least(MPI_Comm comm, int value);
+int disti_comm_min(MPI_Comm comm, int value);
 
 /*
  * Handles a failed libdist call: prints its error and calls the communicator's error handler, which
@@ -413,17 +413,17 @@ struct disti_pending {
     dist_work *work; /* in progress; a prepared all-reduce: always set */
     MPI_Request request;
     int code; /* its result */
-    bool persistent, kept, running, is_freed;
-    int tag;                          /* persistent: of the message that completes it */
-    STAILQ_ENTRY(disti_pending) next; /* in the channel's list of operations in progress */
-    struct disti_pending *next_made;  /* in the list of persistent operations */
+    bool persistent, is_prepared, running, is_freed;
+    int tag;                               /* persistent: of the message that completes it */
+    STAILQ_ENTRY(disti_pending) next;      /* in the channel's list of operations in progress */
+    struct disti_pending *next_persistent; /* in the list of persistent operations */
 };
 
 /* Runs a call to completion. Returns an MPI error code. */
 int disti_serve(struct disti_args *args, struct disti_comm *comm);
 
 /* The request of the last call that was served in this thread. */
-extern DISTI_THREAD_LOCAL MPI_Request disti_request_made;
+extern DISTI_THREAD_LOCAL MPI_Request disti_last_request;
 
 /* Starts a nonblocking call; *request_p is a request that MPI can complete. */
 int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,

@@ -16,10 +16,10 @@
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
 static SLIST_HEAD(, disti_channel) requests_channels = SLIST_HEAD_INITIALIZER(requests_channels);
 atomic_int disti_requests_pending;
-DISTI_THREAD_LOCAL MPI_Request disti_request_made;
+DISTI_THREAD_LOCAL MPI_Request disti_last_request;
 
 static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct disti_pending *persistent_made;
+static struct disti_pending *persistent_list;
 static atomic_int persistent_count; /* fast path: most programs with persistent messages have no
                                      * persistent collectives */
 
@@ -38,7 +38,7 @@ static void persistent_complete(const struct disti_pending *pending, int code)
 
 static void persistent_free(struct disti_pending *pending)
 {
-    if (pending->kept)
+    if (pending->is_prepared)
         dist_work_free(pending->work);
     disti_call_close(&pending->call);
     disti_channel_return(pending->call.channel);
@@ -48,13 +48,13 @@ static void persistent_free(struct disti_pending *pending)
 /* Frees an operation that is not in progress, after the program has freed its request. */
 static void persistent_drop(struct disti_pending *pending)
 {
-    struct disti_pending **entry = &persistent_made;
+    struct disti_pending **entry = &persistent_list;
 
     pthread_mutex_lock(&persistent_lock);
     while (*entry && *entry != pending)
-        entry = &(*entry)->next_made;
+        entry = &(*entry)->next_persistent;
     if (*entry) {
-        *entry = pending->next_made;
+        *entry = pending->next_persistent;
         atomic_fetch_sub(&persistent_count, 1);
     }
     pthread_mutex_unlock(&persistent_lock);
@@ -65,7 +65,7 @@ static void persistent_drop(struct disti_pending *pending)
 static void requests_end(struct disti_pending *pending)
 {
     pending->running = false;
-    if (!pending->kept)
+    if (!pending->is_prepared)
         pending->work = NULL;
     if (pending->persistent) {
         persistent_complete(pending, pending->code);
@@ -231,7 +231,7 @@ int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
         return code;
     }
     pending_add(pending);
-    *request_p = disti_request_made = request;
+    *request_p = disti_last_request = request;
     disti_progress();
     return MPI_SUCCESS;
 }
@@ -356,10 +356,10 @@ static int persistent_tag;
 
 static bool persistent_has_tag(int tag)
 {
-    const struct disti_pending *pending = persistent_made;
+    const struct disti_pending *pending = persistent_list;
 
     while (pending && pending->tag != tag)
-        pending = pending->next_made;
+        pending = pending->next_persistent;
     return pending;
 }
 
@@ -402,10 +402,10 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
     if (code == MPI_SUCCESS && args->kind == DIST_COLL_ALL_REDUCE) {
         const struct disti_call *call = &pending->call;
 
-        pending->kept = dist_all_reduce_init(call->channel->group, call->in, call->out, call->count,
-                                             call->reduction.dtype, call->reduction.op,
-                                             &pending->work) == DIST_OK;
-        if (!pending->kept)
+        pending->is_prepared = dist_all_reduce_init(call->channel->group, call->in, call->out,
+                                                    call->count, call->reduction.dtype,
+                                                    call->reduction.op, &pending->work) == DIST_OK;
+        if (!pending->is_prepared)
             code = disti_call_fail(call);
     }
     if (code == MPI_SUCCESS) {
@@ -417,14 +417,14 @@ int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI
                               &pending->request);
         if (code == MPI_SUCCESS) {
             disti_comm_ref(comm);
-            pending->next_made = persistent_made;
-            persistent_made = pending;
+            pending->next_persistent = persistent_list;
+            persistent_list = pending;
             atomic_fetch_add(&persistent_count, 1);
         }
         pthread_mutex_unlock(&persistent_lock);
     }
     if (code == MPI_SUCCESS) {
-        *request_p = disti_request_made = pending->request;
+        *request_p = disti_last_request = pending->request;
         return code;
     }
     args->channel->broken = true;
@@ -440,9 +440,9 @@ static struct disti_pending *persistent_exchange(MPI_Request request, MPI_Reques
     if (!atomic_load(&persistent_count) || request == MPI_REQUEST_NULL)
         return NULL;
     pthread_mutex_lock(&persistent_lock);
-    pending = persistent_made;
+    pending = persistent_list;
     while (pending && pending->request != request)
-        pending = pending->next_made;
+        pending = pending->next_persistent;
     if (pending)
         pending->request = becomes;
     pthread_mutex_unlock(&persistent_lock);
@@ -458,10 +458,10 @@ static struct disti_pending *persistent_find(const MPI_Request *request)
 /* The program may still free the requests, which belong to MPI alone from now on. */
 void disti_persistent_close(void)
 {
-    while (persistent_made) {
-        struct disti_pending *pending = persistent_made;
+    while (persistent_list) {
+        struct disti_pending *pending = persistent_list;
 
-        persistent_made = pending->next_made;
+        persistent_list = pending->next_persistent;
         atomic_fetch_sub(&persistent_count, 1);
         pending_release(pending);
     }
@@ -477,7 +477,7 @@ static int persistent_start_any(MPI_Request *request)
     if (!pending || code != MPI_SUCCESS)
         return code;
     pending->code = MPI_SUCCESS;
-    if (!pending->kept)
+    if (!pending->is_prepared)
         code = disti_call_start(&pending->call, &pending->work);
     else if (dist_start(pending->work) != DIST_OK)
         code = disti_call_fail(&pending->call);
