@@ -746,7 +746,7 @@ static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
     if (disti_ddp_is_declined(status))
         return status;
     status = zero_agree(zero, group, status);
-    if (status == DIST_OK) /* uses the parent group: a failed rank still takes part until the end */
+    if (status == DIST_OK) /* agrees on the parent group, which no rank aborts */
         status = zero_agree(zero, group, zero_memory(zero));
     for (int i = 0; i < zero->count && status == DIST_OK && zero->rank == 0; i++)
         if (parameters[i].values)

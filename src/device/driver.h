@@ -72,8 +72,9 @@ struct disti_driver {
                                         * stream */
 #define DISTI_DRIVER_EVENT_NO_TIMING 2 /* event_create */
 #define DISTI_DRIVER_HOST_PORTABLE 1   /* host_alloc: pinned for every context */
-#define DISTI_DRIVER_CAPTURE_RELAXED 2 /* capture_mode: of this thread; returns the previous one   \
-                                        */
+#define DISTI_DRIVER_CAPTURE_RELAXED                                                               \
+    2 /* capture_mode: of this thread; returns the previous one                                    \
+       */
 
 /*
  * Loads and initialises the driver once per process: DIST_GPU_DRIVER (a file), else CUDA's, else
@@ -99,8 +100,8 @@ const char *disti_driver_text(const struct disti_driver *driver, int error);
 
 /*
  * Makes the context of this memory current in this thread until disti_driver_exit; not nested.
- * Calls in between do not invalidate a stream capture of another thread. False: there is no such
- * context. A thread of the library needs it, since it has no current context.
+ * Calls in between do not invalidate the capture of another stream. False: there is no such
+ * context. The library's own threads have no current context before.
  */
 bool disti_driver_enter(const struct disti_driver *driver, const void *address);
 void disti_driver_exit(const struct disti_driver *driver);

@@ -24,7 +24,8 @@
 #include <unistd.h>
 
 enum {
-    STARTER_AGREE_MS = 3000, /* from the first failure: the agents notify each other */
+    STARTER_AGREE_MS =
+        3000, /* from the first failure: time in which the agents notify each other */
     STARTER_REPEAT_MS = 500, /* between two repetitions of a command */
     STARTER_GRACE_MS = 5000, /* for agents, in addition to the shutdown timeout of their workers */
     STARTER_HURRY_MS = 2000, /* for agents that must not wait for their workers */

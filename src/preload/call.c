@@ -786,12 +786,12 @@ int disti_call_finish(const struct disti_call *call)
 #define FAST_CALL_RANKS 16
 
 /*
- * Checking a short call uses_recv longer than the call itself. So each thread stores, for each
+ * Checking a short call takes longer than the call itself. So each thread stores, for each
  * collective, the last call that passed the program's own memory to libdist. A call with the same
  * arguments, except for addresses, skips the checks. Counts and displacements are compared one by
  * one, since the program may have changed them in place.
  *
- * A stored call stays valid: a communicator keeps its record as long as comms_freed does not
+ * A stored call stays valid: a communicator keeps its record as long as disti_comms_freed() does not
  * change, and the types are predefined ones, which are never freed.
  */
 struct fast_call {

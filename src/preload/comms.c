@@ -43,9 +43,9 @@ static LIST_HEAD(, disti_comm) comms_records = LIST_HEAD_INITIALIZER(comms_recor
 /* ---- agreement ---- */
 
 /*
- * MPI_Allreduce. False: MPI has failed. Collective; blocks. A nonblocking collective would be a
- * mistake: after its first use, Open MPI's progress function polls that component forever, in every
- * test of the program. libdist's thread makes progress on libdist's operations meanwhile.
+ * MPI_Allreduce. False: MPI has failed. Collective. It blocks, since after the first nonblocking
+ * collective Open MPI's progress function polls that component for good, in every test of the
+ * program. libdist's thread makes progress on libdist's operations meanwhile.
  */
 static bool comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
                        MPI_Op op)

@@ -296,8 +296,9 @@ static void init_open(void)
     if (!disti_preload.serves)
         return;
     /*
-     * Raises the limit on descriptors, since the program does not know that its communicators need
-     * them. The shares of the groups are computed from the limit before the first group is made.
+     * Raises the limit on descriptors: the program does not know that its communicators need some.
+     * dist_init_process_group raises it too, but the descriptors are divided among groups before
+     * that.
      */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;

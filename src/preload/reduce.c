@@ -275,7 +275,7 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
             return status;
         reduce_last.type = type;
         reduce_last.op = op;
-        /* Native integer reductions are exact: MPI's arithmetic for libdist may round. */
+        /* Only native integer reductions are exact: reductions with MPI's arithmetic may round. */
         reduce_last.exact = found->op < DIST_OP_COUNT && found->dtype != DIST_FLOAT32 &&
                             found->dtype != DIST_FLOAT64;
     }
