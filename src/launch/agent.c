@@ -54,7 +54,7 @@ struct agent {
     int done_fd;         /* an eventfd that counts ended outputs */
     int commands_fd;     /* commands of the starter on another host; -1: none */
 
-    /* This round. */
+    /* State of this round. */
     struct disti_run_round round;
     struct disti_run_worker *workers; /* round.processes entries; the scheduler is the last */
     int token_fd;                     /* a memfd with the store's token; -1: no authentication */
@@ -65,15 +65,15 @@ struct agent {
     int alive; /* running workers, including the scheduler */
     int outputs_left;
     bool childless;    /* this process has no descendants */
-    int64_t oom_kills; /* out-of-memory kills of the kernel that are accounted for: those before the
-                        * round, and ended workers */
+    int64_t oom_kills; /* out-of-memory kills that the kernel counted before the round, plus workers
+                        * killed in it */
     bool killed;       /* the warning that workers are killed was printed */
     int64_t kill_at;   /* deadline for SIGKILL; INT64_MAX: none */
     int succeeded;     /* number of successful workers, once all have ended */
     const struct disti_run_worker *first; /* the first worker that failed; NULL: none */
-    int64_t cause_by;                     /* until then the cause of `first` may replace it */
+    int64_t cause_by; /* until then a failure that caused `first` may replace it */
 
-    /* Rendezvous with other nodes. */
+    /* State of the rendezvous with other nodes. */
     struct disti_agents *agents;         /* NULL: the job has one node */
     bool has_next_round;                 /* a new round is to be started */
     bool had_round;                      /* at least one round has begun */
@@ -81,7 +81,7 @@ struct agent {
     struct disti_agents_failure failure; /* the cause, if it is a failure */
     char why[DISTI_AGENTS_TEXT];         /* the cause as text */
 
-    /* The job. */
+    /* State of the job. */
     int stop_signal;    /* the signal that ended the job; 0: none */
     int64_t stopped_at; /* when that signal arrived */
     int64_t clocks;     /* clock state of this round's processes: see disti_last_call_tell_clocks */
@@ -212,7 +212,7 @@ static int run_processes(const struct disti_run_options *options,
     return round->workers + (options->scheduler && round->node_rank == 0);
 }
 
-/* Rendezvous: the decisions of all agents, as orders for this one. */
+/* Rendezvous: receives the decisions of all agents as orders for this one. */
 
 enum {
     RENDEZVOUS_LINGER_MS = 2000
@@ -447,8 +447,8 @@ static dist_status start_worker(struct agent *agent, struct disti_run_worker *wo
 }
 
 /*
- * Starts the workers, and a thread for each stream that reads their pipes, even if some workers
- * could not be started.
+ * Starts the workers, and the threads that read their pipes: one for stdout, one for stderr. The
+ * threads are started even if some workers could not be.
  */
 static dist_status start_workers(struct agent *agent, struct start_sources *sources)
 {
@@ -947,7 +947,7 @@ static int agent_code(dist_status status)
 
 /* ---- rounds ---- */
 
-/* Frees the round. Its processes have ended, unless the job is ended in a hurry. */
+/* Frees the round. Its processes and output threads have ended, unless agent->hurry is set. */
 static void agent_end_round(struct agent *agent)
 {
     for (int s = 0; s < 2 && !agent->hurry; s++) {
@@ -970,8 +970,8 @@ static void agent_end_round(struct agent *agent)
 }
 
 /*
- * Reports how the last round ended. Returns distrun's exit code. For a remote agent the starter
- * reports the signal, which may arrive when only the workers' end is outstanding.
+ * Reports how the last round ended. Returns distrun's exit code. For remote agents the starter
+ * reports a signal, which may arrive after the round has been decided and while its workers exit.
  */
 static int agent_conclude(const struct agent *agent)
 {

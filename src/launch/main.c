@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /*
- * distrun consists of three processes, so that any two of them may be killed: the remaining one is
- * an ancestor of all workers and of their children, and adopts orphaned processes.
+ * distrun consists of three processes, so that the job is ended even if any two of them are killed:
+ * the remaining one is an ancestor of all workers and of their children, and adopts orphaned
+ * processes.
  *
  *     monitor ----> supervisor ----> agent ----> worker ----> child of a worker
  *         '---------- signals ---------^
@@ -38,7 +39,10 @@ static bool monitor_is_ignored(int number)
            action.sa_handler == SIG_IGN;
 }
 
-/* Ends the descendants of a child that was killed: only this process, their ancestor, still can. */
+/*
+ * Kills all descendants after the child `name` was killed, and waits for them: only an ancestor can
+ * find them. Returns the exit code.
+ */
 static int monitor_end_all(const char *name, int how)
 {
     const struct timespec interval = {0, 20 * 1000000L};

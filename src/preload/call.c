@@ -126,8 +126,8 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
 static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /*
- * Packs or unpacks one element that is too large for MPI_Pack: sends it to this process itself, as
- * a message whose receive type is `size` packed bytes.
+ * Packs or unpacks one element that is too large for MPI_Pack: this process sends it to itself,
+ * where one side of the message has the element's type and the other side is `size` packed bytes.
  */
 static int pack_long(const struct disti_layout *layout, char *memory, char *bytes, bool packs)
 {
@@ -791,8 +791,8 @@ int disti_call_finish(const struct disti_call *call)
  * arguments, except for addresses, skips the checks. Counts and displacements are compared one by
  * one, since the program may have changed them in place.
  *
- * A stored call stays valid: a communicator keeps its record as long as disti_comms_freed() does not
- * change, and the types are predefined ones, which are never freed.
+ * A stored call stays valid: a communicator keeps its record as long as disti_comms_freed() does
+ * not change, and the types are predefined ones, which are never freed.
  */
 struct fast_call {
     bool known;

@@ -296,9 +296,8 @@ static void init_open(void)
     if (!disti_preload.serves)
         return;
     /*
-     * Raises the limit on descriptors: the program does not know that its communicators need some.
-     * dist_init_process_group raises it too, but the descriptors are divided among groups before
-     * that.
+     * Raises the limit on descriptors before the first group is made: the program does not know
+     * that its communicators need some.
      */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;

@@ -26,8 +26,8 @@ static atomic_int persistent_count; /* fast path: most programs with persistent 
 /* ---- completing operations ---- */
 
 /*
- * Completes the request of a persistent operation that has ended with `code`: on an error the
- * message is too long for the receive, which so fails too.
+ * Completes the request of a persistent operation that has ended with `code`. On an error it sends
+ * one byte, which the receive of zero bytes reports as a truncation error.
  */
 static void persistent_complete(const struct disti_pending *pending, int code)
 {
