@@ -723,7 +723,6 @@ out:
 /* Ranks without further batches, while other ranks have some. */
 
 /*
- *
  *      rank 0   step  step  step  join              when the last rank joins, no rank
  *      rank 1   step  join..................        takes part: all have joined
  *      rank 2   step  step  join............

@@ -91,7 +91,6 @@ struct ddp_parameter {
 };
 
 /*
- *
  *              all its gradients are ready,           the request has completed, and the
  *              earlier buckets have started           compression starts no further one
  *     FILLING -----------------------------> MOVING ---------------------------------> REDUCED

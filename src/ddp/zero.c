@@ -352,7 +352,6 @@ static dist_status update_in_place(struct dist_zero *zero, const struct zero_blo
  */
 
 /*
- *
  *     rank 0   forward  backward  |barrier|  sum and update share 0  |barrier|  forward ...
  *     rank 1   forward  backward  |       |  sum and update share 1  |       |  forward ...
  *

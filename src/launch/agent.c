@@ -30,13 +30,13 @@
 /*
  * A round:
  *
- *     WORKING -- a worker fails, a signal arrives --> STOPPING   the other workers were signaled to
- * end |                                             |
- *        '-- all workers have ended -- SWEEPING <------'     their descendants are signaled to end
- *                                         |
- *                                      DRAINING      waits until their output is copied
- *                                         |
- *                                       OVER
+ *     WORKING -- a worker fails, a signal arrives --> STOPPING    other workers were sent SIGTERM
+ *        |                                               |
+ *        '-- all workers have ended --> SWEEPING <-------'        descendants were sent SIGTERM
+ *                                          |
+ *                                       DRAINING                  waits until output is copied
+ *                                          |
+ *                                        OVER
  *
  * With --on-failure continue a worker's failure is reported and the round stays WORKING.
  */

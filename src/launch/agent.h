@@ -30,12 +30,11 @@ struct disti_run_signal {
  */
 
 /*
- *
  *     monitor -- signals --> starter -- standard input --> remote shell ==> distrun on the host
  *                              ^----- lines of output -----------'
  *
- * An agent there is remote: it reads the starter's commands from its standard input, and takes the
- * end of that input for the end of the starter. A command is one byte: a signal's number, or
+ * An agent there is remote: it reads the starter's commands from its standard input. The end of
+ * that input means that the starter has exited. A command is one byte: a signal's number, or
  * DISTI_RUN_HURRY. The shell on the host may consume the first bytes, so the starter repeats the
  * last command.
  */

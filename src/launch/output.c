@@ -167,7 +167,7 @@ static void output_read(struct disti_run_output *output, struct output_source *f
     char *to;
     ssize_t got;
 
-    /* Without memory for a longer line its beginning is written. */
+    /* Out of memory for a longer line: writes the incomplete one. */
     if (from->capacity - from->used < OUTPUT_READ && !output_grow(from))
         output_lines(output, from, true);
     to = from->line + from->used;

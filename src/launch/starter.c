@@ -46,14 +46,14 @@ struct starter_host {
     bool killed;  /* its remote shell was killed by a signal */
     bool begun;   /* its shell had read from the script when it ended */
     int to_fd;    /* write end of its standard input; -1: closed */
-    char *script; /* the first bytes for its standard input */
+    char *script; /* the shell script that is written to its standard input */
     size_t bytes, sent;
     bool script_sent; /* the script was written, or the shell has closed its input */
 
     /* For jobs that continue without this host. */
     int streams[2];          /* its standard output and error; -1: closed here */
     int64_t restart_at;      /* when its remote shell is started again; INT64_MAX: never */
-    int64_t restart_wait_ms; /* the last waiting time before a new start */
+    int64_t restart_wait_ms; /* delay before the next restart */
 };
 
 struct starter {
@@ -244,8 +244,8 @@ static dist_status starter_start(struct starter *starter, struct starter_host *h
 }
 
 /*
- * Starts the shells of all hosts. On failure the readers of shells that were started are started
- * all the same.
+ * Starts the shells of all hosts, and the threads that read their output. The threads are started
+ * even if some shells could not be.
  */
 static dist_status starter_shells(struct starter *starter)
 {
@@ -393,8 +393,9 @@ static void starter_abandon(struct starter *starter)
 /* ---- ended shells ---- */
 
 /*
- * A host other than the rendezvous host of an elastic job ended with a failure. Unless the whole
- * job has ended, which is detected soon, its shell is started again, at doubling intervals.
+ * Schedules a restart of a host's shell, after a delay that doubles with each failure. Only for
+ * hosts of an elastic job other than the rendezvous host. If the whole job has ended, that is
+ * detected before.
  */
 static void starter_schedule_restart(struct starter_host *host)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parses the values of distrun's options. No function has side effects or blocks. */
+/* Parses the values of distrun's options. No function blocks. */
 #ifndef DISTI_LAUNCH_WORDS_H
 #define DISTI_LAUNCH_WORDS_H
 

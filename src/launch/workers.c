@@ -451,10 +451,10 @@ static bool port_is_free(int port, int *port_p)
 }
 
 /*
- * Rank 0 may listen on any address. The port is not reserved: rank 0's program need not set
- * SO_REUSEADDR. So that no other program takes it meanwhile, which may be seconds on a busy
- * machine, it is not an ephemeral port, and it is random, so that two jobs that start together
- * rarely choose the same.
+ * Rank 0 may listen on any address. The port is not reserved until then, since rank 0's program may
+ * not set SO_REUSEADDR. On a busy machine that may take seconds; so that no other program takes the
+ * port meanwhile, it is not an ephemeral port, and it is random, so that two jobs that start
+ * together rarely choose the same.
  */
 dist_status disti_run_free_port(int *port_p)
 {
