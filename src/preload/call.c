@@ -181,7 +181,7 @@ static int layout_pack(const struct disti_layout *layout, char *memory, char *by
     return code;
 }
 
-/* Return the size of a block in bytes, and its offset from `bytes`. */
+/* layout_size returns the size of a block in bytes, layout_offset its offset from `bytes`. */
 static size_t layout_size(const struct disti_layout *layout, int block)
 {
     return layout->sizes ? layout->sizes[block] : layout->block;
@@ -329,7 +329,10 @@ bool disti_pack_is_data_only(void)
 
 /* ---- checks of the arguments, as MPI makes them ---- */
 
-/* True if this rank uses the send buffer. The only buffer of a broadcast is its receive buffer. */
+/*
+ * call_sends is true if this rank uses the send buffer, call_receives if it uses the receive
+ * buffer. The only buffer of a broadcast is its receive buffer.
+ */
 static bool call_sends(dist_collective kind, bool at_root)
 {
     const struct disti_collective *traits = &disti_collectives[kind];
@@ -500,12 +503,12 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
 }
 
 /*
- * Decides whether all ranks serve this call, in args->channel, or forward it (NULL); counts it.
- * Clears arguments that are not significant. The decision is the same on all ranks, except for a
- * call that this rank rejects, of which the other ranks may know nothing: then args->refused is
- * set, and the communicator is returned.
+ * Returns the communicator's record if all ranks serve this call, in args->channel; NULL: forward
+ * the call. Counts the call, and clears arguments that are not significant. The decision is the
+ * same on all ranks, except for a call that this rank rejects, of which the other ranks may know
+ * nothing: then args->refused is set and the record is returned.
  */
-static struct disti_comm *call_is_eligible(struct disti_args *args, enum disti_form form)
+static struct disti_comm *call_check(struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
     enum disti_why reason = eligible_reason(args, form, &comm);
@@ -1010,7 +1013,7 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
         if (!fast_call_run(&args, &code)) {                                                        \
-            served = call_is_eligible(&args, DISTI_BLOCKING);                                      \
+            served = call_check(&args, DISTI_BLOCKING);                                            \
             code = served ? disti_serve(&args, served)                                             \
                           : call_forwarded(&args, PMPI_##name##suffix arguments);                  \
         }                                                                                          \
@@ -1026,7 +1029,7 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
         args.request = request;                                                                    \
-        served = call_is_eligible(&args, DISTI_NONBLOCKING);                                       \
+        served = call_check(&args, DISTI_NONBLOCKING);                                             \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
                       : call_forwarded(                                                            \
                             &args, PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request));    \
@@ -1039,7 +1042,7 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
         args.request = request;                                                                    \
-        served = call_is_eligible(&args, DISTI_PERSISTENT);                                        \
+        served = call_check(&args, DISTI_PERSISTENT);                                              \
         return served ? disti_serve_persistent(&args, served, request)                             \
                       : call_forwarded(&args, P##prefix##name##suffix(COLLECTIVES_WORDS arguments, \
                                                                       info, request));             \

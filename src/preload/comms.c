@@ -44,8 +44,8 @@ static LIST_HEAD(, disti_comm) comms_records = LIST_HEAD_INITIALIZER(comms_recor
 
 /*
  * MPI_Allreduce. False: MPI has failed. Collective. It blocks, since after the first nonblocking
- * collective Open MPI's progress function polls that component for good, in every test of the
- * program. libdist's thread makes progress on libdist's operations meanwhile.
+ * collective of a program Open MPI's progress function polls its nonblocking collectives in every
+ * test, for good. libdist's thread makes progress on libdist's operations meanwhile.
  */
 static bool comm_agree(MPI_Comm comm, const void *mine, void *all, int count, MPI_Datatype type,
                        MPI_Op op)
@@ -493,9 +493,9 @@ static struct disti_channel *channels_pick(struct disti_comm *comm, struct chann
  * comm; blocks until all ranks have joined.
  *
  * Threads may acquire channels of one list concurrently, in a different order on each rank. So the
- * rank that is first in MPI_COMM_WORLD leads: after all ranks have joined it takes a lock, and the
- * other ranks continue when it has the lock. Only leaders hold the lock, and what they wait for
- * while holding it needs no lock.
+ * rank that is first in MPI_COMM_WORLD leads: after all ranks have joined it locks channels_turn,
+ * and the other ranks continue once it holds the lock. Only leaders lock it, and nothing that they
+ * wait for meanwhile needs it.
  */
 static struct disti_channel *channel_acquire(struct disti_comm *comm)
 {

@@ -742,10 +742,11 @@ static void *const fortran_conversion = NULL;
 #endif
 
 /*
- * Preload: tests and waits bypass this library while it has no operation to complete.
+ * Preload: tests and waits bypass this library until it has started its first nonblocking
+ * operation.
  *
  *    program ---- MPI_Test ----> MPI              after MPI_Init
- *               \--------------> here ----> MPI   after the first operation that does not block
+ *               \--------------> here ----> MPI   after the first nonblocking operation
  *
  * Programs test for messages millions of times a second, so an additional jump is noticeable. So
  * the slots through which the program calls are redirected to MPI, and back for good. Pointers that

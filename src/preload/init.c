@@ -146,7 +146,8 @@ static unsigned init_serves(void)
 }
 
 /*
- * MPI has no timeouts, so calls have one only if the user sets DIST_TIMEOUT (0: libdist reads it).
+ * Returns the timeout of the groups: 0 if DIST_TIMEOUT is set, which libdist reads, else none, as
+ * in MPI.
  */
 static int init_timeout_ms(void)
 {
@@ -313,8 +314,9 @@ static void init_open(void)
         good = disti_comms_open();
     }
     /*
-     * Backend mpi sends MPI messages between machines. On one machine it would use shared memory as
-     * gloo does, but gloo makes no MPI calls, so its thread can always run. Collective.
+     * Chooses the backend; collective over MPI_COMM_WORLD. Backend mpi sends MPI messages between
+     * machines. On one machine it would use shared memory as gloo does, but gloo makes no MPI
+     * calls, so its thread can always run.
      */
     wanted = secure_getenv("DIST_BACKEND");
     best = init_one_machine() ? "gloo" : "mpi";
@@ -398,8 +400,8 @@ int MPI_Finalize(void)
                 report_table(all);
         }
         if (disti_preload.active) {
-            disti_comm_min(MPI_COMM_WORLD, 0); /* an MPI call waits for a late rank without a
-                                                * timeout */
+            disti_comm_min(MPI_COMM_WORLD, 0); /* a barrier by MPI, which waits for late ranks
+                                                * without a timeout */
             disti_preload.active = false;
             disti_persistent_close();
             dist_destroy_process_group(disti_preload.world);
