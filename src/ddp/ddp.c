@@ -983,8 +983,8 @@ static dist_status ddp_create(struct dist_ddp *ddp, dist_group *group)
     if (status == DIST_OK)
         status = ddp_buckets_make(ddp);
     /*
-     * Ensures that all ranks have succeeded, so that a rank which destroys its handle at once ends
-     * no group that other ranks still make.
+     * Ensures that all ranks have finished: otherwise a rank that destroys its handle at once could
+     * end groups that other ranks are still making.
      */
     return disti_ddp_agree(group, "dist_ddp_create", status, (struct ddp_hashes){0}, &differs);
 }

@@ -61,8 +61,6 @@ static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
     return at;
 }
 
-/* Public functions. */
-
 /*
  *     order of the epoch   | seen before | rank 0 | rank 1 | rank 0 | rank 1 | rank 0 | (rank 1) |
  *                          0           start                                      count

@@ -65,16 +65,12 @@ struct disti_driver {
 };
 
 /* Constants of the APIs. */
-#define DISTI_DRIVER_NO_CONTEXT 201 /* error: the thread has no context */
-#define DISTI_DRIVER_NOT_READY 600  /* event_query: not complete */
-#define DISTI_DRIVER_STREAM_NON_BLOCKING                                                           \
-    1                                  /* stream_create: does not synchronize with the default     \
-                                        * stream */
-#define DISTI_DRIVER_EVENT_NO_TIMING 2 /* event_create */
-#define DISTI_DRIVER_HOST_PORTABLE 1   /* host_alloc: pinned for every context */
-#define DISTI_DRIVER_CAPTURE_RELAXED                                                               \
-    2 /* capture_mode: of this thread; returns the previous one                                    \
-       */
+#define DISTI_DRIVER_NO_CONTEXT 201        /* error: the thread has no context */
+#define DISTI_DRIVER_NOT_READY 600         /* event_query: not complete */
+#define DISTI_DRIVER_STREAM_NON_BLOCKING 1 /* stream_create */
+#define DISTI_DRIVER_EVENT_NO_TIMING 2     /* event_create */
+#define DISTI_DRIVER_HOST_PORTABLE 1       /* host_alloc: pinned for every context */
+#define DISTI_DRIVER_CAPTURE_RELAXED 2     /* capture_mode */
 
 /*
  * Loads and initialises the driver once per process: DIST_GPU_DRIVER (a file), else CUDA's, else
