@@ -76,7 +76,7 @@ static void command_run(int count, char *words[])
     struct disti_run_list again = {0};
 
     if (disti_run_options_read(count, words, &options)) {
-        disti_run_options_words(&options, &again);
+        disti_run_options_arguments(&options, &again);
         FUZZ_MUST(again.words && !again.failed);
         disti_run_list_free(&again);
     }
