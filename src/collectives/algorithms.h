@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The algorithms of the table, each a function that writes a plan, and the parts that they share.
- */
+/* The functions of the algorithms in the table, and code that several algorithms share. */
 #ifndef DISTI_COLLECTIVES_ALGORITHMS_H
 #define DISTI_COLLECTIVES_ALGORITHMS_H
 
@@ -12,11 +11,11 @@
 #include "collectives/algorithms.def"
 #undef ALGORITHM
 
-/* Parts of algorithms that several collectives share. */
-
-/* The chain of a broadcast: the ring begun at the root, the root's whole node first. */
+/* ---- parts that several collectives share ---- */
 
 /*
+ * The chain of a broadcast: the ring, started at the root, with all ranks of the root's node first.
+ *
  *   order     0 1 2 3 | 4 5 6 7 | 8 9     root 5: the chain is
  *   chain               5 6 7 4 | 8 9 | 0 1 2 3
  */
@@ -29,7 +28,7 @@ static inline int disti_chain_rank(const struct disti_topology *topology, int ro
     return topology->order[(first + position) % topology->ranks];
 }
 
-/* The inverse: where on the chain the rank stands; the root at 0. */
+/* The inverse: a rank's position on the chain. The root is at 0. */
 static inline int disti_chain_position(const struct disti_topology *topology, int root, int rank)
 {
     int node = disti_node_of(topology, root);
@@ -39,20 +38,19 @@ static inline int disti_chain_position(const struct disti_topology *topology, in
     return (topology->position[rank] - first + topology->ranks) % topology->ranks;
 }
 
-/* Folding a number of ranks that is no power of two onto one that is. */
+/* ---- folding a number of ranks that is no power of two ---- */
 
 /*
  * With 2^rounds + surplus ranks, positions 2 i and 2 i + 1 (i < surplus) are partners: the odd one
- * is folded into the even one. Those that stay have the virtual ranks 0 ..
- * 2^rounds - 1:
+ * is folded into the even one. The remaining positions have the virtual ranks 0 .. 2^rounds - 1:
  *
  *   position      0   1   2   3   4   5       6 ranks: rounds 2, surplus 2
  *   virtual rank  0 <-+   1 <-+   2   3
  */
 struct disti_fold {
     int rounds, surplus;
-    int virtual_rank; /* -1: folded into the partner */
-    int partner;      /* position; -1: none */
+    int virtual_rank; /* -1: this rank is folded into its partner */
+    int partner;      /* a position; -1: none */
 };
 
 static inline struct disti_fold disti_fold(int ranks, int position)
@@ -74,30 +72,30 @@ static inline int disti_fold_position(const struct disti_fold *fold, int virtual
     return virtual_rank < fold->surplus ? 2 * virtual_rank : virtual_rank + fold->surplus;
 }
 
-/* Pieces of which several algorithms are made. */
+/* ---- building blocks of several algorithms ---- */
 
 /*
- * An all-reduce around a ring of `size` ranks, of chunks [first, first + size * segments), which
- * are cut into `size` slices of `segments` chunks. It starts from each chunk's value so far (see
- * disti_build_value) and finishes it. The segments travel on `channels` channels from
- * `channel` on, in turn. It is written down in all_reduce.c.
+ * An all-reduce over a ring of `size` ranks, of chunks [first, first + size * segments), which are
+ * cut into `size` slices of `segments` chunks. It starts with each chunk's current value
+ * (disti_build_value) and sets `finish` on the last addition. Segments are distributed round-robin
+ * over `channels` channels, the first of which is `channel`. The code is in all_reduce.c.
  */
 struct disti_ring {
-    int size, index; /* of this rank on the ring */
+    int size, index; /* index: this rank's position on the ring */
     int next, previous;
     uint32_t first, segments;
     uint16_t channel, channels;
 };
 
 /*
- * Ranks that exchange with each other directly: ranks[0 .. size), or if that is NULL all ranks, by
- * number. The first `owners` of them own a slice each, of
- * turns * segments chunks; a slice's chunks are dealt with by turns, downwards from turn `start`
- * (and round), the segments of a turn upwards:
+ * A team: ranks that exchange directly with each other. Its members are ranks[0 .. size), or ranks
+ * 0 .. size - 1 if `ranks` is NULL. Each of the first `owners` members owns a slice of turns *
+ * segments chunks. The turns of a slice are processed in descending order from turn `start`,
+ * wrapping around; the segments of a turn in ascending order:
  *
- *   turns 3, segments 2, start 1:   2 3 | 0 1 | 4 5
+ *   turns 3, segments 2, start 1:   chunks 2 3 | 0 1 | 4 5
  *
- * They are written down in all_reduce.c.
+ * The functions are in all_reduce.c.
  */
 struct disti_team {
     const int *ranks;
@@ -105,7 +103,7 @@ struct disti_team {
     uint32_t turns, segments;
 };
 
-/* A team of all ranks, each of which owns a slice; `ranks` as in the struct. */
+/* Returns a team of all ranks, in which each rank owns a slice; `ranks` as in the struct. */
 static inline struct disti_team disti_team(const struct disti_shape *shape, const int *ranks)
 {
     return (struct disti_team){.ranks = ranks,
@@ -117,63 +115,60 @@ static inline struct disti_team disti_team(const struct disti_shape *shape, cons
                                .segments = shape->segments};
 }
 
-/* The rank of a member, and of the one `distance` members after it (the last is before the first).
- */
+/* disti_team_rank() returns the rank of a member. disti_team_after() returns the rank of the member
+ * `distance` places after this one, wrapping around. */
 int disti_team_rank(const struct disti_team *team, int index);
 int disti_team_after(const struct disti_team *team, int distance);
 
-/* Each rank gives each owner that owner's slice of its IN. */
+/* Each member sends each owner that owner's slice of its IN. */
 void disti_team_give(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                      uint16_t channel);
 
-/*
- * Each owner's slice is reduced at the owner into OUT, over the team, from the ranks' IN; finish:
- * that is all of it.
- */
+/* Reduces each owner's slice of IN over the team into the owner's OUT. finish: no further
+ * contributions follow. */
 void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                        uint16_t channel, bool finish);
 
-/*
- * A lane that sends chunks first, first + step, ... below end to a peer, from OUT, each once it is
- * written; and one that receives them into OUT.
- */
+/* Add a lane that sends chunks first, first + step, ... below `end` from OUT to a peer, each after
+ * it has been written, or a lane that receives these chunks into OUT. */
 void disti_stream_send(struct disti_builder *b, int channel, int peer, uint32_t first,
                        uint32_t step, uint32_t end);
 void disti_stream_recv(struct disti_builder *b, int channel, int peer, uint32_t first,
                        uint32_t step, uint32_t end);
 
 /*
- * Reduces a chunk over all ranks, by number, at this one into OUT, in the order of reproducible
- * results (plan.h), and finishes it. Each other rank must send it, from IN. Takes log2 `ranks`
- * slots of scratch, from the first on, which are free again when the last step has ended. It is
- * written down in reduce.c.
+ * Reduces a chunk over ranks 0 .. ranks - 1 into OUT of this rank, in the order of reproducible
+ * results (plan.h), and finishes it. Every other rank must send the chunk from IN. Uses log2
+ * `ranks` slots of scratch, starting with slot 0, which are free again after the last step. The
+ * code is in reduce.c.
  */
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);
 
-/* The ranks below a rank in the binomial tree, whose blocks travel with its own. */
+/* ---- subtrees of the binomial tree ---- */
 
 /*
- * Writes the ranks of the subtree of `rank` (disti_tree_binomial, from root) to list[]: the rank
- * itself, then the subtrees of its children, the smallest first. Returns how many. So with root 0
- * and ranks in order these are rank, rank + 1, ...
+ * Writes the ranks of the subtree of `rank` in the binomial tree from `root` (disti_tree_binomial)
+ * to list[] and returns their number: the rank itself, then the subtrees of its children, the
+ * smallest first. With root 0 and ranks in order, the list is rank, rank + 1, ...
  */
 uint32_t disti_subtree(const struct disti_topology *topology, int root, int rank, uint32_t *list);
 
-/* Do the blocks of list[0 .. count) follow each other? */
+/* True if the ranks list[0 .. count) are consecutive. */
 bool disti_subtree_run(const uint32_t *list, uint32_t count);
 
-/* A few slots of scratch that a pipeline of partial sums goes through. */
+/* ---- sliding window of scratch slots for pipelined partial sums ---- */
 
 /*
- * Item i is written to slot first + i % slots once item i - slots has been sent:
+ * Item i is written to slot first + i % slots after item i - slots has been sent:
  *
- *   items    0 1 2 3 | 4 5 6 7 | 8 ...        written: 5, sent: 2, so item 5 must wait for the
- *   slots    0 1 2 3   0 1 2 3   0            sending of item 1
+ *   items    0 1 2 3 | 4 5 6 7 | 8 ...        written: 5, sent: 2, so item 5 must wait until
+ *   slots    0 1 2 3   0 1 2 3   0            item 1 has been sent
  */
 #define DISTI_WINDOW 4
 struct disti_window {
     uint32_t first;
-    struct disti_step_ref sent[DISTI_WINDOW]; /* by slot: what was there last has left by then */
+    struct disti_step_ref
+        sent[DISTI_WINDOW]; /* by slot: the step that sent the slot's previous item */
 };
 
 static inline struct disti_window disti_window(struct disti_builder *b, uint32_t first)

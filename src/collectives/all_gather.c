@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-gather around a ring: Thakur, Rabenseifner, Gropp, 2005.
+ * All-gather over a ring: Thakur, Rabenseifner, Gropp, 2005.
  *
  *   block i:   i --> i + 1 --> i + 2 --> ... --> i - 1     (positions), n - 1 hops
  *
- * Each block is cut into segments that follow each other. Steps: n - 1 hops in sequence. Bytes
- * sent by a rank: n - 1 blocks.
+ * Each block is cut into segments, which are pipelined. Steps: n - 1 hops in sequence. Bytes sent
+ * by a rank: n - 1 blocks.
  */
 #include "collectives/algorithms.h"
 #include "topology/topology.h"
 
-/* The block of a position; positions count round the ring, backwards too. */
+/* Returns the block of a ring position. Positions wrap around, negative ones too. */
 static uint32_t ring_block(const struct disti_shape *shape, int position)
 {
     int n = shape->ranks;
@@ -28,8 +28,8 @@ void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     for (int hop = 0; hop < shape->ranks - 1; hop++)
         for (uint32_t s = 0; s < shape->segments; s++) {
-            /* The next rank gets a block that has come, the own one from IN; from the rank before
-             * comes one. */
+            /* Sends a block to the next rank: this rank's own block from IN, later the blocks
+             * received. Receives a block from the previous rank. */
             uint32_t out = ring_block(shape, position - hop) * shape->segments + s;
             uint32_t in = ring_block(shape, position - hop - 1) * shape->segments + s;
             disti_build_send(b, .lane = send,
@@ -42,20 +42,20 @@ void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder
 }
 
 /*
- * All-gather by doubling distances: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for
- * all-to-all communications in multiport message-passing systems", 1997.
+ * All-gather with doubling distances: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms
+ * for all-to-all communications in multiport message-passing systems", 1997.
  *
- *   before round k rank r has the 2^k blocks from its own on; it hands them to rank r - 2^k and
- *   gets the next ones from rank r + 2^k:
+ *   Before round k, rank r has the 2^k blocks r, r + 1, ... It sends them to rank r - 2^k and
+ *   receives the next 2^k blocks from rank r + 2^k:
  *
- *     rank 5 of 7:   5 | 6 | 0 1 | 2 3 4         (the last round brings what is left)
+ *     rank 5 of 7:   5 | 6 | 0 1 | 2 3 4         (the last round transfers the remaining blocks)
  *
- * Each block goes straight to where it belongs in OUT. What a rank forwards begins at block 0
- * behind the last block, so it is one message or two (where blocks may lie anywhere: one a block).
+ * Each block is received at its final place in OUT. The blocks that a rank forwards may wrap around
+ * from block n - 1 to block 0, so they need 1 or 2 messages (in a _V form, one message per block).
  * Steps: log2 n, rounded up. Bytes sent by a rank: n - 1 blocks.
  */
 
-/* Blocks that follow `first` in memory, of `count` that follow it round the end. */
+/* Returns how many of the `count` blocks from `first` on are consecutive in memory. */
 static uint32_t bruck_run(const struct disti_shape *shape, uint32_t first, uint32_t count)
 {
     uint32_t left = (uint32_t)shape->ranks - first;
@@ -95,30 +95,30 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
  * algorithms on terascale Linux cluster with fast Ethernet", 2005.
  *
  *   positions   0     1     2     3     4     5
- *   round 0     <----->     <----->     <----->     own blocks: each has its own pair now
- *   round 1     -->   <----->     <----->   <--     pairs: 0 gets 4 5, 1 gets 2 3, 2 gets 0 1
- *   round 2     <----->     <----->     <----->     the pair that came last: 0 gets 2 3
+ *   round 0     <----->     <----->     <----->     own blocks: now each position has its own pair
+ *   round 1     -->   <----->     <----->   <--     own pairs: 0 gets 4 5, 1 gets 2 3, 2 gets 0 1
+ *   round 2     <----->     <----->     <----->     the pair received last: 0 gets 2 3
  *
- * Half of the ring's rounds, each with a neighbour in both directions at once. A pair is one
- * message if its blocks lie together, else two. An odd number of ranks cannot be paired: the ring
- * then (disti_all_gather_ring).
- * Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
+ * Half as many rounds as the ring, each an exchange with one neighbour. A pair is one message if
+ * its blocks are consecutive, otherwise two. An odd number of ranks cannot be paired and uses the
+ * ring (disti_all_gather_ring). Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 
-/* How many of the `count` blocks from a position on lie together: the first, or both. */
+/* Returns how many of the `count` (1 or 2) blocks from a position on are consecutive in memory. */
 static int exchange_run(const struct disti_shape *shape, int position, int count)
 {
     bool both = ring_block(shape, position + 1) == ring_block(shape, position) + 1;
     return both ? count : 1;
 }
 
-/* Is a position's neighbour in a round the one on its left? */
+/* True if a position exchanges with its left neighbour in this round. */
 static bool exchange_left(int position, int round)
 {
     return (position % 2 == 0) == (round % 2);
 }
 
-/* The pair that a position gets in a round: from each side in turn, always one further away. */
+/* Returns the first position of the pair that a position receives in a round. Pairs come
+ * alternately from both sides, at growing distances. */
 static int exchange_pair(int position, int round)
 {
     int own = position - position % 2, away = (round + 1) / 2 * 2;
@@ -135,7 +135,7 @@ void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct
     uint32_t own = (uint32_t)shape->rank;
     disti_build_chunks(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    struct disti_step_ref has = /* what came last is here */
+    struct disti_step_ref has = /* the blocks sent next have been received */
         disti_build_copy(b, .lane = recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
     for (int round = 0; round < shape->ranks / 2; round++) {
         int neighbour = exchange_left(p, round) ? p - 1 : p + 1;
@@ -158,10 +158,10 @@ void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct
 }
 
 /*
- * All-gather of everybody with everybody: each rank sends its block to all the others.
+ * All-gather by direct exchange: each rank sends its block to all other ranks.
  *
- * A lane a peer and direction, so nobody waits for a slow one before taking from the rest. Rank i
- * starts with the rank after it on the ring. Steps: 1. Messages of a rank: n - 1.
+ * Each peer and direction has a lane of its own, so a slow peer does not delay the others. Rank i
+ * starts with the next rank on the ring. Steps: 1. Messages of a rank: n - 1.
  */
 
 void disti_all_gather_direct(const struct disti_shape *shape, struct disti_builder *b)
@@ -188,14 +188,15 @@ void disti_all_gather_direct(const struct disti_shape *shape, struct disti_build
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
  *
  *     1. the i-th ranks of all nodes gather their blocks: 0 3 6, 1 4 7, 2 5 8   (a ring each)
- *     2. in each node each rank sends what it has to the others              (direct)
+ *     2. in each node each rank sends all its blocks to the other ranks         (direct)
  *
- * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
- * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there
- * are no i-th ranks: one ring of all then (disti_all_gather_ring). Blocks may differ in size.
+ * A segment is forwarded inside the node as soon as it has been received. A block enters each node
+ * once, and the ring has one hop per node. If nodes have different numbers of ranks, there are no
+ * matching i-th ranks, and one ring over all ranks is used (disti_all_gather_ring). Blocks may
+ * differ in size.
  *
- * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
- * N - 1 blocks; inside the node (m - 1) N.
+ * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank: N -
+ * 1 blocks; inside the node: (m - 1) N blocks.
  */
 
 enum { CHANNEL_RING, CHANNEL_NODE };
@@ -203,10 +204,11 @@ enum { CHANNEL_RING, CHANNEL_NODE };
 struct gather {
     const struct disti_shape *shape;
     struct disti_builder *b;
-    int node, nodes, size, index; /* index: of the rank in its node */
+    int node, nodes, size, index; /* index: of this rank in its node */
 };
 
-/* Chunk s of the block that the `index`-th rank of the node has at hop `hop` on its ring. */
+/* Returns chunk s of the block that the `index`-th rank of the node has after hop `hop` of its
+ * ring. */
 static uint32_t gather_chunk(const struct gather *g, int index, int hop, uint32_t s)
 {
     int node = (g->node + g->nodes - hop) % g->nodes;
@@ -239,7 +241,8 @@ static void gather_ring(const struct gather *g)
     }
 }
 
-/* With the i-th rank after this one in the node: all that it has, all that this one has. */
+/* Sends all blocks of this rank's ring to the i-th rank after it in the node, and receives all
+ * blocks of the i-th rank before it. */
 static void gather_mates(const struct gather *g, int i)
 {
     const struct disti_topology *topology = g->shape->topology;

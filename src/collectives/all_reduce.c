@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce around a ring: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for
- * clusters of workstations", 2009; segmented.
+ * All-reduce over a ring: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+ * workstations", 2009; segmented.
  *
- *   the vector is cut into n slices; slice i starts at position i and collects on its way:
+ *   the vector is cut into n slices; slice i starts at position i:
  *
- *     i --> i + 1 --> i + 2 --> ... --> i - 1     n - 1 hops: each adds its own; now complete
- *     i - 1 --> i --> i + 1 --> ... --> i - 2     n - 1 hops: now all have it
+ *     i --> i + 1 --> i + 2 --> ... --> i - 1     n - 1 hops, each adds its own slice; now complete
+ *     i - 1 --> i --> i + 1 --> ... --> i - 2     n - 1 hops; now all ranks have it
  *
- * Each slice is cut into segments that follow each other, over up to 4 channels. The first hop
- * sends IN and each reduction reads IN, so that nothing is copied out of place.
- * Steps: 2 (n - 1) hops in sequence. Bytes sent by a rank: 2 (n - 1) / n of the vector.
+ * Each slice is cut into segments, which are pipelined over up to 4 channels. The first hop sends
+ * from IN and each reduction reads IN, so an out-of-place call needs no copy. Steps: 2 (n - 1) hops
+ * in sequence. Bytes sent by a rank: 2 (n - 1) / n of the vector.
  */
 #include "collectives/algorithms.h"
 #include "topology/topology.h"
 
 #define RING_CHANNELS 4
 
-/* The ring on one of its channels, which has each so many-th segment of every slice. */
+/* The ring on one of its channels, which carries every `channels`-th segment of each slice. */
 struct channel {
     struct disti_builder *b;
     const struct disti_ring *ring;
     uint16_t send, recv; /* lanes */
 };
 
-/* Chunk of a segment of a slice; slices count round the ring, backwards too. */
+/* Returns the chunk of a segment of a slice. Slices wrap around the ring, negative ones too. */
 static uint32_t ring_chunk(const struct disti_ring *ring, int slice, uint32_t segment)
 {
     int turned = (slice % ring->size + ring->size) % ring->size;
@@ -37,12 +37,13 @@ static void ring_all_reduce(struct disti_builder *b, const struct disti_ring *ri
         uint16_t send = disti_build_lane(b, ring->channel + k);
         uint16_t recv = disti_build_lane(b, ring->channel + k);
         const struct channel c = {b, ring, send, recv};
-        for (int hop = 0; hop < 2 * (ring->size - 1); hop++) /* twice round the ring */
+        for (int hop = 0; hop < 2 * (ring->size - 1); hop++) /* twice around the ring */
             for (uint32_t s = k; s < ring->segments; s += ring->channels) {
                 /*
-                 * A segment of one hop: the next rank gets my value of the slice, as far as it has
-                 * come. From the rank before comes its value of the slice before that: its sum, to
-                 * which mine is added, on the first way round, and on the second the result.
+                 * One segment in one hop. Sends the current value of slice index - hop to the next
+                 * rank. Receives slice index - hop - 1 from the previous rank: in the first half of
+                 * the hops a partial sum, to which this rank's values are added, in the second half
+                 * the result.
                  */
                 int hops = c.ring->size - 1;
                 uint32_t out = ring_chunk(c.ring, c.ring->index - hop, s);
@@ -75,25 +76,25 @@ void disti_all_reduce_ring(const struct disti_shape *shape, struct disti_builder
 }
 
 /*
- * All-reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full
- * bandwidth broadcast, reduction and scan", 2009; pipelined.
+ * All-reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
+ * broadcast, reduction and scan", 2009; pipelined.
  *
  *   tree 0: even chunks          tree 1: odd chunks
  *
  *            3                          2
- *         /     \                    /     \           up: reduce what the children send
- *        1       5                  0       4          down: forward what the parent sends
+ *         /     \                    /     \           up: reduce the children's data
+ *        1       5                  0       4          down: forward the parent's data
  *       / \     /                    \     / \
  *      0   2   4                      1   3   5        (positions, 6 ranks)
  *
- * The trees are built over the machines and inside each again (topology/topology.c), so n - 1 edges
- * of each lie between n machines. A rank that is inner in one tree is a leaf in the other, so both
- * together use each rank's link fully in both directions. Each tree carries `segments` chunks that
- * follow each other. Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at
- * most.
+ * The trees are built over the nodes and then inside each node (topology/topology.c), so with n
+ * nodes, each tree has n - 1 edges between nodes. A rank that is an inner vertex of one tree is a
+ * leaf of the other, so the two trees together use each rank's link fully in both directions. Each
+ * tree carries `segments` pipelined chunks. Steps: 2 log2 n + 2 segments in sequence. Bytes sent by
+ * a rank: at most 2 vectors.
  */
 
-/* Chunks of tree t: t, t + 2, ... */
+/* A tree and its chunks: first, first + 2, ... below `end`. */
 struct tree {
     struct disti_builder *b;
     struct disti_tree_neighbours tree;
@@ -109,7 +110,7 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
         struct tree t = {
             .b = b, .first = (uint32_t)which, .end = chunks, .channel = (uint16_t)which};
         disti_tree_double(shape->topology, which, shape->rank, &t.tree);
-        /* One lane for all the children: their data goes into the same sum. */
+        /* One lane for all children, since their data are added to the same sum. */
         if (t.tree.children > 0) {
             uint16_t lane = disti_build_lane(t.b, t.channel);
             for (uint32_t c = t.first; c < t.end; c += 2)
@@ -140,32 +141,34 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
  * communication operations in MPICH", 2005.
  *
  *   positions   0   1   2   3   4   5   6   7
- *   round 0     <--->   <--->   <--->   <--->     exchange all of it, both reduce
+ *   round 0     <--->   <--->   <--->   <--->     exchange whole vectors, both reduce
  *   round 1     <------->       <------->
  *                   <------->       <------->
  *   round 2     <--------------->  ...
  *
- * With 2^k + r ranks the odd ones of the first 2 r positions give their vector to the one before
- * first, and get the result from it at the end. Near positions meet first. Both of a pair compute
- * the same sum (addition commutes), so all ranks have the same bits.
- * Steps: log2 n (+ 2). Bytes sent by a rank: log2 n vectors.
+ * With 2^k + r ranks, each odd position below 2 r first sends its vector to the position before it,
+ * and receives the result from there at the end. Close positions exchange first. Both ranks of a
+ * pair compute the same sum (addition commutes), so all ranks get the same bits. Steps: log2 n (+
+ * 2). Bytes sent by a rank: log2 n vectors.
  */
 
 /*
- * A rank may not reduce into what it is just sending. So the value moves: each reception reduces
- * it into memory whose sending has ended, and the last one into OUT:
+ * A rank may not reduce into memory that is being sent. Therefore each reception writes the sum to
+ * memory whose sending has ended, alternating between slot 0 and OUT so that the last sum is in
+ * OUT:
  *
  *   IN -> slot 0 -> OUT -> slot 0 -> OUT
  */
 struct doubling {
     struct disti_builder *b;
     uint16_t send, recv;
-    struct disti_chunk_ref value;    /* where the sum so far is */
-    struct disti_step_ref has, sent; /* value is there; the value before has been sent */
+    struct disti_chunk_ref value;    /* location of the current sum */
+    struct disti_step_ref has, sent; /* value is complete; the previous value has been sent */
     int receptions, done;
 };
 
-/* In place, IN is OUT: the first sum must lie elsewhere while IN is being sent. */
+/* Returns where the next sum goes. In an in-place call IN is OUT, so the first sum must not go to
+ * OUT while IN is being sent. */
 static struct disti_chunk_ref doubling_target(const struct doubling *d, bool sending)
 {
     bool out = (d->receptions - 1 - d->done) % 2 == 0;
@@ -184,7 +187,7 @@ static void doubling_take(struct doubling *d, int peer, bool sending)
     d->done++;
 }
 
-/* A surplus rank only sends its vector, and receives the result. */
+/* A surplus rank only sends its vector and receives the result. */
 static void fold_surplus(struct disti_builder *b, int peer, uint32_t chunks)
 {
     uint16_t lane = disti_build_lane(b, 0);
@@ -219,8 +222,8 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
         doubling_take(&d, peer, true);
         d.sent = sent;
     }
-    /* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
-     * sending; now that it has ended, OUT is free. */
+    /* Copies the sum to OUT if it is in scratch. This happens with two ranks, whose only reception
+     * overlapped their only send; that send has now ended, so OUT is free. */
     if (d.value.space != DISTI_OUT) {
         d.has = disti_build_copy(d.b, .lane = d.recv, .after = d.sent, .dst = disti_out(0),
                                  .src = d.value);
@@ -232,19 +235,18 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
 }
 
 /*
- * All-reduce by recursive halving, then doubling: Rabenseifner's algorithm; Thakur, Rabenseifner,
+ * All-reduce by recursive halving and doubling: Rabenseifner's algorithm; Thakur, Rabenseifner,
  * Gropp, "Optimization of collective communication operations in MPICH", 2005.
  *
- *   rank 0    |########|  --upper half-->  |####....|  --> |##......|    halving: give one half,
+ *   rank 0    |########|  --upper half-->  |####....|  --> |##......|    halving: send one half,
  *   rank 1    |########|  <--lower half--  |....####|  --> |....##..|    reduce the other
  *
- *   and back: each gives all that it has complete and gets as much                     doubling
+ *   doubling: each pair exchanges its complete parts, in the reverse order of rounds
  *
- * Ranks are virtual ones (disti_fold). Round j pairs those that differ in bit j, so that the
- * longest messages are those between neighbours. The half that is given and the half that is
- * reduced are apart, so nothing needs scratch. Surplus ranks are folded in first and get the result
- * at the end (disti_fold). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector
- * (+ 1).
+ * Round j pairs virtual ranks (disti_fold) that differ in bit j, so the longest messages are
+ * between neighbours. The half that is sent and the half that is reduced do not overlap, so no
+ * scratch is needed. Surplus ranks are folded in first and receive the result at the end. Steps: 2
+ * log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
  */
 
 struct halving {
@@ -252,8 +254,8 @@ struct halving {
     const int *order;
     struct disti_fold fold;
     uint16_t send, recv;
-    uint32_t first, chunks;    /* the part of the vector that is still mine */
-    struct disti_step_ref has; /* it is up to date */
+    uint32_t first, chunks;    /* this rank's current part of the vector */
+    struct disti_step_ref has; /* that part is up to date */
 };
 
 static int halving_peer(const struct halving *h, int round)
@@ -282,7 +284,7 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
         h.has = disti_build_recv_reduce(b, .lane = h.recv, .peer = order[fold.partner],
                                         .dst = disti_out(0), .src = disti_in(0), .chunks = chunks);
     for (int round = 0; round < fold.rounds; round++) {
-        /* Gives one half of what is mine, reduces the other. */
+        /* Sends one half of the current part and reduces the other. */
         uint32_t half = h.chunks / 2;
         bool upper = h.fold.virtual_rank >> round & 1;
         uint32_t keep = h.first + (upper ? half : 0), give = h.first + (upper ? 0 : half);
@@ -298,7 +300,7 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
         h.chunks = half;
     }
     for (int round = fold.rounds - 1; round >= 0; round--) {
-        /* Gives what is mine, gets the other half of what it was cut from. */
+        /* Sends the current part and receives the other half of the part that it was cut from. */
         bool upper = h.fold.virtual_rank >> round & 1;
         uint32_t other = upper ? h.first - h.chunks : h.first + h.chunks;
         int peer = halving_peer(&h, round);
@@ -315,20 +317,20 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
 }
 
 /*
- * All-reduce of everybody with everybody, for memory that the ranks can read of each other.
+ * All-reduce by direct exchange, for ranks that can read each other's memory.
  *
- *   the vector is cut into n slices, slice i is rank i's own:
+ *   the vector is cut into n slices, rank i owns slice i:
  *
- *     all ranks --slice i of IN--> rank i     reduces as they come, a segment at a time
- *     rank i --slice i of OUT--> all ranks    a segment as soon as it is complete
+ *     all ranks --slice i of IN--> rank i     reduced on arrival, one segment at a time
+ *     rank i --slice i of OUT--> all ranks    each segment as soon as it is complete
  *
- * A segment is reduced from all ranks before the next begins, so that its sum stays in the cache.
- * Rank i starts with rank i + 1, so that no rank is everybody's first. The order of the additions
- * depends only on the ranks.
- * Steps: 2 in sequence. Messages of a rank: 2 (n - 1) a segment. Bytes: as the ring.
+ * A segment is reduced from all ranks before the next segment begins, so that its sum stays in the
+ * cache. Rank i starts with rank i + 1, so that the ranks do not all start with the same peer. The
+ * order of the additions depends only on the ranks. Steps: 2 in sequence. Messages of a rank: 2 (n
+ * - 1) per segment. Bytes: as many as the ring.
  */
 
-/* The chunk that is the `number`-th to be dealt with in the owner's slice. */
+/* Returns the chunk that is processed as the `number`-th of an owner's slice. */
 static uint32_t team_chunk(const struct disti_team *team, int owner, uint32_t start,
                            uint32_t number)
 {
@@ -341,7 +343,8 @@ int disti_team_rank(const struct disti_team *team, int index)
     return team->ranks ? team->ranks[index] : index;
 }
 
-/* The member `distance` members after, or before, this one: not all start with the same. */
+/* team_before() and disti_team_after() start at this member, so that members do not all start with
+ * the same peer. */
 int disti_team_after(const struct disti_team *team, int distance)
 {
     return disti_team_rank(team, (team->index + distance) % team->size);
@@ -354,7 +357,7 @@ static int team_before(const struct disti_team *team, int distance)
 
 /* ---- all ranks --slice i of IN--> rank i ---- */
 
-/* A lane a peer, since each owner takes its slice when it is ready to. */
+/* One lane per peer, since owners receive their slices at different times. */
 void disti_team_give(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                      uint16_t channel)
 {
@@ -390,8 +393,8 @@ void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, u
     }
 }
 
-/* Each owner sends its slice, each chunk once it is written, to all the team. */
 /* ---- rank i --slice i of OUT--> all ranks ---- */
+/* Each owner sends each chunk of its slice to all members as soon as it has been written. */
 
 static void team_gather(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                         uint16_t channel)
@@ -430,16 +433,17 @@ void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_build
 }
 
 /*
- * All-reduce of everybody with everybody (disti_all_reduce_direct), which adds in the order of
- * reproducible results (plan.h).
+ * All-reduce by direct exchange (disti_all_reduce_direct), in the order of reproducible results
+ * (plan.h).
  *
- *   the vector is cut into n slices, slice i is rank i's own:
+ *   the vector is cut into n slices, rank i owns slice i:
  *
- *     all ranks --slice i of IN--> rank i     which goes through the tree of additions by itself
- *     rank i --slice i of OUT--> all ranks    a segment as soon as it is complete
+ *     all ranks --slice i of IN--> rank i     which adds in the fixed order
+ *     rank i --slice i of OUT--> all ranks    each segment as soon as it is complete
  *
- * Half of what comes must wait in scratch for what it is to be added to: log2 n segments at most.
- * Steps: 2 in sequence. Messages of a rank: 2 (n - 1) a segment. Bytes: as the ring.
+ * Half of the received segments must wait in scratch for their other operand: at most log2 n
+ * segments at a time. Steps: 2 in sequence. Messages of a rank: 2 (n - 1) per segment. Bytes: as
+ * many as the ring.
  */
 
 enum { CHANNEL_REDUCE, CHANNEL_GATHER };
@@ -457,20 +461,22 @@ void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct dis
 }
 
 /*
- * All-reduce inside the nodes, across them, inside again.
+ * All-reduce inside the nodes, then across them, then inside them again.
  *
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5
  *
- *     1. in each node slice i is reduced at its i-th rank          (direct)
- *     2. the i-th ranks of all nodes all-reduce slice i            (a ring a slice, side by side)
- *     3. in each node the i-th rank hands slice i to the others    (direct)
+ *     1. in each node, slice i is reduced at the i-th rank               (direct)
+ *     2. the i-th ranks of all nodes all-reduce slice i                  (one ring per slice,
+ * concurrently)
+ *     3. in each node, the i-th rank sends slice i to the other ranks    (direct)
  *
- * A chunk goes on to the next phase as soon as it has left the last; phase 1 takes them in the
- * order in which the ring wants them, phase 3 in that in which it completes them. Where nodes
- * differ in their number of ranks, slices cannot be matched: the whole vector is the leaders'.
+ * A chunk enters the next phase as soon as it has left the previous one. Phase 1 processes chunks
+ * in the order in which the ring needs them, phase 3 in the order in which the ring completes them.
+ * If nodes have different numbers of ranks, slices cannot be matched, and the leaders own the whole
+ * vector.
  *
- * With m ranks on each of N nodes: steps: 2 + 2 (N - 1) in sequence. Bytes over the network by a
- * rank: 2 (N - 1) / (N m) of the vector; inside the node 2 (m - 1) / m.
+ * With m ranks on each of N nodes: steps: 2 + 2 (N - 1) in sequence. Bytes sent over the network by
+ * a rank: 2 (N - 1) / (N m) of the vector; inside the node: 2 (m - 1) / m.
  */
 
 enum { HIERARCHICAL_REDUCE, HIERARCHICAL_RING, HIERARCHICAL_GATHER };

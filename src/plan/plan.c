@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: which data lies where, in chunks and in elements. */
+/* Maps blocks and chunks to memory, builds plans, and checks that a plan is well formed. */
 #include "plan/plan.h"
 #include "base/collective.h"
 #include "base/log.h"
@@ -17,12 +17,12 @@ void disti_plan_free(struct disti_plan *plan)
 
 /* ---- blocks ---- */
 
-/* The blocks of the data that a space holds: first, first + stride, ... */
+/* The blocks that a space holds: first, first + stride, ... (`blocks` of them). */
 struct plan_run {
     uint32_t first, stride, blocks;
 };
 
-/* A barrier's plan moves an empty vector. */
+/* The blocks of IN or OUT. BARRIER is treated like an all-reduce of an empty vector. */
 static struct plan_run plan_run(const struct disti_plan *plan, uint8_t space)
 {
     const struct disti_collective *traits = &disti_collectives[plan->collective];
@@ -37,7 +37,7 @@ static struct plan_run plan_run(const struct disti_plan *plan, uint8_t space)
         return (struct plan_run){0, 1, 1};
     if (traits->in != traits->out)
         return (struct plan_run){0, 1, ranks};
-    /* Of ranks * ranks blocks: a row from this rank, or a column to it. */
+    /* ALL_TO_ALL has ranks * ranks blocks: IN holds this rank's row of them, OUT its column. */
     return in ? (struct plan_run){rank * ranks, 1, ranks} : (struct plan_run){rank, ranks, ranks};
 }
 
@@ -74,14 +74,14 @@ bool disti_plan_locate(const struct disti_plan *plan, uint8_t space, uint32_t da
 
 /* ---- elements ---- */
 
-/* Where a block's part begins: the first count % chunks parts are one element longer. */
+/* Element offset of a part in its block. The first count % chunks parts are one element longer. */
 static size_t plan_part(const struct disti_plan *plan, size_t count, uint32_t part)
 {
     size_t longer = count % plan->chunks;
     return part * (count / plan->chunks) + (part < longer ? part : longer);
 }
 
-/* Where chunk `at` begins. */
+/* Element offset of chunk `at` in its space. */
 static size_t plan_offset(const struct disti_plan *plan, const struct disti_layout *layout,
                           uint32_t at)
 {
@@ -95,7 +95,7 @@ size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_lay
                            uint32_t at, uint32_t chunks, size_t *offset_p)
 {
     size_t begin = plan_offset(plan, layout, at), end;
-    if (layout->counts) { /* one block's */
+    if (layout->counts) { /* the range is inside one block */
         uint32_t block = at / plan->chunks, part = at % plan->chunks + chunks;
         end = layout->offsets[block] + plan_part(plan, layout->counts[block], part);
     } else {
@@ -109,7 +109,8 @@ size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_lay
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_chunk_ref ref = {step->first, DISTI_IN}; /* enough if all blocks are alike */
+    struct disti_chunk_ref ref = {step->first,
+                                  DISTI_IN}; /* any space will do if all blocks have one size */
     if (disti_collective_uneven(plan->collective)) {
         if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
             ref = step->dst;
@@ -131,15 +132,15 @@ size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_lay
             size_t count = layout->counts ? layout->counts[b] : layout->count;
             most = count > most ? count : most;
             if (!layout->counts)
-                break; /* they are all alike */
+                break; /* all blocks have one size */
         }
     }
     return most / plan->chunks + (most % plan->chunks != 0);
 }
 
-/* The builder: collects an algorithm's steps and lays them out as a plan. */
+/* The builder collects the steps of an algorithm and lays them out as a plan. */
 
-/* Steps in the order of writing; they are sorted by lane at the end. */
+/* A step in the order in which it was appended. builder_flatten() sorts steps by lane. */
 struct builder_record {
     struct disti_step step;
     uint16_t lane;
@@ -151,26 +152,26 @@ struct builder_array {
 };
 
 struct disti_builder {
-    struct disti_plan plan; /* what is known of it */
+    struct disti_plan plan; /* the members set so far */
     dist_status status;
-    struct disti_step_ref *written; /* by OUT's chunk */
+    struct disti_step_ref *written; /* indexed by chunk of OUT: the last step that wrote it */
     struct builder_record *records;
     size_t count, room;
-    struct disti_lane *lanes; /* first: not set before the end */
+    struct disti_lane *lanes; /* `first` is set by builder_flatten() */
     size_t lane_count, lane_room;
-    uint32_t *data; /* the lists, one after the other */
+    uint32_t *data; /* the chunk lists of all steps, concatenated */
     size_t data_count, data_room;
-    SLIST_HEAD(, builder_array) arrays; /* what the algorithm works with */
+    SLIST_HEAD(, builder_array) arrays; /* working arrays of the algorithm */
 };
 
-/* The first error stays. */
+/* Records the first error; later ones are ignored. */
 static void builder_fail(struct disti_builder *b, dist_status status)
 {
     if (b->status == DIST_OK)
         b->status = status;
 }
 
-/* Room for `more` items in *items: doubled when it is full. */
+/* Makes room for `more` items in *items, at least doubling the array when it is full. */
 static bool builder_grow(struct disti_builder *b, void **items, size_t count, size_t more,
                          size_t *room, size_t size)
 {
@@ -270,8 +271,9 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
                                        const struct disti_draft *draft)
 {
     bool local = kind == DISTI_REDUCE || kind == DISTI_COPY;
-    bool waits = draft->after.steps && draft->after.lane != draft->lane; /* else order is enough */
-    /* What the kind has no use for is always the same. */
+    bool waits = draft->after.steps &&
+                 draft->after.lane != draft->lane; /* steps of one lane are ordered anyway */
+    /* Members that the kind does not use have fixed values. */
     struct disti_step step = {.kind = (uint8_t)kind,
                               .finish = draft->finish,
                               .wait_lane = waits ? draft->after.lane : DISTI_NO_LANE,
@@ -282,7 +284,7 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
                               .list = DISTI_NO_LIST,
                               .dst = draft->dst,
                               .src = draft->src};
-    if (draft->list) { /* an empty one: the check of the plan says that */
+    if (draft->list) { /* disti_plan_check() rejects an empty list */
         step.first = draft->chunks ? draft->list[0] : 0;
         if (b->data_count + draft->chunks >= DISTI_NO_LIST)
             builder_fail(b, DIST_ERR_UNSUPPORTED);
@@ -304,12 +306,12 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     bool writes = kind != DISTI_SEND && step.dst.space == DISTI_OUT;
     uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
     for (uint32_t i = 0; writes && i < step.chunks; i++)
-        if (step.dst.chunk + i < out) /* else the check says so */
+        if (step.dst.chunk + i < out) /* disti_plan_check() rejects chunks out of range */
             b->written[step.dst.chunk + i] = mark;
     return mark;
 }
 
-/* [plan][lanes][steps][lists] in one allocation; NULL: no memory. */
+/* Lays out the plan in one allocation: [plan][lanes][steps][lists]. Returns NULL without memory. */
 static struct disti_plan *builder_flatten(const struct disti_builder *b)
 {
     size_t lanes_bytes = b->lane_count * sizeof(struct disti_lane);
@@ -342,8 +344,8 @@ static struct disti_plan *builder_flatten(const struct disti_builder *b)
     return plan;
 }
 
-/* Algorithms are part of the library, so what they wrote is checked once, here, and trusted from
- * then on. */
+/* Turns the collected steps into a plan and checks it. Algorithms are part of the library, so their
+ * plans are checked once, here, and trusted afterwards. */
 static dist_status builder_finish(struct disti_builder *b, const struct disti_algorithm *algorithm,
                                   struct disti_plan **plan_p)
 {
@@ -388,7 +390,7 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                                        .root = shape->root}};
     if (shape->ranks > 1) {
         algorithm->write(shape, &b);
-    } else { /* its result is what it has */
+    } else { /* a single rank's result is its input */
         disti_build_chunks(&b, 1);
         if (shape->collective != DIST_COLL_BROADCAST && shape->collective != DIST_COLL_BARRIER)
             disti_build_copy(&b, .lane = disti_build_lane(&b, 0), .dst = disti_out(0),
@@ -407,9 +409,9 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
     return status;
 }
 
-/* Is a plan well formed? */
+/* ---- checks of a plan ---- */
 
-/* What is being looked at, and where to say what is wrong with it. */
+/* The position in the plan that is being checked, and where the error message goes. */
 struct check {
     const struct disti_plan *plan;
     uint32_t lane, step;
@@ -430,15 +432,16 @@ __attribute__((format(printf, 2, 3))) static bool check_fault(const struct check
     return false;
 }
 
-/* Have all chunks the same size? Then slots of scratch are exact. */
+/* True if all chunks have one size, so that several chunks fill scratch slots without a gap. */
 static bool check_equal(const struct disti_plan *plan)
 {
     return plan->chunks == 1 && !disti_collective_uneven(plan->collective);
 }
 
 /*
- * Chunks that follow each other in the space do so in the data: if the first and the last of a
- * range are right all are. Only what an all-to-all receives lies otherwise.
+ * The distance between the chunks of a step that need to be checked. Consecutive chunks of a space
+ * are consecutive in the data too, except in OUT of an all-to-all, so elsewhere it is enough to
+ * check the first and the last chunk of a range.
  */
 static uint32_t check_stride(const struct disti_plan *plan, const struct disti_step *step)
 {
@@ -447,7 +450,7 @@ static uint32_t check_stride(const struct disti_plan *plan, const struct disti_s
     return turned || step->list != DISTI_NO_LIST || step->chunks < 2 ? 1 : step->chunks - 1;
 }
 
-/* Does chunk i of the step's range lie at the reference's i-th chunk? */
+/* True if the i-th chunk from `ref` on holds the step's i-th chunk of data, for all i. */
 static bool check_data(const struct check *check, const struct disti_step *step,
                        struct disti_chunk_ref ref, const char *name)
 {
@@ -463,7 +466,8 @@ static bool check_data(const struct check *check, const struct disti_step *step,
     return true;
 }
 
-/* Is [chunk, chunk + chunks) inside the space, without a gap, and where the step's data are? */
+/* True if the step's chunks from `ref` on are inside the space, without a gap, and hold its
+ * data. */
 static bool check_ref(const struct check *check, const struct disti_step *step,
                       struct disti_chunk_ref ref, const char *name)
 {
@@ -486,7 +490,7 @@ static bool check_ref(const struct check *check, const struct disti_step *step,
     return scratch || check_data(check, step, ref, name);
 }
 
-/* The step's data: inside what there is, and a list only where chunks are alike. */
+/* True if the step's chunks of data exist. A list is accepted only if all chunks have one size. */
 static bool check_range(const struct check *check, const struct disti_step *step)
 {
     const struct disti_plan *plan = check->plan;
@@ -517,7 +521,7 @@ static bool check_step(const struct check *check, const struct disti_step *step)
         return check_fault(check, "writes the input");
     if (!check_range(check, step))
         return false;
-    /* In a _V form a rank knows the size of what IN or OUT holds, of nothing else. */
+    /* In a _V form a rank knows only the sizes of the blocks that IN or OUT holds. */
     if (disti_collective_uneven(plan->collective) &&
         !disti_plan_locate(plan, DISTI_IN, step->first, &ref) &&
         !disti_plan_locate(plan, DISTI_OUT, step->first, &ref))
@@ -532,7 +536,7 @@ static bool check_step(const struct check *check, const struct disti_step *step)
     return true;
 }
 
-/* A lane has messages to or from a peer on its channel. */
+/* One entry for each lane, channel, peer and direction that has messages. */
 struct check_end {
     uint64_t key; /* channel, peer, direction */
     uint32_t lane, step;
@@ -547,7 +551,8 @@ static int check_compare(const void *left, const void *right)
                               : (a->step > b->step) - (a->step < b->step);
 }
 
-/* Most lanes talk to few peers in turn: what was noted just now is not noted again. */
+/* Records the end of a message. Most lanes alternate between a few peers, so comparing with the
+ * last 4 entries avoids most duplicates. */
 static void check_note(const struct check *check, const struct disti_step *step,
                        struct check_end *ends, uint32_t *count)
 {
@@ -576,7 +581,7 @@ static bool check_lanes(struct check *check, struct check_end *ends, uint32_t *c
     return true;
 }
 
-/* Messages to one peer on one channel come from one lane, and from one peer go to one. */
+/* Rejects plans in which two lanes of one channel send to one peer or receive from one peer. */
 static bool check_ends(struct check *check, struct check_end *ends, uint32_t count)
 {
     if (count > 0)
@@ -593,7 +598,7 @@ static bool check_ends(struct check *check, struct check_end *ends, uint32_t cou
     return true;
 }
 
-/* Do the lanes follow each other without a gap? */
+/* True if the lanes follow each other in steps[] without a gap. */
 static bool check_layout(const struct check *check)
 {
     const struct disti_plan *plan = check->plan;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: a collective algorithm written down as data, for one rank. */
+/* Plans: a collective algorithm as data, for one rank. */
 #ifndef DISTI_PLAN_PLAN_H
 #define DISTI_PLAN_PLAN_H
 
@@ -8,23 +8,23 @@
 #include <dist/backend.h>
 
 /*
- * A plan is lanes of steps. Lanes run side by side; the steps of a lane run in order, each
- * ending before the next begins; a step may besides wait for one step of another lane.
+ * A plan consists of lanes of steps. Lanes run concurrently. The steps of a lane run in order, each
+ * after the previous one has ended. A step may also wait for one step of another lane.
  *
  *   lane 0 (channel 0):  SEND a -----> SEND b -----> ...
  *                                      ^ waits for
  *   lane 1 (channel 0):  RECV_REDUCE b -----> RECV_REDUCE c
  *
- * A message travels on its lane's channel: the k-th SEND of rank a to rank b on a channel
- * meets the k-th RECV or RECV_REDUCE from a on that channel at b. All SENDs to one peer on one
- * channel must stand in one lane, and so must all RECVs from one peer on one channel. A SEND may
- * end only when its receive is posted (rendezvous) or long before (buffered): a plan must be right
- * under both. The verifier proves it under the first for deadlock and under the second for races.
+ * A message is sent on its lane's channel. On each channel, the k-th SEND from rank a to rank b
+ * matches the k-th RECV or RECV_REDUCE from a at b. All SENDs to one peer on one channel must be in
+ * one lane, and so must all RECVs from one peer on one channel. A SEND may end only after its
+ * receive has been posted (rendezvous) or long before that (eager); a plan must be correct in both
+ * cases. The verifier searches for deadlocks assuming rendezvous, and for races assuming eager.
  *
- * Memory is counted in chunks, so that a plan holds for every count. Data come in blocks (`count`
- * elements; in a _V form each block has its own count), a block is cut into `chunks` chunks of
- * nearly equal size, and all chunks of all blocks are numbered, over all ranks. Which blocks lie
- * where, on rank r of n:
+ * Memory is counted in chunks, so that a plan is valid for every count. The data consist of blocks
+ * of `count` elements (in a _V form each block has its own count). A block is cut into `chunks`
+ * chunks of nearly equal size. Chunks are numbered over all blocks of all ranks. Blocks of rank r
+ * of n:
  *
  *                          blocks   IN holds                   OUT holds
  *   ALL_REDUCE, BARRIER    1        0                          0
@@ -36,52 +36,54 @@
  *   SCATTER                n        0, 1, ... n - 1; at root   r
  *   ALL_TO_ALL             n * n    r n, r n + 1, ...          r, n + r, 2 n + r, ...
  *
- * Chunk c of a space is chunk c % chunks of its block c / chunks; the data's chunks are counted in
- * the same way. In place, IN and OUT are one memory where both hold the same block (ALL_TO_ALL: no
- * such thing).
+ * Chunk c of a space is chunk c % chunks of the (c / chunks)-th block in that space. Chunks of the
+ * data are numbered in the same way. In an in-place call, a block that IN and OUT both hold is at
+ * the same address in both. ALL_TO_ALL has no in-place form.
  *
- * The data of a step are a range of chunks, which must lie without a gap in IN or OUT too. Or they
- * are a list of chunks, so that one message can carry several blocks packed in scratch. The blocks
- * of a _V form may lie anywhere, so there a range stays inside a block.
+ * The data of a step are a range of chunks, which must be consecutive in IN or OUT too, or a list
+ * of chunks, so that one message can contain several blocks packed in scratch. The blocks of a _V
+ * form may be anywhere in memory, so there a range never crosses the end of a block.
  *
- * SCRATCH is `scratch_chunks` slots that hold any chunk each. Several chunks in scratch, and lists,
- * need chunks that are all of one size, so that they lie in their slots without a gap: `chunks` is
- * 1, and the collective is no _V form. In a _V form a rank has in scratch only what IN or OUT has
- * too, since of other blocks it does not know the size.
+ * SCRATCH has `scratch_chunks` slots, each of which can hold any chunk. A step with several chunks
+ * in scratch, or with a list, requires that all chunks have one size, so that they fill their slots
+ * without a gap: `chunks` is 1 and the collective is no _V form. In a _V form, a rank may store in
+ * scratch only blocks that IN or OUT has too, since it does not know the size of other blocks.
  *
- * When count < chunks some chunks are empty. A step whose data are empty is skipped, on both sides
- * of its message, but waits like any other. Not so if the call's count is 0 (BARRIER's always is),
- * nor in a _V form, where a rank need not know what is empty for another: there such messages
- * are sent without bytes, so that ranks whose counts differ find out.
+ * When count < chunks, some chunks are empty. A step whose data are empty waits like any other
+ * step, but its message is neither sent nor received. There are two exceptions, in which empty
+ * messages are sent: calls with count 0 (always so for BARRIER), and _V forms, in which a rank may
+ * not know which blocks are empty at its peers. Ranks that pass different counts are detected by
+ * these messages.
  */
 enum disti_step_kind {
-    DISTI_SEND,        /* src -> peer */
-    DISTI_RECV,        /* peer -> dst */
-    DISTI_RECV_REDUCE, /* dst = src op message; src may be dst */
+    DISTI_SEND,        /* sends src to peer */
+    DISTI_RECV,        /* receives from peer into dst */
+    DISTI_RECV_REDUCE, /* dst = src op message; src may equal dst */
     DISTI_REDUCE,      /* dst = dst op src */
-    DISTI_COPY         /* dst = src; the same memory (in place): nothing */
+    DISTI_COPY         /* dst = src; does nothing if they are the same memory (in place) */
 };
 
 enum disti_space { DISTI_IN, DISTI_OUT, DISTI_SCRATCH };
 
-/* Where a chunk lies: the chunk-th of a space. */
+/* A chunk's location: its index in a space. */
 struct disti_chunk_ref {
     uint32_t chunk;
     uint8_t space;
 };
 
 #define DISTI_NO_LANE UINT16_MAX
-/* More than any plan has: a message's tag has so much room for its channel. */
+/* A limit that no plan reaches; the channel must fit into its field of a message tag. */
 #define DISTI_CHANNELS 63
 
 struct disti_step {
     uint8_t kind;
-    bool finish;        /* *REDUCE: all ranks are in the result now, apply the op's end */
-    uint16_t wait_lane; /* DISTI_NO_LANE: wait for nothing */
-    uint32_t wait_step; /* index within that lane */
+    bool finish; /* RECV_REDUCE and REDUCE: dst has the contributions of all ranks; apply the op's
+                    final step */
+    uint16_t wait_lane; /* DISTI_NO_LANE: no wait */
+    uint32_t wait_step; /* index in that lane */
     int32_t peer;
     uint32_t first, chunks; /* the data: chunks [first, first + chunks) */
-    uint32_t list;          /* or the plan's data[list .. list + chunks); else DISTI_NO_LIST */
+    uint32_t list;          /* or the plan's data[list .. list + chunks), if not DISTI_NO_LIST */
     struct disti_chunk_ref dst, src;
 };
 #define DISTI_NO_LIST UINT32_MAX
@@ -91,79 +93,77 @@ struct disti_lane {
     uint16_t channel;      /* less than DISTI_CHANNELS */
 };
 
-/* Flat and immutable: one allocation, freed with disti_plan_free (NULL is accepted). */
+/* Flat and immutable, in one allocation. Free it with disti_plan_free(), which accepts NULL. */
 struct disti_plan {
     dist_collective collective;
-    const char *algorithm; /* static */
+    const char *algorithm; /* static string */
     int ranks, rank, root;
-    uint32_t chunks;         /* a block */
+    uint32_t chunks;         /* per block */
     uint32_t scratch_chunks; /* slots */
     uint32_t lane_count, step_count;
     const struct disti_lane *lanes;
     const struct disti_step *steps;
-    const uint32_t *data; /* for the steps' lists */
+    const uint32_t *data; /* the lists of the steps */
     uint32_t data_count;
 };
 
 void disti_plan_free(struct disti_plan *plan);
 
-/* The step's i-th chunk of data. */
+/* Returns the step's i-th chunk of data. */
 static inline uint32_t disti_step_data(const struct disti_plan *plan, const struct disti_step *step,
                                        uint32_t i)
 {
     return step->list == DISTI_NO_LIST ? step->first + i : plan->data[step->list + i];
 }
 
-/* ---- what lies where ---- */
+/* ---- data and memory ---- */
 
-/*
- * Blocks that the rank has in IN or OUT, and that there are of the data. These look only at the
- * plan's collective, ranks, rank, root and chunks.
- */
+/* Return the number of blocks that this rank has in a space (IN or OUT), and the number of blocks
+ * of the data. They read only the plan's collective, ranks, rank, root and chunks. */
 uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space);
 uint64_t disti_plan_data_blocks(const struct disti_plan *plan);
 
-/* The data chunk that is there, in IN or OUT; and where in that space it lies, false: nowhere. */
+/* disti_plan_data() returns the data chunk at a place in IN or OUT. disti_plan_locate() does the
+ * reverse; it returns false if the space does not hold the data chunk. */
 uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref ref);
 bool disti_plan_locate(const struct disti_plan *plan, uint8_t space, uint32_t data,
                        struct disti_chunk_ref *ref_p);
 
-/*
- * How IN's or OUT's blocks lie in a call's memory, in elements: block i is [offsets[i], offsets[i]
- * + counts[i]); counts NULL: each is `count`, one after the other.
- */
+/* The layout of IN or OUT in a call's memory, in elements. Block i is [offsets[i], offsets[i] +
+ * counts[i]). If counts is NULL, the blocks are consecutive and each has `count` elements. */
 struct disti_layout {
     size_t count;
     const size_t *counts, *offsets;
 };
 
-/*
- * Chunks [at, at + chunks) of the space are its elements [*offset_p, *offset_p + returned value).
- * offset_p may be NULL. With counts they must be of one block.
- */
+/* Returns the number of elements of chunks [at, at + chunks) of a space, and their offset in
+ * *offset_p (may be NULL). If the layout has counts, the chunks must be in one block. */
 size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_layout *layout,
                            uint32_t at, uint32_t chunks, size_t *offset_p);
 
-/* Elements of a step's data. layouts: IN's and OUT's; but for _V forms with the same count. */
+/* Returns the number of elements of a step's data. layouts[] describes IN and OUT; only in _V forms
+ * may their counts differ. */
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step);
 
-/* Elements that one scratch slot must hold; slot s begins at element s times that. */
+/* Returns the number of elements of a scratch slot. Slot s begins at element s times that
+ * number. */
 size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_layout layouts[2]);
 
-/* What an algorithm is asked for. */
+/* The input of an algorithm. */
 struct disti_topology;
 struct disti_shape {
     dist_collective collective;
     int ranks, rank, root;
-    uint32_t segments; /* pipeline depth wanted, at least 1; an algorithm may take another */
+    uint32_t segments; /* requested pipeline depth, at least 1; an algorithm may choose another */
     const struct disti_topology *topology; /* of `ranks` ranks */
 };
 
-/* The builder: an algorithm's only means. Errors stick and come out at the end. */
+/* The builder, through which an algorithm writes its plan. The first error is kept and returned by
+ * disti_plan_write(). */
 struct disti_builder;
 
-/* What a step can wait for: that so many steps of a lane have ended. None: nothing. */
+/* What a step waits for: the first `steps` steps of a lane. 0 steps: nothing. */
 struct disti_step_ref {
     uint16_t lane;
     uint32_t steps;
@@ -185,52 +185,52 @@ static inline struct disti_chunk_ref disti_scratch(uint32_t slot)
     return (struct disti_chunk_ref){slot, DISTI_SCRATCH};
 }
 
-/* Chunks a block, before anything else; slots of scratch, at any time (the most counts). */
+/* disti_build_chunks() sets the chunks per block and must be called first. disti_build_scratch()
+ * requests scratch slots and may be called at any time; the largest request counts. */
 void disti_build_chunks(struct disti_builder *b, uint32_t chunks);
 void disti_build_scratch(struct disti_builder *b, uint32_t slots);
 
-/* A new lane on that channel. */
+/* Adds a lane on that channel and returns its index. */
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel);
 
-/*
- * An array to work with, of that many numbers, zeroed, valid until the plan is written. NULL: no
- * memory; the algorithm just returns.
- */
+/* Returns a zeroed working array of `count` numbers, valid until the plan has been written. Returns
+ * NULL if there is no memory; the algorithm then simply returns. */
 uint32_t *disti_build_array(struct disti_builder *b, size_t count);
 
-/* Where the data chunk lies in IN, in OUT; the plan is malformed if it is not there. */
+/* Return the location of a data chunk in IN or in OUT. The plan is malformed if the space does not
+ * hold it. */
 struct disti_chunk_ref disti_build_in(struct disti_builder *b, uint32_t data);
 struct disti_chunk_ref disti_build_out(struct disti_builder *b, uint32_t data);
 
 /*
- * The step that wrote the data chunk in OUT last, so far: DISTI_NOW if none has. And where this
- * rank's value of it is therefore found: in OUT, or still in IN.
+ * disti_build_written() returns the last step so far that wrote the data chunk in OUT, or DISTI_NOW
+ * if there is none. disti_build_value() returns the location of this rank's current value: OUT if
+ * it has been written there, otherwise IN.
  */
 struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data);
 struct disti_chunk_ref disti_build_value(struct disti_builder *b, uint32_t data);
 
-/*
- * A step as an algorithm writes it: members by name, and those left out are 0. So it waits for
- * nothing, and its data are one chunk, the first.
- */
+/* A step as an algorithm writes it, with designated initializers. Omitted members are 0: by default
+ * a step waits for nothing and its data are one chunk, chunk 0. */
 struct disti_draft {
-    uint16_t lane;               /* it is appended there */
-    struct disti_step_ref after; /* what to wait for; steps of its own lane need no waiting */
+    uint16_t lane;               /* the lane to append the step to */
+    struct disti_step_ref after; /* what to wait for; not needed for steps of the same lane */
     int peer;
     struct disti_chunk_ref dst, src;
-    uint32_t data, chunks; /* the data: chunks [data, data + chunks); 0 chunks: one */
-    const uint32_t *list;  /* or list[0 .. chunks), copied */
+    uint32_t data, chunks; /* the data: chunks [data, data + chunks); 0 chunks means 1 */
+    const uint32_t *list;  /* or list[0 .. chunks), which is copied */
     bool finish;
 };
 
-/* Appends the step; the mark says when it has ended. */
+/* Appends a step. Returns a reference with which another step can wait for its end. */
 struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
                                        const struct disti_draft *draft);
 
 /*
- * The same, said as
+ * Short forms of disti_build_step():
  *
- *   disti_build_send(b, .lane = send, .after = came, .peer = next, .src = disti_out(c), .data = c);
+ *   disti_build_send(b, .lane = send, .after = received, .peer = next, .src = disti_out(c),
+ *                    .data = c);
  */
 #define disti_build_send(b, ...) disti_build_kind(b, DISTI_SEND, __VA_ARGS__)
 #define disti_build_recv(b, ...) disti_build_kind(b, DISTI_RECV, __VA_ARGS__)
@@ -240,13 +240,17 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
 #define disti_build_kind(b, kind, ...)                                                             \
     disti_build_step(b, kind, &(const struct disti_draft){__VA_ARGS__})
 
-/* Writes the plan of shape->rank, of two ranks or more. Pure: the same shape, the same plan. */
+/* Writes the plan of shape->rank; at least 2 ranks. The plan depends on nothing but the shape. */
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);
 
 /*
- * What an algorithm's description promises, over all n = 2^k ranks, as so many times n - 1,
- * n (n - 1), n k / 2 and n n / 2. Messages: the first four, times the segments if there are any,
- * and so many times n - 1 and k besides. Bytes in blocks: the last three; all 0: not of this form.
+ * The cost that an algorithm promises, for n = 2^k ranks. The members are factors:
+ *
+ *   each: n - 1    pairs: n (n - 1)    rounds: n k / 2    halves: n n / 2
+ *
+ * Messages of all ranks: the sum of the first four terms, times the number of segments if
+ * `segmented`, plus besides_each (n - 1) + besides_rounds k. Bytes of all ranks, in blocks: the sum
+ * of the blocks_ terms. If these are all 0, the bytes do not have this form.
  */
 struct disti_promise {
     int each, pairs, rounds, halves;
@@ -258,63 +262,65 @@ struct disti_promise {
 /*
  * A row of the table of algorithms.
  *
- * The order of reproducible results, for each element: ranks 2 i and 2 i + 1 of the first 2 surplus
- * ranks are added (collectives/algorithms.h), then virtual ranks by distances 1, 2, 4, ...:
+ * Reproducible results need a fixed order of additions. For each element, ranks 2 i and 2 i + 1 of
+ * the first 2 surplus ranks are added first (collectives/algorithms.h), then virtual ranks at
+ * distances 1, 2, 4, ...:
  *
  *   6 ranks   ((0 + 1) + (2 + 3)) + (4 + 5)      surplus 2, virtual ranks {0, 1} {2, 3} 4 5
  *
- * Which of two comes first does not matter to the result. So a number of ranks has one result,
- * whatever ordered algorithm, transport, segments, root or topology it comes by.
+ * Addition commutes, so the order of the two operands does not matter. A number of ranks thus has
+ * one result, which does not depend on the ordered algorithm, transport, segments, root or
+ * topology.
  */
 struct disti_algorithm {
     dist_collective collective;
     const char *name;
     disti_algorithm_fn write;
-    int pieces;   /* a segment is one of so many a vector; DISTI_RANKS: as ranks; 0: no segments */
-    bool ordered; /* on a flat topology it adds in the one order of reproducible results */
-    bool turns;   /* where nodes are alike a rank does what the one a node before it does */
+    int pieces; /* a vector has `pieces` pieces, each cut into segments; DISTI_RANKS: one piece per
+                   rank; 0: no segments */
+    bool ordered; /* adds in the order of reproducible results if the topology is flat */
+    bool turns; /* if all nodes have one size, the plan of a rank is that of its counterpart on the
+                   previous node, rotated */
     const char *summary;
-    struct disti_promise promise; /* the tests hold it to that */
+    struct disti_promise promise; /* checked by the tests */
 };
 #define DISTI_RANKS (-1)
 
-/* All of them; ends with a row whose name is NULL. */
+/* All algorithms. The last row has a NULL name. */
 extern const struct disti_algorithm disti_algorithms[];
 
 const struct disti_algorithm *disti_algorithm_find(dist_collective collective, const char *name);
 
 /*
- * Runs the algorithm; a single rank needs none and gets a plan that copies. ERR_NO_MEMORY;
- * ERR_INVALID_ARGUMENT for an impossible shape; ERR_UNSUPPORTED for more
- * ranks than it can number lanes or chunks for; ERR_INTERNAL if what it wrote is malformed.
+ * Runs the algorithm and stores the plan, which the caller frees. For a single rank the plan only
+ * copies. Errors: ERR_NO_MEMORY; ERR_INVALID_ARGUMENT for an impossible shape; ERR_UNSUPPORTED if
+ * the lanes or chunks of so many ranks cannot be numbered; ERR_INTERNAL if the plan is malformed.
  */
 dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                              const struct disti_shape *shape, struct disti_plan **plan_p);
 
-/* What builder and verifier share: is one plan, taken alone, well formed? */
+/* ---- used by the builder and the verifier ---- */
 
-/* Chunks of IN or OUT. */
+/* Returns the number of chunks of IN or OUT. */
 static inline uint32_t disti_plan_chunks(const struct disti_plan *plan, uint8_t space)
 {
     return disti_plan_blocks(plan, space) * plan->chunks;
 }
 
-/* Chunks of the data. They can be numbered, or there is no plan. */
+/* Returns the number of chunks of the data. The builder has checked that it does not overflow. */
 static inline uint32_t disti_plan_data_chunks(const struct disti_plan *plan)
 {
     return (uint32_t)disti_plan_data_blocks(plan) * plan->chunks;
 }
 
-/* Does the step exchange a message with its peer? */
+/* True if the step exchanges a message with its peer. */
 static inline bool disti_step_talks(const struct disti_step *step)
 {
     return step->kind <= DISTI_RECV_REDUCE;
 }
 
-/*
- * Kinds, peers, ranges, waits, lanes of messages. ERR_NO_MEMORY; ERR_INTERNAL and what is wrong
- * in text[size].
- */
+/* Checks that one rank's plan is well formed: kinds, peers, ranges, waits, lanes of messages.
+ * Errors: ERR_NO_MEMORY; ERR_INTERNAL, with a description in text[size]. */
 dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t size);
 
 #endif
