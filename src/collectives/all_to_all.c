@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-to-all by doubling distances: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for
- * all-to-all communications in multiport message-passing systems", 1997.
+ * All-to-all with doubling distances: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms
+ * for all-to-all communications in multiport message-passing systems", 1997.
  *
- *   A block that has to go j ranks on goes 2^k ranks on in round k if j has bit k, together with
- *   all others of the rank that have it:
+ *   A block for the rank at distance j moves 2^k ranks forward in round k if bit k of j is set,
+ *   in one message with all other blocks of the sending rank whose j has that bit:
  *
  *     n 7       j   6    5    4    3    2    1         rank r sends to r + 1, r + 2, r + 4
  *     round 0            5         3         1
  *     round 1       6              3    2
  *     round 2       6    5    4
  *
- * So a rank always has one block of each j, and j says whose: in round k that which came from rank
- * r - (j mod 2^k). They are packed in scratch, j downwards; then those that have arrived (all j
- * from 2^k to 2^(k+1) - 1) follow each other in the message as they do in OUT.
- * Steps: log2 n, rounded up. Bytes sent by a rank: about n / 2 blocks a step; scratch: twice that.
+ * At any time a rank has one block for each j. In round k its origin is rank r - (j mod 2^k).
+ * Blocks are packed in scratch in descending order of j, so that the blocks that have arrived at
+ * their destination (j from 2^k to 2^(k+1) - 1) have the same order in the message as in OUT.
+ * Steps: log2 n, rounded up. Bytes sent by a rank: about n / 2 blocks a step; scratch: twice as
+ * many.
  */
 #include "collectives/algorithms.h"
 #include "topology/topology.h"
@@ -23,20 +24,20 @@ struct bruck {
     struct disti_builder *b;
     uint32_t ranks, own;
     uint16_t send, recv;
-    uint32_t *slot; /* by j: where in scratch the block is; BRUCK_IN: still in IN */
+    uint32_t *slot; /* by j: the scratch slot of the block; BRUCK_IN: still in IN */
     uint32_t *list;
-    uint32_t slots; /* of scratch in use */
+    uint32_t slots; /* scratch slots in use */
 };
 #define BRUCK_IN UINT32_MAX
 
-/* The block of j that is here while the bits below `bit` are done: whose, and for whom. */
+/* Returns the data chunk of the block for j on `rank` after the rounds of the bits below `bit`. */
 static uint32_t bruck_data(const struct bruck *k, uint32_t rank, uint32_t j, uint32_t bit)
 {
     uint32_t from = (rank + k->ranks - j % bit) % k->ranks;
     return from * k->ranks + (from + j) % k->ranks;
 }
 
-/* The next lower j that has the bit; 0: none. */
+/* Returns the next lower j with the bit set; 0: none. */
 static uint32_t bruck_next(uint32_t j, uint32_t bit)
 {
     for (j--; j > 0 && !(j & bit); j--)
@@ -44,7 +45,7 @@ static uint32_t bruck_next(uint32_t j, uint32_t bit)
     return j;
 }
 
-/* Copies what is to be sent to scratch from `slot` on, in as few pieces as it lies in. */
+/* Packs the blocks to send into scratch, starting at `slot`, with one copy per consecutive run. */
 static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uint32_t slot)
 {
     uint32_t begin = 0, count = 0;
@@ -65,7 +66,7 @@ static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uin
                             .src = source, .list = k->list + begin, .chunks = count - begin);
 }
 
-/* Those that have arrived, from the lowest block of OUT on, round its end. */
+/* Copies the blocks that have arrived to OUT. They may wrap around the end of OUT. */
 static void bruck_deliver(const struct bruck *k, uint32_t bit, uint32_t high, uint32_t slot)
 {
     uint32_t count = high - bit + 1, run;
@@ -118,11 +119,11 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
 }
 
 /*
- * All-to-all of everybody with everybody at once: each rank sends each other rank its block.
+ * All-to-all by direct exchange: each rank sends each other rank its block.
  *
- * A lane a peer and direction, so nobody waits for a slow one before taking from the rest. Rank i
- * starts with the rank after it on the ring. Blocks may differ in size.
- * Steps: 1. Messages of a rank: n - 1. Bytes sent by a rank: n - 1 blocks.
+ * Each peer and direction has a lane of its own, so a slow peer does not delay the others. Rank i
+ * starts with the next rank on the ring. Blocks may differ in size. Steps: 1. Messages of a rank: n
+ * - 1. Bytes sent by a rank: n - 1 blocks.
  */
 
 void disti_all_to_all_direct(const struct disti_shape *shape, struct disti_builder *b)
@@ -144,14 +145,14 @@ void disti_all_to_all_direct(const struct disti_shape *shape, struct disti_build
 }
 
 /*
- * All-to-all by pairs in turn: Thakur, Rabenseifner, Gropp, "Optimization of collective
+ * All-to-all by pairwise exchange: Thakur, Rabenseifner, Gropp, "Optimization of collective
  * communication operations in MPICH", 2005.
  *
  *   round i, n a power of two:   position p exchanges with position p xor i
- *   round i, any other n:        position p sends to p + i, receives from p - i (round the ring)
+ *   round i, any other n:        position p sends to p + i, receives from p - i (wrapping around)
  *
- * A round begins when this rank's last one has ended, so that each rank is talked to by one rank at
- * a time. Near positions come first. Blocks may differ in size.
+ * A round begins after this rank's previous round has ended, so that each rank communicates with
+ * one sender and one receiver at a time. Close positions come first. Blocks may differ in size.
  * Steps: n - 1 in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Barrier by dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier
- * synchronization", 1988.
+ * Barrier by dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization",
+ * 1988.
  *
- *   round k: tell position p + 2^k, hear from position p - 2^k (round the ring)
+ *   round k: position p sends to p + 2^k, receives from p - 2^k (wrapping around)
  *
- *   after round k each rank knows of the 2^(k + 1) ranks that end with it
+ *   After round k, each position has heard from the 2^(k + 1) positions that end with itself.
  *
- * Steps: log2 n, rounded up. Messages of a rank: as many, without bytes.
+ * Steps: log2 n, rounded up. Messages of a rank: the same number, without bytes.
  */
 #include "collectives/algorithms.h"
 #include "topology/topology.h"
@@ -28,14 +28,14 @@ void disti_barrier_dissemination(const struct disti_shape *shape, struct disti_b
 }
 
 /*
- * Barrier over a tree, as the combining trees of Mellor-Crummey, Scott, "Algorithms for scalable
+ * Barrier over a tree, like the combining trees of Mellor-Crummey, Scott, "Algorithms for scalable
  * synchronization on shared-memory multiprocessors", 1991.
  *
- *      up:   each rank hears from its children, then tells its parent
- *      down: each rank hears from its parent, then tells its children
+ *      up:   each rank receives from its children, then sends to its parent
+ *      down: each rank receives from its parent, then sends to its children
  *
- * The tree is the binomial one, built inside the nodes first: each node talks over the
- * network as seldom as can be. Steps: 2 log2 n. Messages in all: 2 (n - 1), without bytes.
+ * The tree is the binomial one, built inside the nodes first, which minimizes network messages.
+ * Steps: 2 log2 n. Messages of all ranks: 2 (n - 1), without bytes.
  */
 
 void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b)

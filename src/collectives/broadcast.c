@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcast over a binomial tree: Thakur, Rabenseifner, Gropp, 2005; built inside the nodes first
- * (disti_tree_binomial), so that each node is reached over the network once.
+ * Broadcast over a binomial tree: Thakur, Rabenseifner, Gropp, 2005. The tree is built inside the
+ * nodes first (disti_tree_binomial), so the data enter each node over the network once.
  *
  *          0
- *       /  |  \          who has the data hands it on, to the largest subtree first
+ *       /  |  \          a rank that has the data forwards it, to the largest subtree first
  *      4   2   1
  *     /|   |
  *    6 5   3
@@ -30,13 +30,13 @@ void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_buil
 }
 
 /*
- * Broadcast down a pipelined chain, as the fragmenting algorithms of Pjesivac-Grbovic et al.,
+ * Broadcast down a pipelined chain, like the fragmenting algorithms of Pjesivac-Grbovic et al.,
  * "Performance analysis of MPI collective operations", 2007.
  *
- *   root --3 2 1--> rank --3 2 1--> rank --3 2 1--> ...      segments follow each other
+ *   root --3 2 1--> rank --3 2 1--> rank --3 2 1--> ...      pipelined segments
  *
- * The chain is the ring, begun at the root with the rest of the root's node: each node is entered
- * once. Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
+ * The chain is the ring, started at the root, with all other ranks of the root's node first, so the
+ * data enter each node once. Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
  */
 
 void disti_stream_send(struct disti_builder *b, int channel, int peer, uint32_t first,
@@ -70,23 +70,23 @@ void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder
 }
 
 /*
- * Broadcast over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full
- * bandwidth broadcast, reduction and scan", 2009; pipelined.
+ * Broadcast over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
+ * broadcast, reduction and scan", 2009; pipelined.
  *
  *              root
- *        even /    \ odd chunks          both trees span all the other ranks;
- *       tree 0      tree 1               inner in one is leaf in the other
+ *        even /    \ odd chunks          both trees span all ranks but the root; an inner
+ *       tree 0      tree 1               vertex of one tree is a leaf of the other
  *
- * The trees are built over the machines and inside each again (topology/topology.c); the root
- * stands outside of both. Steps: log2 n + 2 segments in sequence. Bytes sent by a rank on one
- * machine: one vector at most; by a machine to others: the same.
+ * The trees are built over the nodes and then inside each node (topology/topology.c), without the
+ * root. Steps: log2 n + 2 segments in sequence. Bytes sent inside a node by a rank: at most one
+ * vector; by a node to other nodes: the same.
  */
 
 void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t chunks = 2 * shape->segments;
     disti_build_chunks(b, chunks);
-    for (int which = 0; which < 2; which++) { /* the chunks of tree t: t, t + 2, ... */
+    for (int which = 0; which < 2; which++) { /* tree t carries the chunks t, t + 2, ... */
         struct disti_tree_neighbours tree;
         disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
         if (tree.parent >= 0)
@@ -100,21 +100,20 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
  * Broadcast as a scatter and an all-gather: van de Geijn; Barnett et al., "Interprocessor
  * collective communication library (InterCom)", 1994.
  *
- *   the vector is cut into n slices, the i-th for position i of the chain (disti_chain_rank):
+ *   the vector is cut into n slices, slice i for position i of the chain (disti_chain_rank):
  *
- *     scatter, down a binomial tree        position 0 of 6: 0 1 2 3 4 5
+ *     scatter down a binomial tree         position 0 of 6: 0 1 2 3 4 5
  *                                             4: 4 5     2: 2 3     1: 1        3: 3     5: 5
- *     all-gather, round the chain          each forwards what its next does not have
+ *     all-gather around the chain          each forwards what the next position lacks
  *
- * Each slice is cut into segments that follow each other round the chain.
- * Steps: log2 n + n - 1 in sequence. Bytes sent by a rank: about 2 vectors at most (the root),
- * about one by the others.
+ * Each slice is cut into segments, which are pipelined. Steps: log2 n + n - 1 in sequence. Bytes
+ * sent by a rank: at most about 2 vectors (the root), about 1 by the other ranks.
  */
 
 struct spread {
     const struct disti_shape *shape;
     struct disti_builder *b;
-    int position; /* of this rank on the chain */
+    int position; /* this rank's position on the chain */
 };
 
 enum { CHANNEL_SCATTER, CHANNEL_GATHER };
@@ -124,15 +123,15 @@ static int spread_rank(const struct spread *s, int position)
     return disti_chain_rank(s->shape->topology, s->shape->root, position);
 }
 
-/* The tree gives a position the slices from its own up to this one. */
+/* Returns the end of the slices that the tree delivers to a position; they begin with its own. */
 static int spread_end(int position, int ranks)
 {
     int64_t end = position + (int64_t)(position & -position);
     return position == 0 || end > ranks ? ranks : (int)end;
 }
 
-/* Slice of hop h: what this position forwards to the next one, if that has not got it from the
- * tree. */
+/* One hop of the all-gather: sends slice position - hop to the next position, unless the tree
+ * delivered it there, and receives the corresponding slice from the previous position. */
 static void spread_forward(const struct spread *s, int hop, uint16_t send, uint16_t recv)
 {
     int ranks = s->shape->ranks, next = (s->position + 1) % ranks,

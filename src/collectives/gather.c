@@ -4,10 +4,10 @@
  * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
  *
  *          0
- *       /  |  \          a rank sends up its own block and those of the ranks below it,
- *      4   2   1         packed in scratch, as one message: 4 sends 4 5 6 7
+ *       /  |  \          a rank sends its own block and those of its subtree, packed in
+ *      4   2   1         scratch, as one message: 4 sends 4 5 6 7
  *     /|   |
- *    6 5   3             at the root they go straight to OUT if they follow each other there
+ *    6 5   3             the root receives directly into OUT if the blocks are consecutive
  *    |
  *    7
  *
@@ -39,13 +39,13 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
             disti_build_scratch(b, slot + count);
             disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot),
                              .list = list, .chunks = count);
-            for (uint32_t j = 0; j < count; j++) /* what came packed goes to where it belongs */
+            for (uint32_t j = 0; j < count; j++) /* copies the packed blocks to their places */
                 disti_build_copy(b, .lane = lane, .dst = disti_out(list[j]),
                                  .src = disti_scratch(slot + j), .data = list[j]);
             slot += count;
         }
     } else {
-        /* One lane, since all must have come before anything is sent up. */
+        /* One lane, since all blocks must have been received before the send. */
         uint32_t own = (uint32_t)shape->rank;
         uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
         uint16_t lane = disti_build_lane(b, 0);
@@ -69,10 +69,10 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
 }
 
 /*
- * Gather of everybody to the root: each rank sends its block, straight to where it belongs.
+ * Gather by direct sends: each rank sends its block to the root, which receives it at its place.
  *
- * A lane a peer at the root, so that it waits for no slow one before taking from the rest. Blocks
- * may differ in size. Steps: 1. Messages: n - 1.
+ * The root has one lane per peer, so a slow peer does not delay the others. Blocks may differ in
+ * size. Steps: 1. Messages: n - 1.
  */
 
 void disti_gather_direct(const struct disti_shape *shape, struct disti_builder *b)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reduce over a binomial tree: Thakur, Rabenseifner, Gropp, "Optimization of collective
- * communication operations in MPICH", 2005; built inside the nodes first (disti_tree_binomial), so
- * that each node sends over the network once.
+ * communication operations in MPICH", 2005. The tree is built inside the nodes first
+ * (disti_tree_binomial), so each node sends over the network once.
  *
  *          0
- *       /  |  \          who has the sum of its children's vectors and its own hands it up;
- *      4   2   1         the smallest subtree is ready first
+ *       /  |  \          a rank sends the sum of its own and its children's vectors to its
+ *      4   2   1         parent; the smallest subtree is complete first
  *     /|   |
  *    6 5   3
  *    |
@@ -36,18 +36,19 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
 }
 
 /*
- * Reduce over a binomial tree whose shape is the order of reproducible results (plan.h), whoever is
- * its root; pipelined.
+ * Reduce over a binomial tree with the shape of the order of reproducible results (plan.h), for any
+ * root; pipelined.
  *
- *   virtual    0   1   2   3   4   5   6   7      root 5: who has the bits of 5 so far
- *   round 0      ->      ->      ->      ->       goes on
+ *   virtual    0   1   2   3   4   5   6   7      root 5: after round k, the ranks whose
+ *   round 0      ->      ->      ->      ->       bits 0 .. k equal the root's have the sums
  *   round 1        --------->        <-------
  *   round 2                ---------->
  *
- * In round k the two whose virtual ranks differ in bit k, and who have gone on so far, come
- * together: the one with the root's bit receives. Two ranks that are folded together (disti_fold)
- * begin: the even one receives, or the root. What passes is in a few slots of scratch. Steps: log2
- * n (+ 1) + segments in sequence. Bytes sent by a rank: one vector.
+ * In round k, the two virtual ranks that have not sent yet and differ only in bit k of their
+ * remaining bits exchange: the one whose bit equals the root's receives. Before that, ranks that
+ * are folded together (disti_fold) are added: at the even one, or at the root if it is one of them.
+ * Partial sums pass through a window of scratch slots. Steps: log2 n (+ 1) + segments in sequence.
+ * Bytes sent by a rank: one vector.
  */
 
 struct cube {
@@ -57,14 +58,14 @@ struct cube {
     int virtual_rank, virtual_root;
 };
 
-/* The virtual rank of a rank, or of the two that are folded together. */
+/* Returns the virtual rank of a rank, or of the pair of ranks that it is folded into. */
 static int cube_virtual_rank(int ranks, int rank)
 {
     struct disti_fold fold = disti_fold(ranks, rank);
     return fold.virtual_rank < 0 ? rank / 2 : fold.virtual_rank;
 }
 
-/* The rank that goes on for a virtual rank. */
+/* Returns the rank that acts for a virtual rank. */
 static int cube_rank(const struct cube *c, int virtual_rank)
 {
     return virtual_rank == c->virtual_root ? c->shape->root
@@ -79,15 +80,15 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
                      .virtual_rank = cube_virtual_rank(shape->ranks, shape->rank),
                      .virtual_root = cube_virtual_rank(shape->ranks, shape->root)};
     int goes_on = cube_rank(&c, c.virtual_rank), differ = c.virtual_rank ^ c.virtual_root;
-    /* The round in which this virtual rank sends its sum; the root's never does. */
+    /* The round in which this virtual rank sends its sum; the root never sends. */
     int rounds = differ ? __builtin_ctz((unsigned)differ) : c.fold.rounds;
     disti_build_chunks(b, shape->segments);
     uint16_t recv = disti_build_lane(b, 0), send = disti_build_lane(b, 0);
     struct disti_window window = disti_window(b, 0);
     for (uint32_t chunk = 0; chunk < shape->segments; chunk++) {
         if (goes_on == shape->rank) {
-            /* The sum of chunk at this rank, and where it goes; the window says when its slot is
-             * free. */
+            /* Sums up the chunk at this rank, then sends it to `to`. The step in `window` is waited
+             * for, so that the slot is free. */
             bool root = c.shape->rank == c.shape->root;
             int to = root ? -1 : cube_rank(&c, c.virtual_rank ^ (1 << rounds));
             struct disti_chunk_ref value = disti_in(chunk);
@@ -98,7 +99,7 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
                 int from =
                     round < 0 ? c.fold.partner : cube_rank(&c, c.virtual_rank ^ (1 << round));
                 if (from < 0)
-                    continue; /* nobody is folded in here */
+                    continue; /* no rank is folded into this one */
                 has = disti_build_recv_reduce(c.b, .lane = recv, .after = *sent, .peer = from,
                                               .dst = sum, .src = value, .data = chunk,
                                               .finish = root && round == rounds - 1);
@@ -114,14 +115,14 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
 }
 
 /*
- * Reduce up a pipelined chain, as the fragmenting algorithms of Pjesivac-Grbovic et al.,
+ * Reduce up a pipelined chain, like the fragmenting algorithms of Pjesivac-Grbovic et al.,
  * "Performance analysis of MPI collective operations", 2007.
  *
- *   root <--0 1 2-- rank <--0 1 2-- rank <--0 1 2-- ...      each adds its own as they pass
+ *   root <--0 1 2-- rank <--0 1 2-- rank <--0 1 2-- ...      each rank adds its own values
  *
- * The chain is the broadcast's (disti_chain_rank), from its end: each node is left once. What
- * passes is in a few slots of scratch, so the memory does not grow with the vector. Steps: n - 2 +
- * segments in sequence. Bytes sent by a rank: one vector.
+ * The chain is that of the broadcast (disti_chain_rank), in reverse, so each node sends to another
+ * node once. Partial sums pass through a window of scratch slots, so scratch does not grow with the
+ * vector. Steps: n - 2 + segments in sequence. Bytes sent by a rank: one vector.
  */
 
 void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b)
@@ -129,7 +130,7 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
     int position = disti_chain_position(shape->topology, shape->root, shape->rank);
     disti_build_chunks(b, shape->segments);
     if (position == 0) {
-        /* The root's end: the last addition goes to OUT. */
+        /* At the root the last addition writes to OUT. */
         uint16_t lane = disti_build_lane(b, 0);
         int next = disti_chain_rank(shape->topology, shape->root, 1);
         for (uint32_t c = 0; c < shape->segments; c++)
@@ -155,12 +156,12 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
 }
 
 /*
- * Reduce at the root alone, which takes everybody's vector.
+ * Reduce at the root alone, which receives the vectors of all other ranks.
  *
- *   all ranks --IN--> root        reduced as they come, a segment from all ranks before the next
+ *   all ranks --IN--> root        reduced on arrival, a segment from all ranks before the next one
  *
- * A segment's sum stays in the cache, and nobody needs scratch.
- * Steps: n - 1 additions in sequence. Bytes sent by a rank: one vector.
+ * A segment's sum stays in the cache, and no rank needs scratch. Steps: n - 1 additions in
+ * sequence. Bytes sent by a rank: one vector.
  */
 
 void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *b)
@@ -179,19 +180,19 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
 }
 
 /*
- * Reduce at the root only (disti_reduce_direct), which adds in the order of reproducible results
- * (plan.h).
+ * Reduce at the root alone (disti_reduce_direct), in the order of reproducible results (plan.h).
  *
- *   all ranks --IN--> root        which goes through the tree of additions, segment by segment
+ *   all ranks --IN--> root        which adds in the fixed order, segment by segment
  *
- * Half of what comes must wait in scratch for what it is to be added to: log2 n segments at most.
- * Steps: n - 1 additions in sequence. Bytes sent by a rank: one vector.
+ * Half of the received segments must wait in scratch for their other operand: at most log2 n
+ * segments at a time. Steps: n - 1 additions in sequence. Bytes sent by a rank: one vector.
  */
 
 /*
- * The tree of additions is gone through from this rank's virtual rank P: the m-th that is taken is
- * P xor m, so that at any time each rank is taken from by one. Sums that wait for their other half
- * are on a stack, the lowest in OUT, the others in scratch:
+ * The tree of additions is traversed from this rank's virtual rank P: the m-th vector received is
+ * that of P xor m, so that at any time each rank sends to one receiver. Sums that wait for their
+ * other operand are on a stack, whose lowest entry is in OUT and whose other entries are in
+ * scratch:
  *
  *   m     0    1      2       3          4 ...
  *   OUT   P    P+1    P+1     P+1+2+3    P+1+2+3
@@ -202,8 +203,8 @@ struct ordered {
     uint16_t lane;
     int rank, virtual_rank;
     uint32_t chunk;
-    uint32_t depth; /* of the stack */
-    bool fresh;     /* the lowest is still in IN */
+    uint32_t depth; /* entries on the stack */
+    bool fresh;     /* the lowest entry is still in IN */
 };
 
 static struct disti_chunk_ref ordered_slot(const struct ordered *o, uint32_t depth)
@@ -216,7 +217,7 @@ static struct disti_chunk_ref ordered_value(const struct ordered *o, uint32_t de
     return depth == 0 && o->fresh ? disti_build_in(o->b, o->chunk) : ordered_slot(o, depth);
 }
 
-/* Adds what `from` sends to the top. */
+/* Adds the chunk received from `from` to the top of the stack. */
 static void ordered_add(struct ordered *o, int from, bool finish)
 {
     uint32_t top = o->depth - 1;
@@ -235,16 +236,16 @@ void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int ra
                         .chunk = chunk};
     disti_build_scratch(b, (uint32_t)fold.rounds);
     for (int m = 0; m < 1 << fold.rounds; m++) {
-        /* The virtual rank's value, and the additions for which it was waited. */
+        /* Obtains this virtual rank's value, then does the additions that it completes. */
         int virtual_rank = o.virtual_rank ^ m, first = disti_fold_position(&fold, virtual_rank);
         bool two = virtual_rank < fold.surplus, last = m == (1 << fold.rounds) - 1;
-        int merges = __builtin_ctz(~(unsigned)m); /* the ones at m's end */
-        if (merges > 0 && !two) {                 /* comes and is added in one */
+        int merges = __builtin_ctz(~(unsigned)m); /* the number of trailing ones of m */
+        if (merges > 0 && !two) {                 /* one step receives and adds */
             merges--;
             ordered_add(&o, first, last && merges == 0);
         } else {
-            /* Puts a virtual rank's value on the stack: one rank's, or two ranks' that are folded
-             * together. */
+            /* Pushes a virtual rank's value: that of one rank, or the sum of two ranks that are
+             * folded together. */
             bool own = first == o.rank || (two && first + 1 == o.rank);
             o.depth++;
             if (own)
@@ -256,7 +257,7 @@ void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int ra
                 ordered_add(&o, own ? o.rank ^ 1 : first + 1, false);
         }
         for (; merges > 0; merges--) {
-            /* Adds the top to the one below. */
+            /* Adds the top of the stack to the entry below. */
             o.depth--;
             uint32_t below = o.depth - 1;
             struct disti_chunk_ref sum = ordered_slot(&o, below);
@@ -284,20 +285,19 @@ void disti_reduce_direct_ordered(const struct disti_shape *shape, struct disti_b
 
 /*
  * Reduce as a reduce-scatter and a gather: Rabenseifner's idea (Thakur, Rabenseifner, Gropp, 2005),
- * for memory that the ranks can read of each other.
+ * for ranks that can read each other's memory.
  *
- *   the vector is cut into n slices, slice i is rank i's to add up:
+ *   the vector is cut into n slices, rank i adds up slice i:
  *
  *     all ranks --slice i of IN--> rank i     into scratch (the root: into OUT)
- *     rank i --slice i--> root                a segment as soon as it is complete
+ *     rank i --slice i--> root                each segment as soon as it is complete
  *
- * So the additions are everybody's work, not the root's alone.
- * Steps: 2 in sequence. Bytes sent by a rank: one vector.
+ * All ranks share the additions. Steps: 2 in sequence. Bytes sent by a rank: one vector.
  */
 
 enum { CHANNEL_REDUCE, CHANNEL_GATHER };
 
-/* This rank's slice, from all ranks, and on to the root. */
+/* Reduces this rank's slice over all ranks and sends it to the root. */
 static void slice_reduce(const struct disti_shape *shape, struct disti_builder *b,
                          const struct disti_team *team)
 {
@@ -340,16 +340,16 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
 
 /*
  * Reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
- * broadcast, reduction and scan", 2009; pipelined. The broadcast's (disti_broadcast_tree), upwards:
+ * broadcast, reduction and scan", 2009; pipelined. The reverse of the broadcast
+ * (disti_broadcast_tree):
  *
  *              root
- *        even /    \ odd chunks          both trees span all the other ranks;
- *       tree 0      tree 1               inner in one is leaf in the other
+ *        even /    \ odd chunks          both trees span all ranks but the root; an inner
+ *       tree 0      tree 1               vertex of one tree is a leaf of the other
  *
- * A rank adds what its children send to its own and hands it up; what passes is in a few slots of
- * scratch a tree.
- * Steps: log2 n + 2 segments in sequence. Bytes sent by a rank: one vector; n - 1 edges of a tree
- * lie between n machines.
+ * A rank adds its children's data to its own and sends the sum to its parent. Partial sums pass
+ * through a window of scratch slots per tree. Steps: log2 n + 2 segments in sequence. Bytes sent by
+ * a rank: one vector. With n nodes, each tree has n - 1 edges between nodes.
  */
 
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reduce-scatter around a ring: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for
+ * Reduce-scatter over a ring: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for
  * clusters of workstations", 2009, the first half; segmented.
  *
  *   block of position i:   i + 1 --> i + 2 --> ... --> i - 1 --> i     n - 1 hops
- *                          each adds its own as it passes
+ *                          each adds its own values
  *
- * What passes is in scratch, of two blocks' size: a hop comes in while the one before goes out.
- * The last hop goes to OUT. Blocks may differ in size.
- * Steps: n - 1 hops in sequence. Bytes sent by a rank: n - 1 blocks.
+ * Partial sums are in scratch of two blocks: one hop is received while the previous one is sent.
+ * The last hop writes to OUT. Blocks may differ in size. Steps: n - 1 hops in sequence. Bytes sent
+ * by a rank: n - 1 blocks.
  */
 #include "collectives/algorithms.h"
 #include "topology/topology.h"
@@ -19,7 +19,8 @@ struct ring {
     uint16_t send, recv;
 };
 
-/* Chunk s of the block that this rank sends on in hop `hop`; in hop + 1 it is the one that came. */
+/* Returns chunk s of the block that this rank sends in hop `hop`, and that it received in the hop
+ * before. */
 static uint32_t ring_chunk(const struct ring *r, int hop, uint32_t s)
 {
     const struct disti_topology *topology = r->shape->topology;
@@ -33,7 +34,8 @@ static struct disti_chunk_ref ring_slot(const struct ring *r, int hop, uint32_t 
     return disti_scratch((uint32_t)(hop % 2) * r->shape->segments + s);
 }
 
-/* The lane has ended its step for the segment in a hop: each hop has one a segment. */
+/* Returns a reference to the lane's step for segment s of a hop. Each hop has one step per
+ * segment. */
 static struct disti_step_ref ring_step_ref(const struct ring *r, uint16_t lane, int hop, uint32_t s)
 {
     return (struct disti_step_ref){lane, (uint32_t)hop * r->shape->segments + s + 1};
@@ -49,7 +51,7 @@ static void ring_hop(const struct ring *r, int hop, uint32_t s)
     struct disti_chunk_ref from = hop == 0 ? disti_in(out) : ring_slot(r, hop - 1, s);
     struct disti_chunk_ref to = last ? disti_build_out(r->b, in) : ring_slot(r, hop, s);
     struct disti_step_ref has = hop == 0 ? DISTI_NOW : ring_step_ref(r, r->recv, hop - 1, s);
-    /* what was in the slot two hops ago left in the hop before */
+    /* the slot's previous item, from two hops ago, was sent in the previous hop */
     struct disti_step_ref gone =
         hop < 2 || last ? DISTI_NOW : ring_step_ref(r, r->send, hop - 1, s);
     disti_build_send(r->b, .lane = r->send, .after = has, .peer = next, .src = from, .data = out);
@@ -71,15 +73,15 @@ void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_bui
  * Reduce-scatter by recursive halving: Thakur, Rabenseifner, Gropp, "Optimization of collective
  * communication operations in MPICH", 2005.
  *
- *   virtual  0 1 2 3 4 5 6 7        (blocks too)
- *   round 0  0 <-----> 4            gives blocks 4 to 7, reduces 0 to 3
- *   round 1  0 <-> 2                gives 2 and 3, reduces 0 and 1
- *   round 2  0 - 1                  gives 1, reduces 0
+ *   virtual  0 1 2 3 4 5 6 7        (blocks have the same numbers)
+ *   round 0  0 <-----> 4            rank 0 sends blocks 4 to 7, reduces 0 to 3
+ *   round 1  0 <-> 2                sends 2 and 3, reduces 0 and 1
+ *   round 2  0 - 1                  sends 1, reduces 0
  *
- * Ranks in order, since what a rank gives must lie together in IN. Sums are in scratch until the
- * last round. A surplus rank gives all of its vector to its partner first (disti_fold), which then
- * has two blocks at the end and gives one back. Steps: log2 n (+ 2). Bytes sent by a rank: n - 1
- * blocks (a surplus rank: n).
+ * Ranks are in order, since the blocks of a message must be consecutive in IN. Sums are in scratch
+ * until the last round. A surplus rank first sends its whole vector to its partner (disti_fold),
+ * which has two blocks at the end and sends one back. Steps: log2 n (+ 2). Bytes sent by a rank: n
+ * - 1 blocks (a surplus rank: n).
  */
 
 struct halving {
@@ -87,13 +89,13 @@ struct halving {
     struct disti_builder *b;
     struct disti_fold fold;
     uint16_t send, recv;
-    int low, high;             /* the virtual ranks whose blocks are still mine: [low, high) */
-    bool fresh;                /* their values are still in IN */
-    uint32_t base;             /* the block whose sum is in slot 0 */
+    int low, high; /* this rank's current blocks are those of the virtual ranks [low, high) */
+    bool fresh;    /* their values are still in IN */
+    uint32_t base; /* the block whose sum is in slot 0 */
     struct disti_step_ref has; /* the values are up to date */
 };
 
-/* The first block of a virtual rank. */
+/* Returns the first block of a virtual rank. */
 static uint32_t halving_block(const struct halving *h, int virtual_rank)
 {
     int virtual_ranks = 1 << h->fold.rounds;
@@ -139,7 +141,7 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
                                     .dst = disti_scratch(0), .src = disti_in(0), .chunks = ranks);
     }
     for (int round = 0; round < fold.rounds; round++) {
-        /* Gives the blocks of one half of the virtual ranks, reduces those of the other. */
+        /* Sends the blocks of one half of the virtual ranks and reduces those of the other half. */
         int half = (h.high - h.low) / 2, middle = h.low + half;
         bool upper = h.fold.virtual_rank >= middle;
         int peer = disti_fold_position(&h.fold, h.fold.virtual_rank ^ half);
@@ -162,7 +164,7 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
                                         .data = keep, .chunks = count, .finish = last);
     }
     if (fold.partner >= 0) {
-        /* Its partner's block was reduced along with its own. */
+        /* The partner's block was reduced together with this rank's block. */
         uint32_t own = (uint32_t)h.shape->rank;
         disti_build_copy(h.b, .lane = h.recv, .dst = disti_out(0), .src = halving_value(&h, own),
                          .data = own);
@@ -172,12 +174,12 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
 }
 
 /*
- * Reduce-scatter of everybody with everybody, for memory that the ranks can read of each other.
+ * Reduce-scatter by direct exchange, for ranks that can read each other's memory.
  *
- *   all ranks --block i of IN--> rank i     reduces as they come, a segment at a time
+ *   all ranks --block i of IN--> rank i     reduced on arrival, one segment at a time
  *
- * The first half of the direct all-reduce: see there. Blocks may differ in size.
- * Steps: 1. Messages of a rank: n - 1 a segment. Bytes sent by a rank: n - 1 blocks.
+ * This is the first half of the direct all-reduce (disti_all_reduce_direct). Blocks may differ in
+ * size. Steps: 1. Messages of a rank: n - 1 per segment. Bytes sent by a rank: n - 1 blocks.
  */
 
 void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_builder *b)
@@ -188,14 +190,14 @@ void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_b
 }
 
 /*
- * Reduce-scatter of everybody with everybody (disti_reduce_scatter_direct), which adds in the order
- * of reproducible results (plan.h).
+ * Reduce-scatter by direct exchange (disti_reduce_scatter_direct), in the order of reproducible
+ * results (plan.h).
  *
- *   all ranks --block i of IN--> rank i     which goes through the tree of additions by itself
+ *   all ranks --block i of IN--> rank i     which adds in the fixed order
  *
- * Half of what comes must wait in scratch for what it is to be added to: log2 n segments at most.
- * Blocks may differ in size.
- * Steps: 1. Messages of a rank: n - 1 a segment. Bytes sent by a rank: n - 1 blocks.
+ * Half of the received segments must wait in scratch for their other operand: at most log2 n
+ * segments at a time. Blocks may differ in size. Steps: 1. Messages of a rank: n - 1 per segment.
+ * Bytes sent by a rank: n - 1 blocks.
  */
 
 void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
@@ -215,15 +217,17 @@ void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
  *
  *     1. in each node the i-th rank reduces the blocks of the i-th ranks of all nodes   (direct)
- *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8  (a ring each)
+ *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8     (a ring
+ * each)
  *
- * Blocks are dealt with in the order in which the ring wants them, the own one last. A segment goes
- * on its ring as soon as its node has added it. So a block leaves each node once, and the ring has
- * as many hops as there are nodes. Where nodes differ in their number of ranks, there are no i-th
- * ranks: one ring of all then (disti_reduce_scatter_ring). Blocks may differ in size.
+ * Blocks are processed in the order in which the ring needs them, this rank's own block last. A
+ * segment enters its ring as soon as its node has added it. A block leaves each node once, and the
+ * ring has one hop per node. If nodes have different numbers of ranks, there are no matching i-th
+ * ranks, and one ring over all ranks is used (disti_reduce_scatter_ring). Blocks may differ in
+ * size.
  *
- * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
- * N - 1 blocks; inside the node (m - 1) N.
+ * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank: N -
+ * 1 blocks; inside the node: (m - 1) N blocks.
  */
 
 enum { CHANNEL_NODE, CHANNEL_RING };
@@ -231,11 +235,12 @@ enum { CHANNEL_NODE, CHANNEL_RING };
 struct scatter {
     const struct disti_shape *shape;
     struct disti_builder *b;
-    int node, nodes, size, index; /* index: of the rank in its node */
+    int node, nodes, size, index; /* index: of this rank in its node */
     uint16_t reduce, send, recv;
 };
 
-/* Chunk s of the turn-th block of the node's `index`-th rank: its own is the last. */
+/* Returns chunk s of the block that the node's `index`-th rank processes in a turn. Its own block
+ * is the last. */
 static uint32_t scatter_chunk(const struct scatter *c, int index, int turn, uint32_t s)
 {
     int node = (c->node + 2 * c->nodes - 1 - turn) % c->nodes;
@@ -243,7 +248,7 @@ static uint32_t scatter_chunk(const struct scatter *c, int index, int turn, uint
     return owner * c->shape->segments + s;
 }
 
-/* Where the turn's sum is: the own block's in OUT. */
+/* Returns the location of a turn's sum: OUT for the own block, scratch for other blocks. */
 static struct disti_chunk_ref scatter_sum(const struct scatter *c, int turn, uint32_t s)
 {
     if (turn == c->nodes - 1)
@@ -251,13 +256,14 @@ static struct disti_chunk_ref scatter_sum(const struct scatter *c, int turn, uin
     return disti_scratch((uint32_t)turn * c->shape->segments + s);
 }
 
-/* A rank alone on its node has nothing to add to what is in IN. */
+/* Returns the location of the node's sum. A rank alone on its node has nothing to add, so it is
+ * IN. */
 static struct disti_chunk_ref scatter_value(const struct scatter *c, int turn, uint32_t s)
 {
     return c->size > 1 ? scatter_sum(c, turn, s) : disti_in(scatter_chunk(c, c->index, turn, s));
 }
 
-/* The node's last addition to a turn's segment: each has size - 1. */
+/* Returns the node's last addition to a segment of a turn. Each segment has size - 1 additions. */
 static struct disti_step_ref scatter_added(const struct scatter *c, int turn, uint32_t s)
 {
     uint32_t before = (uint32_t)turn * c->shape->segments + s;
@@ -266,7 +272,7 @@ static struct disti_step_ref scatter_added(const struct scatter *c, int turn, ui
     return (struct disti_step_ref){c->reduce, (before + 1) * (uint32_t)(c->size - 1)};
 }
 
-/* The turn's segment goes on, the next turn's comes and is added to the node's sum of it. */
+/* Sends the turn's segment on; receives the next turn's segment and adds the node's sum to it. */
 static void scatter_hop(const struct scatter *c, int turn, uint32_t s)
 {
     const struct disti_topology *topology = c->shape->topology;
@@ -304,7 +310,7 @@ void disti_reduce_scatter_hierarchical(const struct disti_shape *shape, struct d
     disti_build_chunks(b, shape->segments);
     disti_build_scratch(b, (uint32_t)(c.nodes - 1) * shape->segments);
     for (int i = 1; i < c.size; i++) {
-        /* Gives the i-th rank after this one in the node its blocks. */
+        /* Sends blocks to the i-th rank after this one in the node. */
         int to = (c.index + i) % c.size;
         uint16_t lane = disti_build_lane(c.b, CHANNEL_NODE);
         for (int turn = 0; turn < c.nodes; turn++) {

@@ -2,17 +2,18 @@
 /*
  * Scatter over a binomial tree, built inside the nodes first (disti_tree_binomial): Thakur,
  * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005. The
- * binomial gather, downwards:
+ * reverse of the binomial gather:
  *
  *          0
- *       /  |  \          a rank forwards to each child that child's block and those of the ranks
- *      4   2   1         below it, packed in scratch, as one message: 4 gets 4 5 6 7
+ *       /  |  \          a rank sends each child the blocks of that child's subtree, packed in
+ *      4   2   1         scratch, as one message: 4 gets 4 5 6 7
  *     /|   |
- *    6 5   3             the root sends straight from IN what follows each other there
+ *    6 5   3             the root sends directly from IN if the blocks are consecutive
  *    |
  *    7
  *
- * Steps: log2 n in sequence. Bytes sent by a rank: the blocks below it, each child's its subtree.
+ * Steps: log2 n in sequence. Bytes sent by a rank: the blocks below it, to each child those of its
+ * subtree.
  */
 #include "collectives/algorithms.h"
 
@@ -25,7 +26,7 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
     if (!list)
         return;
     if (tree.parent < 0) {
-        /* The largest subtree first: it has the longest way. */
+        /* The largest subtree comes first, since it has the most steps. */
         uint32_t own = (uint32_t)shape->rank, slot = 0;
         for (int i = 0; i < tree.children; i++) {
             int child = tree.child[i];
@@ -36,7 +37,7 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
                                  .data = list[0], .chunks = count);
                 continue;
             }
-            /* Brings the blocks together that are to travel together. */
+            /* Packs the blocks of one message. */
             struct disti_step_ref packed = DISTI_NOW;
             disti_build_scratch(b, slot + count);
             for (uint32_t j = 0; j < count; j++)
@@ -62,7 +63,7 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
         struct disti_step_ref came =
             disti_build_recv(b, .lane = lane, .peer = tree.parent, .dst = disti_scratch(0),
                              .list = list, .chunks = count);
-        for (int i = 0; i < tree.children; i++) { /* the largest is the last in the list */
+        for (int i = 0; i < tree.children; i++) { /* the largest subtree is the last in the list */
             uint32_t many = disti_subtree(shape->topology, shape->root, tree.child[i], list);
             slot -= many;
             disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came,
@@ -75,10 +76,10 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
 }
 
 /*
- * Scatter from the root to everybody: it sends each rank its block, straight from where it lies.
+ * Scatter by direct sends: the root sends each rank its block from its place in IN.
  *
- * A lane a peer at the root, so that no slow one holds up the rest. Blocks may differ in size.
- * Steps: 1. Messages: n - 1.
+ * The root has one lane per peer, so a slow peer does not delay the others. Blocks may differ in
+ * size. Steps: 1. Messages: n - 1.
  */
 
 void disti_scatter_direct(const struct disti_shape *shape, struct disti_builder *b)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulator: programs, which are plans as it needs them; the machine, of ranks, nodes, lines
- * and wires; the run, which is events in the order of time.
+ * Simulates how long the plans of all ranks take together. A program is the simulator's form of a
+ * plan. A machine consists of ranks, nodes, lines and wires. A run processes events in the order of
+ * time.
  */
 #include "base/log.h"
 #include "simulate/internal.h"
@@ -12,39 +13,35 @@
 
 #define SIM_NONE UINT32_MAX
 
-/*
- * More than this is refused, lest it take minutes: steps that are kept (16 bytes each), and that
- * are simulated.
- */
+/* Limits that keep a simulation from taking minutes: steps kept in memory (16 bytes each), and
+ * steps simulated. */
 #define SIM_KEPT_MAX (UINT32_C(1) << 24)
 #define SIM_STEPS_MAX (UINT32_C(50) << 20)
 
-/* ---- what a program is ---- */
+/* ---- programs ---- */
 
-/* A step, without what the time does not depend on. */
+/* A step, without the members that do not influence the time. */
 struct sim_step {
-    uint32_t end; /* SEND: which of the program's sends; RECV*: which of its receives */
+    uint32_t end; /* SEND: index in the program's sends; RECV*: index in its receives */
     uint32_t chunks;
     uint32_t wait_step;
     uint16_t wait_lane;
-    uint8_t kind, none; /* none: 0, as programs are compared byte by byte */
+    uint8_t kind, none; /* none: always 0, since programs are compared byte by byte */
 };
 
 struct sim_span {
-    uint32_t first, count; /* steps */
+    uint32_t first, count; /* in steps */
 };
 
-/* Where messages go to or come from: the rank that stands `offset` positions further, cyclic. */
+/* The other end of messages: the rank `offset` positions further on the ring, wrapping around. */
 struct sim_end {
     uint32_t offset, channel;
 };
 
-/*
- * A plan seen from where its rank stands on the ring. So ranks that do the same with their
- * neighbours have the same program, and it is kept once.
- */
+/* A plan with peers relative to its rank's position on the ring. Ranks that do the same with their
+ * neighbours have the same program, which is kept once. */
 struct sim_program {
-    struct sim_program *next; /* in its bucket */
+    struct sim_program *next; /* in its hash bucket */
     uint64_t hash;
     uint32_t lane_count, step_count, send_count, recv_count;
     const struct sim_span *lanes;
@@ -52,19 +49,20 @@ struct sim_program {
     const struct sim_end *sends, *recvs; /* sorted */
 };
 
-/* The programs of all ranks, by position: those of the first `period` stand for all. */
+/* The programs of all ranks, by position. The first `period` ranks represent all ranks. */
 struct sim_programs {
     uint32_t ranks, period;
-    uint32_t chunks; /* a block */
+    uint32_t chunks; /* per block */
     struct sim_program **at, **buckets;
     uint32_t bucket_count; /* a power of two */
     uint64_t steps, kept_steps;
-    uint32_t shortest; /* steps */
+    uint32_t shortest; /* in steps */
 };
 
-/* ---- what a machine is ---- */
+/* ---- machines ---- */
 
-/* What serves first who comes first. Times are in picoseconds: sums are exact, everywhere alike. */
+/* A resource that serves messages in the order of their arrival. Times are in integer picoseconds,
+ * so that sums are exact on every platform. */
 struct sim_line {
     uint64_t free, busy, waited;
     double per_byte;
@@ -77,7 +75,8 @@ struct sim_cpu {
 
 struct sim_node {
     uint64_t memory_free;
-    struct sim_cpu *cpus; /* NULL: a CPU for each rank; may be those of all nodes */
+    struct sim_cpu *
+        cpus; /* NULL: one CPU per rank; otherwise the node's CPUs, or those that all nodes share */
     int cpu_count;
 };
 
@@ -92,63 +91,64 @@ struct sim_link {
     double per_byte;
 };
 
-/* ---- what a run is ---- */
+/* ---- runs ---- */
 
 struct sim_lane {
     uint32_t rank;
-    uint32_t next;                 /* step */
-    uint64_t since;                /* its receive was posted then */
-    uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
-    uint32_t awaited;              /* the first of these steps */
+    uint32_t next;                 /* index of its next step */
+    uint64_t since;                /* when its receive was posted */
+    uint32_t waiters, next_waiter; /* list of lanes that wait for a step of this lane */
+    uint32_t awaited;              /* the first step that they wait for */
 };
 
-/* The way of the messages of one pair of ranks on one channel, at the receiver. */
+/* The receiving end of the messages from one rank to another on one channel. */
 struct sim_wire {
     uint32_t rank;    /* the receiver */
-    uint32_t arrived; /* messages that are not received yet */
-    uint32_t lane;    /* that waits for a message, or SIM_NONE */
-    uint32_t sender;  /* lane whose send ends when the last of these is received, or SIM_NONE */
+    uint32_t arrived; /* messages that have arrived and have not been received */
+    uint32_t lane;    /* the lane that waits for a message, or SIM_NONE */
+    uint32_t sender;  /* the lane whose send ends when the last of these messages is received, or
+                         SIM_NONE */
     uint8_t distance;
 };
 
-/* A message on its way. */
+/* A message in transit. */
 struct sim_message {
-    uint32_t lane; /* the sender's; when not in use: the next unused one */
+    uint32_t lane; /* the sender's lane; the next unused message if this one is unused */
     uint32_t wire;
     uint8_t stage;
     bool blocks; /* its send ends only when it is received */
     double bytes;
-    uint64_t head, tail; /* when its first and its last byte are where it is now */
-    uint64_t sent;       /* the sender's CPU is done with it */
+    uint64_t head, tail; /* when its first and its last byte reach the current stage */
+    uint64_t sent;       /* when the sender's CPU has finished with it */
 };
 
 /*
- * At `time` the lane's step has ended, or the message is at the next stage of its way. Of two at
- * the same time that is first which was caused first. Each unit counts what it causes for itself:
- * so what happens in one does not hang on where it stands among others that do the same.
+ * An event: at `time`, the lane's step has ended or the message has reached its next stage. Events
+ * at the same time are processed in the order in which they were caused, counted per unit, so that
+ * the result of a unit does not depend on its position among identical units.
  */
 struct sim_event {
     uint64_t time;
     uint32_t order;
-    uint32_t target; /* SIM_MESSAGE | message, or lane */
+    uint32_t target; /* SIM_MESSAGE | message, or a lane */
 };
 #define SIM_MESSAGE (UINT32_C(1) << 31)
 
 struct sim {
     const struct sim_programs *programs;
     const struct disti_topology *topology;
-    uint32_t count;  /* ranks that are simulated */
-    uint32_t period; /* the ranks of a unit: those that could stand for all, else all */
+    uint32_t count;  /* simulated ranks */
+    uint32_t period; /* ranks per unit; a unit could represent all ranks */
     double chunk_bytes;
     double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
     uint64_t step, change; /* step_s, switch_s */
     size_t eager;
-    int node_cpus, all_cpus; /* all_cpus 0: there is one for each rank, or nodes have their own */
+    int node_cpus, all_cpus; /* all_cpus 0: one CPU per rank, or node_cpus per node */
     struct sim_link links[DISTI_DISTANCES];
 
     struct sim_rank *ranks;
     struct sim_node *nodes;
-    struct sim_line *node_lines, *rack_lines; /* of each its line out, its line in */
+    struct sim_line *node_lines, *rack_lines; /* two per node or rack: outbound, inbound */
     uint32_t node_count, rack_count, lane_count;
     struct sim_cpu *cpus;
     struct sim_lane *lanes;
@@ -156,19 +156,19 @@ struct sim {
     struct sim_wire *wires;
 
     struct sim_message *messages;
-    uint32_t message_count, message_room, unused; /* unused: a list */
+    uint32_t message_count, message_room, unused; /* unused: head of a list */
     struct sim_event *heap;
     uint32_t events;
-    uint32_t *orders; /* by unit: events that it has caused */
-    uint32_t unit;    /* of what is going on */
+    uint32_t *orders; /* by unit: number of events that it has caused */
+    uint32_t unit;    /* the unit of the current event */
 
     uint64_t now;
     uint64_t steps_done;
-    uint64_t chunks[DISTI_DISTANCES]; /* that were sent */
+    uint64_t chunks[DISTI_DISTANCES]; /* number of chunks sent */
     struct disti_forecast *forecast;
 };
 
-/* A duration in picoseconds: of so many bytes. At most about a week. */
+/* Converts a number of bytes to a duration in picoseconds, at most about a week. */
 #define SIM_TIME_MAX 6e17
 #define SIM_SECOND 1e12
 static inline uint64_t sim_bytes(double bytes, double per_byte)
@@ -177,7 +177,7 @@ static inline uint64_t sim_bytes(double bytes, double per_byte)
     return time < SIM_TIME_MAX ? (uint64_t)time : (uint64_t)SIM_TIME_MAX;
 }
 
-/* Picoseconds. */
+/* Converts seconds to picoseconds. */
 static uint64_t machine_time(double seconds)
 {
     return seconds > 0 ? sim_bytes(seconds, SIM_SECOND) : 0;
@@ -198,7 +198,7 @@ static int end_compare(const void *left, const void *right)
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-/* The number of the end among count sorted ones, or SIM_NONE. */
+/* Returns the index of an end in a sorted array of `count` ends, or SIM_NONE. */
 static uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
 {
     const struct sim_end *found = bsearch(&end, ends, count, sizeof(end), end_compare);
@@ -214,7 +214,7 @@ enum disti_distance disti_distance(const struct disti_topology *topology, int on
     return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
 }
 
-/* Finds for each send of the rank the wire at the receiver. */
+/* Finds the receiving wire of each send of the rank. */
 static dist_status machine_routes(struct sim *sim, uint32_t rank)
 {
     const struct sim_program *program = sim->programs->at[rank];
@@ -253,10 +253,8 @@ static bool machine_allocate(struct sim *sim, uint32_t sends, uint32_t wires)
            sim->routes && sim->wires && sim->cpus && sim->orders;
 }
 
-/*
- * Lays the machine out, and the wires; whole: of all ranks, even where some could stand for all.
- * ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL.
- */
+/* Lays out the machine and its wires. whole: all ranks, even if some could represent all. Errors:
+ * ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL. */
 static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
                                     bool whole)
 {
@@ -327,14 +325,15 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
     return status;
 }
 
-/* ---- work ---- */
+/* ---- CPU and memory time ---- */
 
 /*
- * The rank works for `work`, from `from` on at the earliest, and moves `memory` through its node's
- * memory meanwhile (as a time: what the memory needs for it). Returns the end.
+ * Occupies the rank for `work`, from `from` at the earliest. Meanwhile it transfers data through
+ * its node's memory, which takes the memory `memory` picoseconds. Stores the start in *start_p and
+ * returns the end.
  *
- * The memory is claimed as from now, even if the rank comes to it later only: else what a busy rank
- * has claimed for later would keep others from what is free before.
+ * The memory is reserved from the current time even if the rank starts later. Otherwise a busy
+ * rank's reservation in the future would block other ranks from memory that is free until then.
  */
 static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work,
                          uint64_t memory, uint64_t *start_p)
@@ -344,10 +343,8 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
     struct sim_cpu *cpu = NULL;
     uint64_t begin = from > r->free ? from : r->free, start = begin;
     bool wakes = from > r->free || !r->free;
-    /*
-     * The CPU that can run the rank first: the one it ran on last needs no change. Nor is there one
-     * if the rank has its turn, and does what has come up meanwhile.
-     */
+    /* Selects the CPU that can run the rank first. There is no context switch on the CPU that last
+     * ran the rank, or if the rank is running anyway and handles what has arrived meanwhile. */
     for (int i = 0; i < node->cpu_count && node->cpus; i++) {
         struct sim_cpu *other = &node->cpus[i];
         uint64_t at = begin > other->free ? begin : other->free;
@@ -372,11 +369,11 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
     return end;
 }
 
-/* Programs: plans as the simulator needs them, those that are alike kept once. */
+/* Programs: conversion of plans. Equal programs are kept once. */
 
-/* ---- one plan's program ---- */
+/* ---- the program of one plan ---- */
 
-/* Where the program under way is put together; used again for the next one. */
+/* Buffers in which a program is built, reused for each program. */
 struct draft {
     const struct disti_topology *topology;
     const struct disti_plan *plan;
@@ -417,7 +414,8 @@ static struct sim_end draft_end(const struct draft *draft, const struct disti_la
     return (struct sim_end){(uint32_t)offset, lane->channel};
 }
 
-/* Adds an end. Most lanes talk to one peer many times, so repetitions are left out first. */
+/* Adds an end. Most lanes communicate with one peer many times, so recent duplicates are
+ * skipped. */
 static void draft_add(struct sim_end *ends, uint32_t *count, struct sim_end end)
 {
     uint32_t n = *count;
@@ -427,7 +425,7 @@ static void draft_add(struct sim_end *ends, uint32_t *count, struct sim_end end)
     ends[(*count)++] = end;
 }
 
-/* Sorts the ends, and keeps each once. */
+/* Sorts the ends and removes duplicates. */
 static void draft_sort(struct sim_end *ends, uint32_t *count)
 {
     uint32_t kept = 0;
@@ -444,7 +442,7 @@ static uint64_t draft_mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Collects the ends, then writes the steps, which refer to them by number. */
+/* Collects the ends, then writes the steps, which refer to ends by index. */
 static void draft_steps(struct draft *draft)
 {
     const struct disti_plan *plan = draft->plan;
@@ -488,7 +486,7 @@ static void draft_steps(struct draft *draft)
     program->hash = hash;
 }
 
-/* ---- keeping ---- */
+/* ---- the set of programs ---- */
 
 static bool program_same(const struct sim_program *a, const struct sim_program *b)
 {
@@ -556,7 +554,8 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
         programs->steps += plan->step_count;
         if (position == 0 || plan->step_count < programs->shortest)
             programs->shortest = plan->step_count;
-        /* Too many steps, by those so far, or if the others have as many as the least of these. */
+        /* Rejects too many steps: in the plans so far, or if all other plans have as many as the
+         * shortest so far. */
         uint64_t all = (uint64_t)programs->shortest * programs->period;
         if (status == DIST_OK && (programs->steps > SIM_STEPS_MAX ||
                                   (position + 1 >= PROGRAMS_SEEN && all > SIM_STEPS_MAX)))
@@ -576,15 +575,16 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
 }
 
 /*
- * Writes the plans of the ranks that stand for all. ERR_NO_MEMORY, ERR_UNSUPPORTED.
+ * Writes the plans of the ranks that represent all ranks. Errors: ERR_NO_MEMORY, ERR_UNSUPPORTED.
  *
- * Where all nodes are alike and every rank does the same as the one a node further, the ranks of
- * one node stand for all: what they send to the next node comes from the node before.
+ * If all nodes are alike and every rank does the same as its counterpart on the next node, the
+ * ranks of one node represent all ranks: messages to the next node are received as if they came
+ * from the previous node.
  *
  *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
  *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
  *
- * If there are racks, the ranks of one rack do.
+ * If there are racks, the ranks of one rack represent all ranks.
  */
 static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
                                       const struct disti_shape *shape,
@@ -614,7 +614,8 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
         status = programs_rank(programs, &draft, algorithm, shape, i);
     for (uint32_t i = programs->period; i < programs->ranks; i++)
         programs->at[i] = programs->at[i - programs->period];
-    bool turns = status == DIST_OK; /* some algorithms do with some numbers of ranks only */
+    bool turns =
+        status == DIST_OK; /* for some algorithms this holds only with some numbers of ranks */
     for (uint32_t i = period; i < programs->ranks && turns; i++)
         turns = programs->at[i] == programs->at[i - period];
     if (turns)
@@ -626,14 +627,14 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
     return status;
 }
 
-/* ---- the heap: the earliest event first, four children a place ---- */
+/* ---- the event heap: the earliest event first, 4 children per entry ---- */
 
 static inline bool event_before(const struct sim_event *a, const struct sim_event *b)
 {
     return a->time != b->time ? a->time < b->time : a->order < b->order;
 }
 
-/* There is room for every lane and every message (message_room). */
+/* The heap has room for every lane and every message (message_room). */
 static void event_put(struct sim *sim, uint64_t time, uint32_t target)
 {
     struct sim_event event = {time, sim->orders[sim->unit]++, target};
@@ -665,7 +666,7 @@ static struct sim_event event_take(struct sim *sim)
 
 /* ---- messages ---- */
 
-/* Room for one message more, and for the events that it and the lanes can have. */
+/* Ensures room for one more message and for the events of all messages and lanes. */
 static bool message_room(struct sim *sim)
 {
     if (sim->unused != SIM_NONE || sim->message_count < sim->message_room)
@@ -690,13 +691,13 @@ static inline uint64_t later(uint64_t a, uint64_t b)
 
 /* ---- receiving ---- */
 
-/* Copying or reducing so many bytes: what has just come, if it is short, is in a cache. */
+/* Time to copy or reduce `bytes`. Short data that have just arrived are in a cache. */
 static uint64_t run_vector(double bytes, double per_byte)
 {
     return sim_bytes(bytes, bytes <= DISTI_CACHED_BYTES ? per_byte / DISTI_CACHED_TIMES : per_byte);
 }
 
-/* What the CPU does for the first, or the last, piece of a message between nodes. */
+/* CPU time for the first or last piece of a message between nodes. */
 static uint64_t run_piece(const struct sim *sim, double bytes)
 {
     return sim_bytes(bytes < DISTI_NETWORK_PIECE ? bytes : DISTI_NETWORK_PIECE,
@@ -711,9 +712,9 @@ static const struct sim_step *lane_step(const struct sim *sim, uint32_t lane)
 }
 
 /*
- * The lane's receive takes its message, whose first byte was here at `head` and whose last one at
- * `tail`, which is now or was before. What comes over a line is reduced while it comes in; inside a
- * node the receiver moves the bytes first.
+ * The lane receives its message, whose first byte arrived at `head` and whose last byte at `tail`,
+ * at most the current time. Between nodes, data are reduced while they arrive. Inside a node, the
+ * receiver first copies them.
  */
 static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, uint64_t head,
                         uint64_t tail)
@@ -747,7 +748,8 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
 
 /* ---- sending ---- */
 
-/* The line of the message's next stage; NULL: it has passed the last one, or there is none. */
+/* Returns the line of the message's next stage, or NULL if it has passed the last line or uses
+ * none. */
 static struct sim_line *message_line(const struct sim *sim, const struct sim_message *message)
 {
     const struct sim_wire *wire = &sim->wires[message->wire];
@@ -769,10 +771,8 @@ static struct sim_line *message_line(const struct sim *sim, const struct sim_mes
     }
 }
 
-/*
- * The message's head has come to the next line of its way, or it has come as a whole. It is passed
- * on byte by byte, so on the next line it is while it still comes out of this one.
- */
+/* The message's first byte has reached the next line, or the whole message has arrived. A message
+ * is forwarded byte by byte, so it can occupy two lines at once. */
 static void run_message(struct sim *sim, uint32_t number)
 {
     struct sim_message *message = &sim->messages[number];
@@ -843,7 +843,7 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
 
 /* ---- lanes ---- */
 
-/* The lane's next step begins now if it waits for nothing. */
+/* Begins the lane's next step, unless it must wait. */
 static dist_status run_begin(struct sim *sim, uint32_t lane)
 {
     struct sim_lane *l = &sim->lanes[lane];
@@ -853,7 +853,9 @@ static dist_status run_begin(struct sim *sim, uint32_t lane)
     const struct sim_step *step = lane_step(sim, lane);
     struct sim_lane *other =
         step->wait_lane == DISTI_NO_LANE ? NULL : &sim->lanes[rank->first_lane + step->wait_lane];
-    if (other && other->next <= step->wait_step) { /* the lane is remembered with the other */
+    if (other &&
+        other->next <=
+            step->wait_step) { /* adds the lane to the list of the lane that it waits for */
         if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
             other->awaited = step->wait_step;
         l->next_waiter = other->waiters;
@@ -883,7 +885,7 @@ static dist_status run_begin(struct sim *sim, uint32_t lane)
     return DIST_OK;
 }
 
-/* The lane's step has ended: if it was waited for, whoever waits for the lane looks again. */
+/* The lane's step has ended: begins its next step, and re-examines the lanes that waited for it. */
 static dist_status run_advance(struct sim *sim, uint32_t lane)
 {
     struct sim_lane *l = &sim->lanes[lane];
@@ -903,7 +905,7 @@ static dist_status run_advance(struct sim *sim, uint32_t lane)
     return status;
 }
 
-/* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
+/* Runs all programs until there are no events. Errors: ERR_NO_MEMORY. */
 static dist_status sim_run(struct sim *sim)
 {
     dist_status status = message_room(sim) ? DIST_OK : DIST_ERR_NO_MEMORY;
@@ -916,7 +918,7 @@ static dist_status sim_run(struct sim *sim)
         struct sim_event event = event_take(sim);
         sim->now = event.time;
         if (units) {
-            /* The rank of the lane, or that whose lines or CPU the message is about to use. */
+            /* The rank of the lane, or the rank whose lines or CPU the message is about to use. */
             uint32_t rank;
             if (event.target & SIM_MESSAGE) {
                 const struct sim_message *message = &sim->messages[event.target & ~SIM_MESSAGE];
@@ -936,19 +938,22 @@ static dist_status sim_run(struct sim *sim)
     return status;
 }
 
-/* The simulator: what all ranks' plans take together. */
+/* ---- the simulator ---- */
 
 /*
- * Of a server of some years ago, and of Ethernet:
- *   inside a node: a message through the rings of shared memory, measured with two ranks on
- *     neighbouring cores; across NUMA nodes about twice the time;
- *   between nodes: TCP over 10 Gbit/s, 94 % of which are data in frames of 1500 bytes; half of a
- *     round trip through two kernels and a switch takes about 20 us, of which each side works 5;
- *   between racks: two more switches, and an uplink of 4 times 10 Gbit/s;
- *   memory: one core copies some 8 GB/s out of its caches and reduces as fast; all together have
- *     about 4 channels of 20 GB/s, and a copy moves every byte three times (read, own, write);
- *   the kernel's part in sending, a copy and packets, takes about twice as long as a copy;
- *   a CPU changes from one process to another in 1 to 2 us.
+ * Values of a typical older server with Ethernet:
+ *
+ *   - inside a node: a message through the rings of shared memory, measured with two ranks on
+ *     neighbouring cores; across NUMA nodes about twice the time
+ *   - between nodes: TCP over 10 Gbit/s, of which 94 % are data in frames of 1500 bytes; half a
+ *     round trip through two kernels and a switch takes about 20 us, 5 us of which are CPU time
+ *     on each side
+ *   - between racks: two more switches, and an uplink of 4 times 10 Gbit/s
+ *   - memory: one core copies about 8 GB/s out of its caches and reduces as fast; all cores
+ *     share about 4 channels of 20 GB/s, and a copy transfers every byte three times (read,
+ *     read for ownership, write)
+ *   - the kernel's part of a send (a copy and packets) takes about twice as long as a copy
+ *   - a context switch takes 1 to 2 us
  */
 const struct disti_cost disti_cost_usual = {.links = {[DISTI_SAME_NUMA] = {0.5e-6, 0.2e-6, 8e9},
                                                       [DISTI_SAME_NODE] = {1e-6, 0.2e-6, 5e9},
@@ -966,7 +971,7 @@ const struct disti_cost disti_cost_usual = {.links = {[DISTI_SAME_NUMA] = {0.5e-
 static void simulate_lines(const struct sim *sim, const struct sim_line *lines, uint32_t count,
                            uint64_t stands, struct disti_traffic *traffic)
 {
-    double waited = 0; /* of whole picoseconds: exact up to some hours */
+    double waited = 0; /* sum of whole picoseconds: exact up to some hours */
     for (uint32_t i = 0; i < count; i++) {
         double busy = (double)lines[i].busy / (sim->now ? (double)sim->now : 1);
         traffic->busiest = busy > traffic->busiest ? busy : traffic->busiest;
@@ -1040,7 +1045,7 @@ dist_status disti_sim_run(const struct disti_simulation *simulation, size_t byte
                             sim.topology->ranks);
         goto out;
     }
-    /* Each simulated rank stands for `stands` ranks. */
+    /* Each simulated rank represents `stands` ranks. */
     uint64_t stands = sim.programs->ranks / sim.count, busy = 0;
     struct disti_traffic *links = forecast.links;
     simulate_lines(&sim, sim.node_lines, 2 * sim.node_count, stands, &links[DISTI_OTHER_NODE]);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collects what plans do with the chunks of data that are followed: of each plan only the steps
- * that handle these, so that plans need not be in memory all at once.
+ * The verifier: collects the steps of all ranks, matches their messages, runs them symbolically,
+ * checks the results and searches for races. Only some chunks of the data are followed. Of each
+ * plan only the steps that handle these chunks are kept, so that not all plans need to be in memory
+ * at once.
  *
- *   lane 0   [a]   b    c   [d]        kept: a, d, f. That d comes after f is found by going back
- *                  |                   from c, through e, which is not kept, to f.
- *   lane 1    f    e
+ *   lane 0   [a]   b    c   [d]        kept: a, d, f. That d runs after f is found by going back
+ *                  |                   from c to e, which is not kept, and from there to f.
+ *   lane 1   [f]   e
  */
 #include "verify/verify.h"
 #include "base/log.h"
@@ -16,34 +18,35 @@
 #include <string.h>
 
 #define VERIFY_NONE UINT32_MAX
-/* Of so few ranks each has a bit, every chunk is followed, and races are searched for. */
+/* Up to this number of ranks, each rank has a bit, all chunks are followed, and races are
+ * searched. */
 #define VERIFY_RANKS_FEW 64
 
-/* What a chunk of memory holds, symbolically. */
+/* The symbolic content of a chunk of memory. */
 struct verify_cell {
-    uint64_t sum;   /* of the numbers of those ranks whose contributions are in it */
-    uint64_t order; /* in what order they were added: a hash of the expression */
-    uint32_t chunk; /* which of those that are followed */
+    uint64_t sum;   /* the sum of the numbers of the ranks whose contributions it contains */
+    uint64_t order; /* the order of the additions: a hash of the expression */
+    uint32_t chunk; /* index in followed[] */
     bool finished, written;
 };
 
-/* A step of any rank that handles chunks that are followed. Steps are numbered over all ranks. */
+/* A kept step. Steps are numbered over all ranks. */
 struct verify_step {
     uint32_t rank, lane, index; /* lanes are numbered over all ranks; index: in its lane */
     uint32_t first;             /* the first chunk of its data */
     uint32_t first_item, items;
-    uint32_t first_wait, waits; /* steps that it waits for, besides that before it in its lane */
-    uint32_t match;             /* the step at the peer that it meets */
+    uint32_t first_wait, waits; /* steps that it waits for, besides the previous one in its lane */
+    uint32_t match;             /* the matching step at the peer */
     int32_t peer;
     struct disti_chunk_ref dst, src;
     uint8_t kind;
     bool finish;
 };
 
-/* A chunk of a step's data that is followed. */
+/* A followed chunk of a step's data. */
 struct verify_item {
-    uint32_t chunk;  /* which of those that are followed */
-    uint32_t offset; /* which of the step's chunks */
+    uint32_t chunk;  /* index in followed[] */
+    uint32_t offset; /* index among the step's chunks */
 };
 
 /* One end of a message: the number-th from one rank to another on a channel. */
@@ -54,43 +57,44 @@ struct verify_message {
 struct verify_lane {
     uint32_t first, count; /* its steps: [first, first + count) of all steps */
     uint32_t done;
-    uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
+    uint32_t waiters, next_waiter; /* list of lanes that wait for a step of this lane */
     bool queued, parked;
 };
 
-/* Where one rank's things begin in the lists of all. */
+/* Where a rank's entries begin in the lists. */
 struct verify_rank {
     uint32_t first_lane, first_step;
     size_t first_slot;
 };
 
-/* A list that grows. */
+/* A growing array. */
 struct verify_list {
     void *items;
     size_t count, room, size;
 };
 
 struct verify {
-    struct disti_plan shape; /* of all plans: one without steps, of rank 0 */
+    struct disti_plan shape; /* what all plans have in common: a plan without steps, of rank 0 */
     uint32_t ranks;
-    bool aliased; /* what IN and OUT both hold is one memory */
-    bool lost;    /* no memory */
+    bool aliased; /* a block that IN and OUT both hold is the same memory */
+    bool lost;    /* out of memory */
     uint64_t all; /* the sum of all ranks' numbers */
     uint32_t data_chunks;
-    uint32_t count, *followed; /* chunks of the data, ascending */
+    uint32_t count, *followed; /* the chunks of the data that are followed, ascending */
     struct disti_verdict *verdict;
 
-    struct verify_rank *rank; /* ranks + 1 */
+    struct verify_rank *rank; /* ranks + 1 entries */
     struct verify_list steps, items, waits, lanes, sends, recvs;
-    uint32_t *counters;          /* of messages: by direction, channel, peer */
-    uint32_t *seen;              /* by chunk that is followed: the list that had it last */
+    uint32_t *counters;          /* number of messages so far, by direction, channel, peer */
+    uint32_t *seen;              /* by followed chunk: the list that contained it last */
     struct verify_cell *cells;   /* [rank][IN, OUT][count] */
-    struct verify_cell *scratch; /* the slots of all ranks */
-    uint32_t *order;             /* the steps as the run executed them; a SEND before its RECV* */
-    uint32_t *when;              /* by step: where in order */
+    struct verify_cell *scratch; /* the scratch slots of all ranks */
+    uint32_t *order; /* the steps in the order of execution; a SEND immediately before its RECV* */
+    uint32_t *when;  /* by step: its index in order[] */
     uint32_t executed;
-    uint32_t *queue, queued; /* lanes that the run has to look at, each at most once */
-    uint64_t *knows; /* BARRIER, by step: which ranks of the window have started before it ends */
+    uint32_t *queue, queued; /* lanes that the run must examine, each at most once */
+    uint64_t *knows; /* BARRIER, by step: the set of ranks of the window that have entered before
+                        the step ends */
     uint32_t window; /* ranks [window, window + 64) */
 };
 
@@ -109,13 +113,14 @@ static inline const struct verify_item *verify_items(const struct verify *v, uin
     return &((const struct verify_item *)v->items.items)[verify_step(v, step)->first_item];
 }
 
-/* The step's i-th chunk of data. */
+/* Returns the step's i-th followed chunk of data. */
 static inline uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i)
 {
     return v->followed[verify_items(v, step)[i].chunk];
 }
 
-/* The i-th step that must end before this one begins: 0 is that before it in its lane, if any. */
+/* Returns the i-th step that must end before this one begins; number 0 is the previous step of its
+ * lane, or VERIFY_NONE. */
 static inline uint32_t verify_wait(const struct verify *v, uint32_t step, uint32_t i)
 {
     const struct verify_step *s = verify_step(v, step);
@@ -149,7 +154,7 @@ static void verify_describe(const struct verify *v, uint32_t step, char *text, s
              s->lane - v->rank[s->rank].first_lane, s->index, names[s->kind], peer, s->first);
 }
 
-/* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
+/* Records the first fault, at a step or (VERIFY_NONE) in general. Returns false. */
 __attribute__((format(printf, 3, 4))) static bool verify_fault(struct verify *v, uint32_t step,
                                                                const char *format, ...)
 {
@@ -170,7 +175,7 @@ __attribute__((format(printf, 3, 4))) static bool verify_fault(struct verify *v,
 
 /* ---- lists ---- */
 
-/* A new item at the end, not set; NULL: no memory, which is remembered. */
+/* Appends an uninitialized item. Returns NULL and sets v->lost if there is no memory. */
 static void *list_add(struct verify *v, struct verify_list *list)
 {
     if (list->count == list->room) {
@@ -186,9 +191,9 @@ static void *list_add(struct verify *v, struct verify_list *list)
     return (char *)list->items + list->count++ * list->size;
 }
 
-/* ---- messages' numbers ---- */
+/* ---- numbers of messages ---- */
 
-/* Those of one plan at a time; all 0 between two plans. */
+/* Returns a message counter of the plan being read. All counters are 0 between two plans. */
 static uint32_t *collect_counter(const struct verify *v, const struct disti_lane *lane,
                                  const struct disti_step *step)
 {
@@ -198,23 +203,26 @@ static uint32_t *collect_counter(const struct verify *v, const struct disti_lane
 
 /* ---- steps ---- */
 
-/* A step that is waited for. */
+/* A step that another step waits for. */
 struct reader_wait {
     uint16_t lane;
     uint32_t step;
 };
 
-/* What is known of the plan that is being read. */
+/* The state of reading one plan. */
 struct reader {
     const struct disti_plan *plan;
     uint32_t *kept;   /* by step: its number if it is kept */
-    uint32_t *before; /* by step: the last kept step up to it in its lane, by step of the plan */
-    uint32_t *waits; /* by step: it or the first one behind it in its lane that waits; or the end */
-    uint32_t *covered, *stamp; /* by lane: so many of its steps are known to come before */
+    uint32_t *before; /* by step: the last kept step up to and including it in its lane, as an index
+                         into the plan */
+    uint32_t *waits;  /* by step: the first step with a wait, from this one on in its lane; or the
+                         lane's end */
+    uint32_t *covered, *stamp; /* by lane: the number of its steps that are known to come before;
+                                  stamp: for which lane */
     struct reader_wait *stack;
 };
 
-/* The first of the chunks that are followed that is not before this one. */
+/* Returns the index of the first followed chunk that is not less than `data`. */
 static uint32_t reader_from(const struct verify *v, uint32_t data)
 {
     uint32_t low = 0, high = v->count;
@@ -228,7 +236,7 @@ static uint32_t reader_from(const struct verify *v, uint32_t data)
     return low;
 }
 
-/* Lists those of the step's chunks that are followed. Returns how many. */
+/* Lists the followed chunks of the step's data and returns their number. */
 static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
                              const struct disti_step *step)
 {
@@ -246,7 +254,7 @@ static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
     return (uint32_t)(v->items.count - before);
 }
 
-/* Keeps the step if it handles chunks that are followed. */
+/* Counts the step's message, and keeps the step if it handles followed chunks. False: a fault. */
 static bool reader_step(struct verify *v, struct reader *r, const struct disti_lane *lane,
                         uint32_t at, uint32_t lane_number)
 {
@@ -282,7 +290,7 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
     }
     if (!own || v->lost || step->list == DISTI_NO_LIST)
         return true;
-    for (uint32_t i = 0; i < items; i++) { /* a message is about each chunk once */
+    for (uint32_t i = 0; i < items; i++) { /* a message contains each chunk once */
         uint32_t chunk = verify_items(v, r->kept[at])[i].chunk;
         if (v->seen[chunk] == r->kept[at] + 1)
             return verify_fault(v, r->kept[at], "its data has chunk %u twice", v->followed[chunk]);
@@ -293,7 +301,8 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
 
 /* ---- waits ---- */
 
-/* Notes the kept steps that end before `mark` has ended, but for those known for this lane. */
+/* Adds waits for the kept steps that end before `mark` ends, except those already added for this
+ * lane. */
 static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, struct reader_wait mark)
 {
     uint32_t depth = 0;
@@ -322,9 +331,10 @@ static void reader_cover(struct verify *v, struct reader *r, uint32_t lane, stru
     }
 }
 
-/* ---- all ---- */
+/* ---- whole plans ---- */
 
-/* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
+/* Adds the plan's kept steps, their waits and messages. Returns false after a fault or without
+ * memory. */
 static bool verify_collect(struct verify *v, const struct disti_plan *plan)
 {
     size_t steps = plan->step_count + 1, lanes = plan->lane_count + 1;
@@ -351,7 +361,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
         good = good && !v->lost;
     }
     for (uint32_t l = 0; l < plan->lane_count && good; l++) {
-        /* Most steps wait for nothing, and are passed over. */
+        /* Steps without waits, which are most, are skipped with this table. */
         uint32_t begin = plan->lanes[l].first, next = begin + plan->lanes[l].count;
         for (uint32_t at = next; at-- > begin;) {
             if (plan->steps[at].wait_lane != DISTI_NO_LANE)
@@ -379,7 +389,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
     free(r.stack);
     free(r.covered);
     free(r.stamp);
-    /* Clears what was counted, one by one: of many ranks a plan talks to few. */
+    /* Clears the counters one by one, since a plan communicates with few of many ranks. */
     for (uint32_t l = 0; l < plan->lane_count; l++)
         for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
             const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
@@ -392,7 +402,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
     return good && !v->lost;
 }
 
-/* Which SEND meets which RECV: messages of two ranks on one channel stay in order. */
+/* ---- matching of messages: those from one rank to another on one channel stay in order ---- */
 
 static int match_compare(const void *left, const void *right)
 {
@@ -405,8 +415,7 @@ static int match_compare(const void *left, const void *right)
     return 0;
 }
 
-/* Matches all messages before anything runs: sorted alike, the k-th of the sends must be the k-th
- * of the receives. */
+/* Matches all messages before the run: after sorting, the k-th send must match the k-th receive. */
 static bool verify_match(struct verify *v)
 {
     size_t sends = v->sends.count, recvs = v->recvs.count;
@@ -438,9 +447,9 @@ static bool verify_match(struct verify *v)
 }
 
 /*
- * The symbolic run. A SEND and the RECV that it meets happen together, once both stand at the heads
- * of their lanes and wait for nothing: the strictest that a transport may be. What can happen
- * can happen in any order with the same outcome, so one order is as good as all.
+ * The symbolic run. A SEND and its RECV execute together, when both are at the heads of their lanes
+ * and wait for nothing; this is the strictest transport possible. Steps that can execute can do so
+ * in any order with the same result, so one order is enough.
  */
 
 /* ---- lanes ---- */
@@ -459,7 +468,8 @@ static uint32_t run_head(const struct verify *v, uint32_t lane)
     return l->done < l->count ? l->first + l->done : VERIFY_NONE;
 }
 
-/* The step of another lane that the head of a lane still waits for; VERIFY_NONE: it can run. */
+/* Returns the step of another lane that the head of a lane still waits for, or VERIFY_NONE if it
+ * can run. */
 static uint32_t run_waited(const struct verify *v, uint32_t step)
 {
     for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
@@ -471,7 +481,7 @@ static uint32_t run_waited(const struct verify *v, uint32_t step)
     return VERIFY_NONE;
 }
 
-/* The step, the head of its lane, has ended: whoever waits for the lane looks again. */
+/* The head of a lane has ended: advances the lane and re-examines the lanes that wait for it. */
 static void run_advance(struct verify *v, uint32_t step)
 {
     struct verify_lane *l = verify_lane(v, verify_step(v, step)->lane);
@@ -489,7 +499,7 @@ static void run_advance(struct verify *v, uint32_t step)
 
 /* ---- contributions ---- */
 
-/* Spreads all bits over all (splitmix64). */
+/* Mixes all bits (splitmix64). */
 static uint64_t verify_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -497,19 +507,19 @@ static uint64_t verify_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* A rank's contribution by itself: a hash. */
+/* Returns the hash of a single rank's contribution. */
 static uint64_t verify_leaf(uint32_t rank)
 {
     return verify_mix((uint64_t)rank + 1);
 }
 
-/* Two expressions added, in either order: a hash. */
+/* Returns the hash of the sum of two expressions. It is commutative. */
 static uint64_t verify_added(uint64_t one, uint64_t other)
 {
     return verify_mix(verify_mix(one) + verify_mix(other) + 1);
 }
 
-/* What stands for a rank's contribution in a sum. */
+/* Returns the number that represents a rank's contribution in a sum. */
 static uint64_t verify_number(const struct verify *v, uint32_t rank)
 {
     return verify_few(v) ? UINT64_C(1) << rank : verify_leaf(rank);
@@ -517,7 +527,7 @@ static uint64_t verify_number(const struct verify *v, uint32_t rank)
 
 /* ---- memory ---- */
 
-/* The shape as the rank has it, to ask what lies where. */
+/* Returns the shape for a rank, for use with disti_plan_locate(). */
 static struct disti_plan verify_shape(const struct verify *v, uint32_t rank)
 {
     struct disti_plan shape = v->shape;
@@ -525,7 +535,7 @@ static struct disti_plan verify_shape(const struct verify *v, uint32_t rank)
     return shape;
 }
 
-/* The cell of a chunk that is followed, where the reference says, on a rank. */
+/* Returns the cell of a followed chunk at a location on a rank. */
 static struct verify_cell *verify_cell(const struct verify *v, uint32_t rank,
                                        struct disti_chunk_ref ref, uint32_t chunk)
 {
@@ -540,9 +550,9 @@ static struct verify_cell *verify_cell(const struct verify *v, uint32_t rank,
     return &v->cells[((size_t)rank * 2 + space) * v->count + chunk];
 }
 
-/* ---- data ---- */
+/* ---- movement of data ---- */
 
-/* Reads the step's i-th chunk, of those that begin at ref. */
+/* Reads the step's i-th chunk; its chunks begin at `ref`. False: a fault. */
 static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref, uint32_t i,
                      struct verify_cell *value_p)
 {
@@ -558,7 +568,7 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
     return true;
 }
 
-/* Adds `other` to *value_p; both must be parts of one unfinished sum. */
+/* Adds `other` to *value_p. Both must be partial, unfinished sums without a common contribution. */
 static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p,
                     const struct verify_cell *other)
 {
@@ -580,7 +590,7 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
     return true;
 }
 
-/* The data of `from`, a SEND or the step itself, go to the step's destination. */
+/* Moves the data of step `from` (a SEND, or the step itself) to the step's destination. */
 static bool run_data(struct verify *v, uint32_t from, uint32_t step)
 {
     const struct verify_step *f = verify_step(v, from), *s = verify_step(v, step);
@@ -601,8 +611,8 @@ static bool run_data(struct verify *v, uint32_t from, uint32_t step)
 
 /* ---- steps ---- */
 
-/* What is known of starts once the step has begun: its own rank's, and what those before it knew.
- */
+/* Computes the ranks that are known to have entered when the step begins: its own rank and the
+ * ranks known to the steps before it. */
 static void run_learn(struct verify *v, uint32_t step)
 {
     const struct verify_step *s = verify_step(v, step);
@@ -615,7 +625,7 @@ static void run_learn(struct verify *v, uint32_t step)
     }
 }
 
-/* A step by itself, or a receive with the SEND that it meets. Barriers move no data. */
+/* Runs a local step, or a receive together with its SEND. Barriers move no data. */
 static bool run_step(struct verify *v, uint32_t step)
 {
     uint32_t from = verify_receives(verify_step(v, step)) ? verify_step(v, step)->match : step;
@@ -632,14 +642,14 @@ static bool run_step(struct verify *v, uint32_t step)
     return true;
 }
 
-/* Does the lane's next step if it can be done. False: a fault. */
+/* Runs the lane's next step if it can run. False: a fault. */
 static bool run_lane(struct verify *v, uint32_t lane)
 {
     uint32_t step = run_head(v, lane);
     if (step == VERIFY_NONE)
         return true;
     uint32_t waited = run_waited(v, step);
-    if (waited != VERIFY_NONE) { /* the lane is remembered with the one that it waits for */
+    if (waited != VERIFY_NONE) { /* parks the lane in the list of the lane that it waits for */
         struct verify_lane *l = verify_lane(v, lane);
         struct verify_lane *other = verify_lane(v, verify_step(v, waited)->lane);
         if (!l->parked) {
@@ -654,11 +664,11 @@ static bool run_lane(struct verify *v, uint32_t lane)
         return run_step(v, step);
     if (run_head(v, verify_step(v, s->match)->lane) != s->match ||
         run_waited(v, s->match) != VERIFY_NONE)
-        return true; /* the other looks for this one when it has come so far */
+        return true; /* the peer's lane looks for this step when it gets there */
     return run_step(v, s->kind == DISTI_SEND ? s->match : step);
 }
 
-/* Runs all steps as far as they go. The same. */
+/* Runs all steps until none can run. False: a fault, such as a deadlock. */
 static bool verify_run(struct verify *v)
 {
     v->queue = malloc((v->lanes.count + 1) * sizeof(*v->queue));
@@ -681,7 +691,7 @@ static bool verify_run(struct verify *v)
         uint32_t step = run_head(v, lane);
         if (step == VERIFY_NONE)
             continue;
-        uint32_t cause = run_waited(v, step); /* the first lane that is stuck */
+        uint32_t cause = run_waited(v, step); /* reports the first lane that is stuck */
         char text[128];
         verify_describe(v, cause == VERIFY_NONE ? verify_step(v, step)->match : cause, text,
                         sizeof(text));
@@ -690,23 +700,23 @@ static bool verify_run(struct verify *v)
     return good;
 }
 
-/* The verifier: collects all ranks' steps, has them matched and run, and judges what that left. */
+/* ---- the verifier ---- */
 
-/* Of the steps of a usual algorithm so many handle a chunk on each rank. */
+/* An estimate of the steps per rank that handle one chunk, for the usual algorithms. */
 #define VERIFY_STEPS_EACH 4
-/* Steps that are kept at most, about, where not every chunk needs to be followed: 300 MB. */
+/* A soft limit for kept steps if not every chunk must be followed: 300 MB. */
 #define VERIFY_STEPS (UINT32_C(1) << 22)
 
 /* ---- results ---- */
 
-/* Has one chunk of one rank's output what was promised? */
+/* True if an output chunk of a rank has the promised content. */
 static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
 {
     const struct verify_cell *cell = verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
     uint64_t sum = v->all;
-    if (!reduces) { /* the number of the rank whose data chunk this is */
+    if (!reduces) { /* the number of the rank that owns the data chunk */
         const struct disti_plan *shape = &v->shape;
         bool root_gives = /* broadcast, scatter */
             disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1;
@@ -732,7 +742,7 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     return true;
 }
 
-/* The order of reproducible results, as plan.h has it; `sums` has room for all ranks. */
+/* Returns the hash of the order of reproducible results (plan.h). `sums` has room for all ranks. */
 static uint64_t verify_order(uint32_t ranks, uint64_t *sums)
 {
     uint32_t virtual_ranks = 1, count = 0;
@@ -768,8 +778,8 @@ static bool verify_outputs(struct verify *v, uint64_t order)
     return true;
 }
 
-/* A barrier's promise, for the ranks of the window: whoever has left it knows that all have come.
- */
+/* Checks the promise of a barrier for the ranks of the window: a rank that has left it has heard
+ * from all of them. */
 static bool verify_met(struct verify *v)
 {
     uint32_t of_window = v->ranks - v->window;
@@ -790,37 +800,39 @@ static bool verify_met(struct verify *v)
 }
 
 /*
- * The search for races: two accesses of one rank to one chunk, at least one a write, which nothing
- * puts in order. What orders steps is the least that a transport keeps:
+ * The search for races: two accesses of one rank to one chunk, at least one of them a write,
+ * without an order between them. Only the order that every transport guarantees counts:
  *
- *   lane order, waits:   end of a step    -> begin of the next, of the one that waits
- *   a message:           begin of SEND    -> the writing by RECV (not its begin) -> end of RECV
+ *   lane order, waits:   end of a step    -> begin of the next step, or of the waiting step
+ *   a message:           begin of SEND    -> write by RECV (not its begin) -> end of RECV
  *
- * The reading by a SEND is over when the SEND has ended, or the RECV that it meets.
+ * The read by a SEND is over when the SEND or its RECV has ended.
  *
- * Chunk by chunk, the steps that touch the chunk are taken in the order of the run, with
- * the set of those that are over before each. That finds nearly all orders, since data carry
- * them; what is left is searched for through all steps (race_search).
+ * Each chunk is examined separately: its steps are taken in the order of the run, each with the set
+ * of steps that are over before it. Most orders are found in this way, since they are established
+ * by messages with the same chunk. The remaining pairs are searched for through all steps
+ * (race_search).
  */
 
-/* Steps that touch the chunk in hand, numbered in the order of the run: events. */
+/* The steps that touch the current chunk, numbered in the order of the run, are called events. */
 struct race {
     struct verify *v;
     uint32_t chunk;
-    uint32_t *first;    /* by chunk: its events are steps[first[c] .. first[c + 1]) */
-    uint32_t *steps;    /* by chunk and event */
-    uint32_t most;      /* events of a chunk */
-    uint64_t *before;   /* a row of bits an event: those over before it touches memory */
-    size_t words;       /* of a row */
-    uint32_t *previous; /* by event: the one before in its lane */
+    uint32_t *first;  /* by chunk: its events are steps[first[c] .. first[c + 1]) */
+    uint32_t *steps;  /* by chunk and event */
+    uint32_t most;    /* the largest number of events of a chunk */
+    uint64_t *before; /* one bit set per event: the events that are over before it touches memory */
+    size_t words;     /* 64-bit words of a set */
+    uint32_t *previous; /* by event: the previous event of its lane */
     uint32_t *latest;   /* by lane: its latest event */
-    uint32_t *readers;  /* by event, or step: the next that has read since the last write */
-    uint32_t *seen;     /* by step, for race_search: the search that was there last */
+    uint32_t
+        *readers;   /* by event or step: the next one in the list of reads since the last write */
+    uint32_t *seen; /* by step, for race_search: the last search that visited it */
     uint32_t *stack;
     uint32_t searches;
 };
 
-/* What one rank has done to the chunk's memory. */
+/* The accesses of one rank to the chunk's memory. */
 struct race_memory {
     uint32_t write, reads; /* the last write; the list of reads since */
 };
@@ -832,16 +844,16 @@ static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
     race->seen[step] = race->searches;
 }
 
-/* Is it the step itself, or a later one of its lane? */
+/* True if `step` is `early` or a later step of the same lane. */
 static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
 {
     return verify_step(v, step)->lane == verify_step(v, early)->lane && step >= early;
 }
 
 /*
- * Is `early` over before `late` touches memory? Goes back from late over all that comes before. The
- * run's order respects every such order, so what ran before early needs no looking at. `chunk`:
- * messages of chunks that may be empty when this one is not do not count.
+ * True if `early` is over before `late` touches memory. Searches backwards from `late` through all
+ * steps that come before. The order of the run respects every such order, so steps that ran before
+ * `early` are skipped. Messages that may be empty although `chunk` is not do not count.
  */
 static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32_t chunk)
 {
@@ -852,7 +864,7 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
     race->searches++;
     if (verify_receives(verify_step(v, late)))
         race_push(race, &depth, verify_step(v, late)->match);
-    race_push(race, &depth, late); /* its own rank is where the answer mostly is */
+    race_push(race, &depth, late); /* searched first, since the answer is usually on its own rank */
     while (depth > 0) {
         uint32_t step = race->stack[--depth];
         for (uint32_t i = 0; i <= verify_step(v, step)->waits; i++) {
@@ -861,10 +873,8 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
                 continue;
             if (race_behind(v, end, early) || race_behind(v, end, taken))
                 return true;
-            /*
-             * May data of the chunk pass when the message does? Where a call has fewer elements
-             * than chunks, the last chunks of each block are empty and their messages are not sent.
-             */
+            /* Skips a message that may not be sent although the chunk has data: if a call has fewer
+             * elements than chunks, the last chunks of each block are empty. */
             if (verify_receives(verify_step(v, end)) &&
                 (verify_step(v, end)->first % chunks <= chunk % chunks ||
                  verify_step(v, end)->first % chunks + verify_step(v, end)->items > chunks))
@@ -887,7 +897,7 @@ static bool race_bit(const struct race *race, uint32_t early, uint32_t late)
     return race->before[late * race->words + early / 64] >> early % 64 & 1;
 }
 
-/* Adds to the row of `late` what was over before `early`, and early itself if it is over. */
+/* Adds to the set of `late` the events over before `early`, and `early` itself if it is over. */
 static void race_join(struct race *race, uint32_t late, uint32_t early, bool over)
 {
     uint64_t *to = race->before + late * race->words;
@@ -898,7 +908,8 @@ static void race_join(struct race *race, uint32_t late, uint32_t early, bool ove
         to[early / 64] |= UINT64_C(1) << early % 64;
 }
 
-/* What is over before this event touches memory. A RECV's SEND is the event just before it. */
+/* Computes which events are over before this one touches memory. The SEND of a RECV is the event
+ * just before it. */
 static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
 {
     const struct verify *v = race->v;
@@ -909,7 +920,7 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
     if (*latest != VERIFY_NONE)
         race_join(race, event, *latest, true);
     for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
-        /* The latest event in the waited step's lane that is not behind that step. */
+        /* The latest event of the waited-for lane that is not after the waited-for step. */
         uint32_t waited = verify_wait(v, step, i);
         uint32_t other = race->latest[verify_step(v, waited)->lane];
         while (other != VERIFY_NONE && steps[other] > waited)
@@ -922,13 +933,14 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
     *latest = event;
 }
 
-/* Is it the chunk in OUT, be it under IN's name? (IN is not written otherwise.) */
+/* True if the reference is the chunk in OUT, possibly through IN. (IN is not written in other
+ * cases.) */
 static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
 {
     return ref.space == DISTI_OUT || (ref.space == DISTI_IN && race->v->aliased);
 }
 
-/* Must be ordered; `early` an event before `late`. */
+/* Checks that event `early` is over before event `late` touches memory. */
 static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, uint32_t late,
                       const char *what)
 {
@@ -940,7 +952,7 @@ static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, 
            race_fault(race, steps[early], steps[late], what);
 }
 
-/* One event against what the rank has done to the chunk before. */
+/* Checks one event against the previous accesses of its rank to the chunk. */
 static bool race_event(struct race *race, const uint32_t *steps, uint32_t event,
                        struct race_memory *memory)
 {
@@ -948,7 +960,7 @@ static bool race_event(struct race *race, const uint32_t *steps, uint32_t event,
     bool reads = s->kind != DISTI_RECV && race_touches(race, s->src);
     bool writes = s->kind != DISTI_SEND && race_touches(race, s->dst);
     if (s->kind == DISTI_COPY && reads && writes)
-        return true; /* the same memory: it does nothing */
+        return true; /* does nothing, source and destination are the same memory */
     if (s->kind == DISTI_REDUCE && writes)
         reads = true;
     if ((reads || writes) &&
@@ -987,13 +999,13 @@ static bool race_chunk(struct race *race, uint32_t chunk)
     return true;
 }
 
-/* True if the slot is among those that the step's chunks have from `ref` on. */
+/* True if the step's chunks from `ref` on include the slot. */
 static bool race_has_slot(const struct verify_step *step, struct disti_chunk_ref ref, uint32_t slot)
 {
     return ref.space == DISTI_SCRATCH && slot >= ref.chunk && slot - ref.chunk < step->items;
 }
 
-/* The two steps must be ordered, whatever of their chunks is empty. */
+/* Checks that the two steps are ordered, whichever of their chunks are empty. */
 static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, const char *what)
 {
     uint32_t chunks = race->v->shape.chunks;
@@ -1002,7 +1014,8 @@ static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, con
     return race_search(race, early, late, a > b ? a : b) || race_fault(race, early, late, what);
 }
 
-/* Slots hold now this chunk, now that, so they are gone through apart; steps in the run's order. */
+/* Checks a scratch slot. It may hold several chunks one after the other, so slots are examined
+ * separately from chunks. steps[] is in the order of the run. */
 static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, uint32_t slot)
 {
     struct race_memory memory = {VERIFY_NONE, VERIFY_NONE};
@@ -1063,19 +1076,20 @@ static bool verify_races(struct verify *v)
         v->lost = true;
         goto out;
     }
-    memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* VERIFY_NONE */
+    memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* sets all to VERIFY_NONE */
     for (uint32_t i = 0; i < v->steps.count; i++) {
         const struct verify_step *s = verify_step(v, v->order[i]);
         for (uint32_t c = 0; c < s->items; c++)
             race.steps[race.first[verify_data(v, v->order[i], c)]++] = v->order[i];
     }
-    /* first[c] is where chunk c ends now, which is where c + 1 begins */
+    /* first[c] is the end of chunk c here, which is the beginning of chunk c + 1 */
     memmove(race.first + 1, race.first, v->data_chunks * sizeof(*race.first));
     race.first[0] = 0;
     for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
         good = race_chunk(&race, chunk);
     for (uint32_t rank = 0; rank < v->ranks && good; rank++) {
-        uint32_t count = 0, *own = race.steps; /* the events are dealt with */
+        uint32_t count = 0,
+                 *own = race.steps; /* reuses the array, whose events are no longer needed */
         size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
         for (uint32_t i = 0; i < v->steps.count && slots > 0; i++)
             if (verify_step(v, v->order[i])->rank == rank)
@@ -1095,10 +1109,8 @@ out:
     return good;
 }
 
-/*
- * All plans are collected: is what they do right? A race makes the run's result meaningless, but it
- * is the lesser news: the result comes first.
- */
+/* Verifies the collected plans. The results are checked before races, although a race makes them
+ * meaningless, because a wrong result is the more useful message. */
 static void verify_all(struct verify *v)
 {
     uint64_t *sums = calloc(v->ranks, sizeof(*sums));
@@ -1120,7 +1132,8 @@ static void verify_all(struct verify *v)
     v->lost = !v->cells || !v->scratch;
     if (v->lost)
         goto out;
-    for (uint32_t rank = 0; rank < v->ranks; rank++) { /* what ranks have at first */
+    for (uint32_t rank = 0; rank < v->ranks;
+         rank++) { /* the initial content of the ranks' memory */
         struct disti_plan shape = verify_shape(v, rank);
         bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
         struct disti_chunk_ref ref;
@@ -1139,7 +1152,7 @@ out:
 
 /* ---- plans ---- */
 
-/* What the first plan says of all. */
+/* Initializes the verifier with what all plans have in common, taken from the first plan. */
 static void verify_open(struct verify *v, const struct disti_plan *plan, bool in_place,
                         struct disti_verdict *verdict)
 {
@@ -1159,7 +1172,8 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
                          .verdict = verdict};
     for (uint32_t rank = 0; rank < v->ranks; rank++)
         v->all += verify_number(v, rank);
-    /* As many chunks as fit, spread evenly; all, if they fit, or ranks are few. */
+    /* Follows all chunks if they fit into memory or there are few ranks, otherwise as many as fit,
+     * evenly spaced. */
     uint64_t most = VERIFY_STEPS / VERIFY_STEPS_EACH / v->ranks;
     v->data_chunks = disti_plan_data_chunks(&v->shape);
     v->count = v->data_chunks;
@@ -1175,7 +1189,8 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
         v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
 }
 
-/* All have been collected, if status is DIST_OK and there is no fault yet. */
+/* Verifies the collected plans if status is DIST_OK and there is no fault so far, then frees
+ * everything. Returns `status`, or ERR_NO_MEMORY. */
 static dist_status verify_close(struct verify *v, dist_status status,
                                 struct disti_verdict *verdict_p)
 {
@@ -1212,7 +1227,7 @@ dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
     dist_status status = DIST_OK;
     verify_open(&v, plans[0], in_place, &verdict);
     for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++) {
-        /* The plan must be for the same thing as the first, and well formed. */
+        /* The plan must have the same shape as the first one and be well formed. */
         const struct disti_plan *plan = plans[rank], *shape = &v.shape;
         char text[256];
         if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
