@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where this process runs: its machine, its CPUs, its locality among them. */
+/* Finds the machine, the CPUs and the locality of this process. */
 #include "topology/discover.h"
 
 #include <config.h>
@@ -22,7 +22,7 @@
 #include <hwloc.h>
 #endif
 
-/* Reads a short file as text. False: it is not there, or empty. */
+/* Reads a short file as text. False: it does not exist or is empty. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
@@ -38,20 +38,20 @@ static bool read_text(const char *path, char *text, size_t size)
 
 #define SYSFS_CPUS (DISTI_CPU_WORDS * 64)
 
-/* A list of numbers as the kernel writes it, "0-3,8-11". Longer than any for SYSFS_CPUS. */
+/* Buffer size for a list of numbers as written by the kernel, "0-3,8-11": enough for SYSFS_CPUS. */
 #define SYSFS_LIST (SYSFS_CPUS * 5 + 2)
 
-/* Allocated, as it is too large for a small stack. */
+/* Allocated on the heap, since it is too large for a small stack. */
 struct sysfs_machine {
-    /* For each CPU the lowest one of its core, its package, its NUMA node; -1: unknown, not there.
-     */
+    /* For each CPU, the lowest CPU of its core, package and NUMA node; -1: unknown, or no such
+     * CPU. */
     int core[SYSFS_CPUS], package[SYSFS_CPUS], numa[SYSFS_CPUS];
     int cores[SYSFS_CPUS][3]; /* each core's package, NUMA node and lowest CPU */
-    char path[PATH_MAX];      /* of the file that is read */
+    char path[PATH_MAX];      /* the file being read */
     char list[SYSFS_LIST], text[SYSFS_LIST];
 };
 
-/* The next range of a list. False: there is none, or nonsense. */
+/* Parses the next range of a list. False: end of the list, or malformed. */
 static bool sysfs_range(const char **text, int *first_p, int *last_p)
 {
     char *end;
@@ -77,7 +77,7 @@ static bool sysfs_read(const char *root, const char *name, struct sysfs_machine 
            read_text(machine->path, text, SYSFS_LIST);
 }
 
-/* Says of all CPUs of the list in a file that they belong together. */
+/* Marks all CPUs of the list in a file as one group: lowest[cpu] is the group's first CPU. */
 static bool sysfs_mark_file(const char *root, const char *format, int number,
                             struct sysfs_machine *machine, int *lowest)
 {
@@ -124,13 +124,13 @@ static bool sysfs_load(const char *root, struct sysfs_machine *machine)
     if (!sysfs_read(root, "node/online", machine, machine->list))
         return true;
     while (sysfs_range(&list, &first, &last)) {
-        for (int node = first; node <= last; node++) /* some have memory only */
+        for (int node = first; node <= last; node++) /* some nodes have only memory */
             sysfs_mark_file(root, "node/node%d/cpulist", node, machine, machine->numa);
     }
     return true;
 }
 
-/* A core's index among all. */
+/* The order in which cores are numbered. */
 static int sysfs_compare(const void *a, const void *b)
 {
     const int *x = a, *y = b;
@@ -155,7 +155,7 @@ static bool sysfs_meets(const struct sysfs_machine *machine, int core, const uin
     return !any;
 }
 
-/* How many groups come before that one; -1: it is unknown. */
+/* Returns the number of groups before `group`; -1: unknown. */
 static int32_t sysfs_number(const int *lowest, int group)
 {
     int32_t number = 0;
@@ -165,7 +165,8 @@ static int32_t sysfs_number(const int *lowest, int group)
     return group < 0 ? -1 : number;
 }
 
-/* Of `count` things the one that falls to local_rank, when all are shared out in order. */
+/* Returns the index in 0 .. count - 1 assigned to local_rank, when `count` cores are distributed in
+ * order. */
 static int discover_share(int local_rank, int local_ranks, int count)
 {
     int64_t turn = local_ranks > 0 ? local_rank % local_ranks : 0;
@@ -206,13 +207,13 @@ out:
     return found;
 }
 
-/* ---- how many CPUs this process may really use ---- */
+/* ---- number of CPUs that this process may use ---- */
 
 #define CPUS_TEXT 128 /* of a file */
 
-/* Allocated, as it is too large for a small stack. */
+/* Allocated on the heap, since it is too large for a small stack. */
 struct cpus_paths {
-    char line[PATH_MAX + 256]; /* of the membership */
+    char line[PATH_MAX + 256]; /* a line of the membership file */
     char mount[PATH_MAX], folder[PATH_MAX], file[PATH_MAX];
 };
 
@@ -224,10 +225,8 @@ static bool cpus_read(struct cpus_paths *paths, const char *folder, const char *
            read_text(paths->file, text, CPUS_TEXT);
 }
 
-/*
- * The quota of one group, as CPUs; 0: no limit. Version 2 of cgroups has one file, "max 100000" or
- * "150000 100000"; version 1 has two, and quota -1 is no limit.
- */
+/* Returns the quota of one group in CPUs; 0: no limit. Version 2 of cgroups has one file, "max
+ * 100000" or "150000 100000". Version 1 has two files, where quota -1 means no limit. */
 static int cpus_of_group(struct cpus_paths *paths, const char *folder, int version)
 {
     char text[CPUS_TEXT], other[CPUS_TEXT];
@@ -247,7 +246,7 @@ static int cpus_of_group(struct cpus_paths *paths, const char *folder, int versi
     return cpus > INT_MAX ? INT_MAX : (int)cpus;
 }
 
-/* The tighter of two limits, of which 0 is none. */
+/* Returns the lower of two limits, where 0 means no limit. */
 static int cpus_tighter(int a, int b)
 {
     if (a == 0 || b == 0)
@@ -255,7 +254,8 @@ static int cpus_tighter(int a, int b)
     return a < b ? a : b;
 }
 
-/* The group and all above it. Inside a container its own path may not be there: only the top is. */
+/* Returns the tightest quota of the group and all groups above it. Inside a container the group's
+ * own path may not exist, only the top. */
 static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group, int version)
 {
     char *folder = paths->folder;
@@ -281,7 +281,7 @@ int disti_quota_cpus(const char *membership, const char *mounts)
         char *controllers, *group;
         if (!disti_cgroup_split(paths->line, &controllers, &group))
             continue;
-        /* Version 2 has the hierarchy 0 and no controllers. */
+        /* Version 2 has hierarchy 0 and no controllers. */
         if (strcmp(paths->line, "0") == 0 && !*controllers)
             cpus = cpus_tighter(cpus, cpus_of_path(paths, mounts, group, 2));
         else if (disti_cgroup_controls(controllers, "cpu") &&
@@ -295,8 +295,8 @@ int disti_quota_cpus(const char *membership, const char *mounts)
     return cpus;
 }
 
-/* Counts the CPUs of the affinity, and marks them in words; machines with more CPUs than bits fold
- * over. The set grows until the kernel's fits in. 0: unknown. */
+/* Counts the CPUs of the affinity mask and sets their bits in words[], modulo the number of bits.
+ * The mask is enlarged until the kernel's mask fits. 0: unknown. */
 static int cpus_of_affinity(uint64_t *words, int word_count)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
@@ -318,7 +318,7 @@ static int cpus_of_affinity(uint64_t *words, int word_count)
 
 int disti_usable_cpus(void)
 {
-    /* The quota is asked for with every group: its many files are read once. */
+    /* The quota is needed for every group, so its many files are read only once. */
     static atomic_int known = -1;
     int quota = atomic_load(&known);
 
@@ -332,7 +332,7 @@ int disti_usable_cpus(void)
 
 /* ---- the machine, and the locality in it ---- */
 
-/* 0: the namespace is not known. */
+/* Returns a hash that identifies the namespace; 0: unknown. */
 static uint64_t discover_namespace(uint64_t kernel, const char *path)
 {
     struct stat space;
@@ -350,8 +350,8 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
     hwloc_topology_t topology;
     bool loaded = hwloc_topology_init(&topology) == 0;
     if (loaded) {
-        /* Only what a locality is made of, the rest would cost most of the time; groups carry NUMA
-         * nodes. */
+        /* Only the object types of a locality, since loading all would take much longer. Groups are
+         * kept because NUMA nodes are attached to them. */
         hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
         hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
         hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -366,7 +366,8 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
     }
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
     if (cpus) {
-        /* The CPUs this process may run on; of a machine that is only described: all. */
+        /* The CPUs on which this process may run; all CPUs if the topology is not this
+         * machine's. */
         hwloc_const_bitmap_t all = hwloc_topology_get_topology_cpuset(topology);
         if (!hwloc_topology_is_thissystem(topology) ||
             hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) != 0 ||
@@ -374,7 +375,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
             hwloc_bitmap_copy(cpus, all);
         else
             hwloc_bitmap_and(cpus, cpus, all);
-        /* This rank's share of the cores; of the hardware threads, if no cores are told of. */
+        /* This rank's share of the cores, or of the hardware threads if no cores are known. */
         hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
         hwloc_obj_t core = NULL, o = NULL;
         for (int i = 0; i < 2 && !core; i++) {
@@ -387,7 +388,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
         }
         if (core) {
             hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
-            /* NUMA nodes hang beside the tree, so they are found by their CPUs. */
+            /* NUMA nodes are not part of the tree, so they are found by their CPUs. */
             hwloc_obj_t numa = hwloc_get_next_obj_covering_cpuset_by_type(topology, core->cpuset,
                                                                           HWLOC_OBJ_NUMANODE, NULL);
             locality->core = (int32_t)core->logical_index;
@@ -401,7 +402,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 
 #else
 
-/* Without hwloc all that is known is how many CPUs there are. */
+/* Without hwloc only the number of CPUs is known. */
 static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
     locality->core = discover_share(local_rank, local_ranks, disti_usable_cpus());
@@ -412,20 +413,21 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p)
 {
     struct disti_locality locality;
-    /* Variables that make hwloc look elsewhere: then the machine is not what the kernel says. */
+    /* If one of these variables is set, hwloc's topology differs from the kernel's. */
     static const char *const names[] = {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE", "HWLOC_FSROOT",
                                         "HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"};
     char boot[64];
     bool told = false;
-    memset(&locality, 0, sizeof(locality)); /* padding too: it goes to the other ranks */
+    memset(&locality, 0,
+           sizeof(locality)); /* padding included, since it is sent to the other ranks */
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
     disti_host_name(locality.host);
-    /* The kernel's boot stands for the CPUs and the memory. */
+    /* The boot id identifies the kernel, and with it the CPUs and the memory. */
     locality.kernel = disti_hash_text(
         DISTI_HASH_START,
         read_text("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) ? boot : locality.host);
-    /* With the network namespace: two containers of one machine that cannot reach each other's
-     * sockets must not take each other for neighbours. */
+    /* The machine includes the network namespace: two containers that cannot reach each other's
+     * sockets must not count as one machine. */
     locality.machine = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/net");
     if (!locality.machine)
         locality.machine = locality.kernel;
@@ -434,7 +436,8 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     int cpus = cpus_tighter(cpus_of_affinity(locality.cpus, DISTI_CPU_WORDS), locality.quota_cpus);
     locality.usable_cpus = cpus > 0 ? cpus : 1;
     locality.pid = getpid();
-    /* The kernel's files first: hwloc loads its plugins, a quarter of MiB and most of a start. */
+    /* The kernel's files are preferred: hwloc loads plugins, which takes 256 KiB and most of the
+     * start-up time. */
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         told = told || disti_env(names[i]);
     if (told || !disti_sysfs_locality("/sys/devices/system", locality.cpus, local_rank, local_ranks,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model of where the ranks are: made from localities, from nothing, or from a description. */
+/* The model of where the ranks are, created from localities, as one flat node, or from a
+ * description. */
 #include "topology/topology.h"
 #include "base/log.h"
 #include "topology/discover.h"
@@ -19,7 +20,7 @@ void disti_topology_free(struct disti_topology *topology)
     free(topology);
 }
 
-/* A rank while it is being sorted. lead: the first rank of its node. */
+/* A rank during sorting. lead: the first rank of its node. */
 struct topology_item {
     struct dist_place locality;
     int rank, lead;
@@ -47,7 +48,7 @@ static int topology_by_locality(const void *left, const void *right)
     return 0;
 }
 
-/* Ranks mostly come in order already: a look at each is enough then. */
+/* Sorts the items. Ranks are usually in order already, which is checked first. */
 static void topology_order(struct topology_item *items, int ranks,
                            int (*compare)(const void *, const void *))
 {
@@ -84,7 +85,7 @@ dist_status disti_topology_create(const struct dist_place *localities, int ranks
         bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
         items[i].lead = same ? items[i - 1].lead : items[i].rank;
     }
-    /* Nodes follow each other by their first ranks, whatever numbers they came with. */
+    /* Nodes are ordered by their first ranks, not by their original numbers. */
     topology_order(items, ranks, topology_by_locality);
     for (int i = 0; i < ranks; i++) {
         int rank = items[i].rank;
@@ -128,7 +129,7 @@ int disti_node_member(const struct disti_topology *topology, int node, int i)
 
 /* ---- ranks that share CPUs ---- */
 
-/* Adds b to a. True: a grew. */
+/* Adds b to a. True: a has grown. */
 static bool crowd_join(uint64_t *a, const uint64_t *b)
 {
     bool grew = false;
@@ -158,7 +159,7 @@ bool disti_crowded(const struct disti_locality *localities, int ranks, int rank)
 
     for (int r = 0; r < ranks; r++)
         neighbours += localities[r].machine == mine->machine;
-    /* The quota is of the group of processes, that is of all ranks on the machine. */
+    /* The quota belongs to the cgroup, which contains all ranks of the machine. */
     if (mine->quota_cpus > 0 && neighbours > mine->quota_cpus)
         return true;
     memcpy(cpus, mine->cpus, sizeof(cpus));
@@ -195,7 +196,7 @@ int disti_shared_cpus(const struct disti_locality *localities, int ranks)
     return machines ? crowd_count(cpus) : 0;
 }
 
-/* ---- the ring: the ranks in the order of their localities, closed ---- */
+/* ---- the ring: the ranks in the order of their localities ---- */
 
 int disti_ring_next(const struct disti_topology *topology, int rank)
 {
@@ -207,22 +208,20 @@ int disti_ring_previous(const struct disti_topology *topology, int rank)
     return topology->order[(topology->position[rank] + topology->ranks - 1) % topology->ranks];
 }
 
-/* ---- topologies that are described in words, for tests and simulations ---- */
+/* ---- topologies from a description, for tests and simulations ---- */
 
-/* More ranks than this are a typing error. */
+/* More ranks than this are considered a typing error. */
 #define SYNTHETIC_RANKS_MAX (1 << 20)
 
 enum { LEVEL_RACK, LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
 
 static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", "numa", "core"};
 
-/*
- * Reads "level:count" items. counts[level]: how many in each of the level above; 0: not described.
- * Returns what is wrong, or NULL.
- */
+/* Parses "level:count" items. counts[level]: number per element of the level above; 0: not given.
+ * Returns an error message, or NULL. */
 static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ranks_p)
 {
-    int below = 0; /* levels before this one may not come any more */
+    int below = 0; /* levels before this one are no longer accepted */
     long ranks = 1;
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         size_t length = strcspn(text, ": ");
@@ -266,14 +265,15 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     if (!localities)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a topology of %d ranks", ranks);
     for (int rank = 0; rank < ranks; rank++) {
-        /* Numbers count within the level that contains them, the last level fastest. */
+        /* Numbers are relative to the enclosing level, and the last level varies fastest. */
         int32_t number[LEVELS];
         for (int level = LEVELS - 1, left = rank; level >= 0; level--) {
             number[level] = counts[level] ? left % counts[level] : -1;
             left = counts[level] ? left / counts[level] : left;
         }
         int32_t node = number[LEVEL_NODE];
-        if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; a rack without any is one */
+        if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; without nodes, a rack is one
+                                   node */
             node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
                                       : number[LEVEL_RACK];
         localities[rank] = (struct dist_place){.node = node,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trees over the ranks: binomial by nodes, and the double binary tree. */
+/* Trees over the ranks: binomial trees and the double binary tree. */
 #include "topology/topology.h"
 
 /*
- * Binomial, over 0 .. count - 1, root 0: the parent is the number without its lowest bit, the
- * children add a bit below that one, which this returns. The subtree of v under a bit is
- * [v, v + bit).
+ * A binomial tree over 0 .. count - 1 with root 0. A number's parent is the number without its
+ * lowest bit. Its children add a bit below the limit, which this function returns. The subtree of
+ * the child v with bit `bit` is [v, v + bit).
  *
  *          0
  *       /  |  \
@@ -23,7 +23,7 @@ static int64_t binomial_limit(int number, int count)
     return limit;
 }
 
-/* Inserts a child by the size of its subtree, behind those as large. */
+/* Inserts a child in descending order of subtree size, after children of equal size. */
 static void tree_add_child(struct disti_tree_neighbours *tree, int *sizes, int child, int size)
 {
     int i = tree->children++;
@@ -35,7 +35,7 @@ static void tree_add_child(struct disti_tree_neighbours *tree, int *sizes, int c
     tree->child[i] = child;
 }
 
-/* The rank of a node that stands for it between the nodes. */
+/* Returns the rank that represents its node in the tree across the nodes. */
 static int tree_delegate(const struct disti_topology *topology, int node, int root)
 {
     return node == disti_node_of(topology, root) ? root : disti_node_member(topology, node, 0);
@@ -49,7 +49,7 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
     int sizes[DISTI_TREE_CHILDREN];
     *tree_p = (struct disti_tree_neighbours){.parent = -1};
     if (tree_delegate(topology, node, root) == rank) {
-        /* Between the nodes, counted from the root's node. */
+        /* Across the nodes, numbered from the root's node. */
         int home = disti_node_of(topology, root), number = (node - home + nodes) % nodes;
         if (number > 0)
             tree_p->parent =
@@ -57,13 +57,14 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
         for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
             if (number + bit >= nodes)
                 continue;
-            int child = (int)((number + bit + home) % nodes), below = 0; /* ranks of the subtree */
+            int child = (int)((number + bit + home) % nodes),
+                below = 0; /* number of ranks in the subtree */
             for (int64_t i = 0; i < bit && number + bit + i < nodes; i++)
                 below += disti_node_size(topology, (int)((child + i) % nodes));
             tree_add_child(tree_p, sizes, tree_delegate(topology, child, root), below);
         }
     }
-    /* Inside the rank's node, counted from its delegate. */
+    /* Inside the rank's node, numbered from its delegate. */
     int home = topology->position[tree_delegate(topology, node, root)] - first;
     int number = (topology->position[rank] - first - home + size) % size;
     if (number > 0)
@@ -76,12 +77,12 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
 }
 
 /*
- * Tree 0, over numbers 1 .. count in order: a number's height is that of its lowest bit, so that
- * odd numbers are leaves and even ones inner.
+ * Tree 0, over the numbers 1 .. count, in order. The height of a number is the position of its
+ * lowest bit, so odd numbers are leaves and even numbers inner vertices.
  *
  *                 8
- *          4             (12)         a right child beyond the end is replaced by
- *       2     6       10              the first of its left descendants that exists
+ *          4             (12)         a right child greater than count is replaced by the first
+ *       2     6       10              of its left descendants that exists
  *      1 3   5 7     9
  */
 static int64_t inorder_root(int64_t count)
@@ -92,10 +93,8 @@ static int64_t inorder_root(int64_t count)
     return root;
 }
 
-/*
- * Tree 1 is tree 0 with the numbers turned so that odd and even change sides: mirrored when the
- * count is even, shifted by one when it is odd.
- */
+/* Tree 1 is tree 0 with odd and even numbers exchanged: mirrored if the count is even, shifted by
+ * one if it is odd. */
 static int double_label(int count, int which, int64_t number)
 {
     if (which == 0)
@@ -109,7 +108,7 @@ static void double_tree(int count, int which, int label, struct disti_tree_neigh
                      : count % 2 == 0 ? count - label
                                       : (label + 1) % count + 1;
     int64_t half = (number & -number) / 2, right = half;
-    /* The right child is half the height above, or less where the tree has its edge. */
+    /* The right child is half the height above, or less at the edge of the tree. */
     while (right > 0 && number + right > count)
         right /= 2;
     *tree_p = (struct disti_tree_neighbours){.parent = -1};
@@ -128,38 +127,40 @@ static void double_tree(int count, int which, int label, struct disti_tree_neigh
 }
 
 /*
- * By nodes: the tree over the nodes joins one rank of each, the root of the tree inside its node.
- * So a tree has one edge less between nodes than there are nodes. Of a node with several ranks
- * another one is the root in each of the two trees, which is a leaf in the other.
+ * The tree across the nodes connects one rank of each node, which is the root of the tree inside
+ * its node. So a tree has nodes - 1 edges between nodes. In a node with several ranks, the two
+ * trees have different roots, and the root of one is a leaf of the other.
  *
  *     node 0    node 1    node 2
  *    [0 1 2]   [3 4 5]   [6 7 8]          4          between the nodes
  *                                        / \
- *     tree 0: 1, 4 and 7 are joined     1   7
- *                                      / \ / \       and inside of each; 4 has 3 and 5, too
+ *     tree 0: connects 1, 4 and 7       1   7
+ *                                      / \ / \       and inside each node; 4 also has 3 and 5
  *                                     0  2 6  8
  */
 
-/* The rank of a node that is joined with other nodes. */
+/* Returns the rank of a node that is connected with other nodes. */
 static int double_delegate(const struct disti_topology *topology, int which, int node)
 {
     int size = disti_node_size(topology, node);
     return disti_node_member(topology, node, double_label(size, which, inorder_root(size)));
 }
 
-/* The nodes without `home` (-1: all of them), numbered from the one behind it on. */
+/* Returns the label-th node, counted from the one after `home`, which is left out (-1: none is left
+ * out). */
 static int double_node(const struct disti_topology *topology, int home, int label)
 {
     return (home + 1 + label) % topology->nodes;
 }
 
-/* The members of a node without the one at `skip` (-1: all of them), from the one behind it on. */
+/* Returns the label-th member of a node, counted from the one after `skip`, which is left out (-1:
+ * none is left out). */
 static int double_member(const struct disti_topology *topology, int node, int skip, int label)
 {
     return disti_node_member(topology, node, (skip + 1 + label) % disti_node_size(topology, node));
 }
 
-/* A rank's neighbours in its node. */
+/* Adds a rank's neighbours in its own node. */
 static void double_inside(const struct disti_topology *topology, int which, int rank, int skip,
                           struct disti_tree_neighbours *tree)
 {
@@ -173,7 +174,8 @@ static void double_inside(const struct disti_topology *topology, int which, int 
         tree->child[tree->children++] = double_member(topology, node, skip, in.child[i]);
 }
 
-/* Far children first: what they get has the longest way. top: the parent of the first node's. */
+/* Children in other nodes come first, since their data have the most steps. top: the parent of the
+ * tree's root. */
 static void double_neighbours(const struct disti_topology *topology, int which, int home, int rank,
                               int top, struct disti_tree_neighbours *tree_p)
 {

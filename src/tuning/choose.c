@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Selection: from what the user forces, else from bytes, ranks and nodes. */
+/* Selection of an algorithm and its segments: the one that the user forces, or the one that fixed
+ * rules or predicted times select from the bytes, ranks and nodes. */
 #include "tuning/choose.h"
 #include "base/kernels/environment.h"
 #include "base/log.h"
@@ -12,22 +13,19 @@
 
 #define KIB ((size_t)1024)
 
-/*
- * A segment of this size stays in a core's second-level cache between being reduced and being
- * sent on, and is long enough that a message's fixed cost no longer shows.
- */
+/* A segment of this size stays in a core's second-level cache between its reduction and its send,
+ * and is long enough to hide the fixed cost of a message. */
 #define SEGMENT_BYTES (128 * KIB)
 #define SEGMENTS_MAX 64
-/*
- * Over a network a message costs calls of the kernel, and the transport reduces what has come of it
- * while the rest is on its way: cutting gains nothing but at the seams of the steps.
- */
+/* Over a network, a message costs system calls, and the transport reduces the first part of a
+ * message while the rest arrives. Segments only help to overlap consecutive steps. */
 #define SEGMENT_NETWORK_BYTES (2048 * KIB)
 
-/* How the ranks lie. */
+/* How the ranks are distributed over nodes. */
 enum select_layout { ONE_NODE, SHARED_NODES, SINGLE_NODES, ANYWHERE };
 
-/* The first rule that fits decides: up to so many bytes a block, and up to so many ranks. */
+/* The first matching rule decides. It matches up to `bytes` bytes a block and up to `ranks`
+ * ranks. */
 struct select_rule {
     dist_collective collective;
     enum select_layout layout;
@@ -39,57 +37,60 @@ struct select_rule {
 #define ANY_BYTES SIZE_MAX
 #define ANY_RANKS INT32_MAX
 
-/* Blocks so short that a message costs the same with several of them. */
+/* Blocks up to this size are so short that a message with several of them costs the same. */
 #define SHORT_BLOCK KIB
-/* So few ranks that a message to each costs no more than log2 n messages one after the other. */
+/* Up to this number of ranks, a message to each rank costs no more than log2 n messages in
+ * sequence. */
 #define FEW_RANKS 8
-/* More ranks than this, all at once, are too many on one rank's line at a time. */
+/* With more ranks than this, simultaneous messages overload a rank's line. */
 #define CROWD_RANKS 32
 
 static const struct select_rule select_rules[] = {
-    /* Short: what counts is the number of steps one after the other. */
+    /* Short vectors: the number of sequential steps dominates. */
     {DIST_COLL_ALL_REDUCE, ONE_NODE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
-    /* Few ranks double in half the steps of a tree, which goes up and down. */
+    /* With few ranks, doubling has half the steps of a tree, which is traversed up and down. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, FEW_RANKS, "recursive_doubling"},
-    /* Of many, doubling would have all ranks of a node on the network in several steps. */
+    /* With many ranks, doubling would have all ranks of a node use the network in several steps. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, ANY_RANKS, "tree"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 8 * KIB, ANY_RANKS, "recursive_doubling"},
-    /* Two ranks: as many bytes as any other in half the messages, until the additions count. */
+    /* Two ranks: the same number of bytes in half the messages, until the additions dominate. */
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 128 * KIB, 2, "recursive_doubling"},
-    /* In shared memory the peers' data are read where they lie: no hop is better than one. */
+    /* In shared memory the peers' data are read in place, so a direct exchange is best. */
     {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
-    /* The network carries each byte once a node, and all ranks of a node share the work. */
+    /* Each byte crosses the network once per node, and the ranks of a node share the additions. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
-    /* Least bytes either way; the ring's n steps pay once each is long enough to hide them. */
+    /* Both send the fewest bytes. The ring's n steps pay off when each is long enough to hide its
+     * fixed cost. */
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 512 * KIB, ANY_RANKS, "halving_doubling"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, ANY_BYTES, ANY_RANKS, "ring"},
 
     /* Below two segments there is nothing to pipeline. */
     {DIST_COLL_BROADCAST, ANYWHERE, 2 * SEGMENT_BYTES, ANY_RANKS, "binomial"},
-    /* A chain's last rank waits for n - 2 hops: more than two trees' for many ranks. */
+    /* The last rank of a chain waits for n - 2 hops, which is more than in two trees if n is
+     * large. */
     {DIST_COLL_BROADCAST, ANYWHERE, ANY_BYTES, 16, "chain"},
     {DIST_COLL_BROADCAST, ANYWHERE, ANY_BYTES, ANY_RANKS, "tree"},
 
     {DIST_COLL_BARRIER, ANYWHERE, ANY_BYTES, ANY_RANKS, "dissemination"},
 
     {DIST_COLL_REDUCE, ANYWHERE, 8 * KIB, ANY_RANKS, "binomial"},
-    /* In shared memory all ranks do their part of the additions, from where the data lie. */
+    /* In shared memory all ranks share the additions and read the data in place. */
     {DIST_COLL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "scatter_gather"},
-    /* As for the broadcast. */
+    /* The same as for the broadcast. */
     {DIST_COLL_REDUCE, ANYWHERE, 2 * SEGMENT_BYTES, ANY_RANKS, "binomial"},
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, 16, "chain"},
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "tree"},
 
-    /* Short blocks: few messages, though each of them goes through several ranks. */
+    /* Short blocks: fewer messages, though blocks are forwarded by several ranks. */
     {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "bruck"},
-    /* One step; over a network long blocks of everybody to everybody get into each other's way. */
+    /* One step. Over a network, long blocks between all ranks at once would cause congestion. */
     {DIST_COLL_ALL_GATHER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
-    /* A block enters each node once, by a ring of nodes only. */
+    /* A block enters each node once, over a ring of nodes. */
     {DIST_COLL_ALL_GATHER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
-    /* A message a block in any case: no use in sending it on. */
+    /* One message per block in any case, so forwarding is useless. */
     {DIST_COLL_ALL_GATHER_V, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER_V, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_ALL_GATHER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
@@ -97,8 +98,8 @@ static const struct select_rule select_rules[] = {
 
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "recursive_halving"},
-    /* As for all-reduce: read where the data lie; over a network each byte once a node, no crowd.
-     */
+    /* The same as for all-reduce: read data in place; cross the network once per node; no
+     * congestion. */
     {DIST_COLL_REDUCE_SCATTER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_halving"},
@@ -108,7 +109,8 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
 
-    /* The root's line carries every block once either way: only short ones gain by the tree. */
+    /* The root's line carries every block once in any case, so only short blocks gain from the
+     * tree. */
     {DIST_COLL_GATHER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "binomial"},
     {DIST_COLL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
@@ -118,7 +120,7 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
 
-    /* Each block goes log2 n / 2 times over the line, in n / 2 times fewer messages. */
+    /* Each block is sent log2 n / 2 times, in n / 2 times fewer messages. */
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, SHORT_BLOCK / 4, FEW_RANKS, "direct"},
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, SHORT_BLOCK / 4, ANY_RANKS, "bruck"},
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, ANY_BYTES, CROWD_RANKS, "direct"},
@@ -128,13 +130,13 @@ static const struct select_rule select_rules[] = {
     {.algorithm = NULL},
 };
 
-/* The same for reproducible results: among those that add in their order. */
+/* The rules for reproducible results, which select only ordered algorithms. */
 static const struct select_rule select_ordered_rules[] = {
     {DIST_COLL_ALL_REDUCE, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
     {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
-    /* The least bytes over the network, and no crowd. */
+    /* The fewest bytes over the network, without congestion. */
     {DIST_COLL_ALL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "halving_doubling"},
-    /* The additions are shared by the ranks, and segments follow each other. */
+    /* Additions are shared by the ranks, and segments are pipelined. */
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "binomial_ordered"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
@@ -153,7 +155,8 @@ static enum select_layout select_layout(const struct disti_topology *topology)
     return topology->nodes < topology->ranks ? SHARED_NODES : SINGLE_NODES;
 }
 
-/* A collective that no rule fits takes its first algorithm, of the ordered ones if `ordered`. */
+/* Applies the rules. If none matches, takes the collective's first algorithm, or its first ordered
+ * one. */
 static const struct disti_algorithm *select_by_rule(bool ordered, dist_collective collective,
                                                     size_t bytes,
                                                     const struct disti_topology *topology)
@@ -173,7 +176,8 @@ static const struct disti_algorithm *select_by_rule(bool ordered, dist_collectiv
     return NULL;
 }
 
-/* Enough segments that none is too long; powers of two, to have few plans. */
+/* Returns a number of segments such that none is too long: a power of two, to keep the number of
+ * plans low. */
 static uint32_t select_segments(const struct disti_choice *choice,
                                 const struct disti_algorithm *algorithm, size_t bytes,
                                 const struct disti_topology *topology)
@@ -210,15 +214,16 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
     *segments_p = select_segments(choice, algorithm, bytes, topology);
 }
 
-/* ---- what is forced ---- */
+/* ---- forced algorithms ---- */
 
-/* May it be forced? Where results are to be reproducible, what reduces must be ordered. */
+/* True if the algorithm may be forced. With reproducible results, a reduction must be ordered. */
 static bool choice_allows(const struct disti_choice *choice, const struct disti_algorithm *a)
 {
     return !choice->reproducible || a->ordered || !disti_algorithm_reduces(a->collective);
 }
 
-/* "all_reduce:ring, all_reduce:tree, ...": all that may be forced, or that of one collective. */
+/* Lists the algorithms that may be forced, of one collective or (DIST_COLL_COUNT) of all:
+ * "all_reduce:ring, all_reduce:tree, ..." */
 static void choice_list(const struct disti_choice *choice, dist_collective only, char *text,
                         size_t size)
 {
@@ -229,7 +234,7 @@ static void choice_list(const struct disti_choice *choice, dist_collective only,
                                        dist_collective_string(a->collective), a->name);
 }
 
-/* Is item[length] this algorithm, "collective:name"? */
+/* True if item[length] is "collective:name" of this algorithm. */
 static bool choice_names(const struct disti_algorithm *algorithm, const char *item, size_t length)
 {
     char full[64];
@@ -283,19 +288,20 @@ dist_status disti_choice_parse(const char *text, bool reproducible, struct disti
     return DIST_OK;
 }
 
-/* The choice of an algorithm and its segments by predicted time. */
+/* ---- selection by predicted time ---- */
 
-/* Steps of all ranks together that one choice may simulate: some milliseconds. */
+/* Limit on the steps, of all ranks, that one selection simulates: some milliseconds. */
 #define CHOOSE_STEPS 100000
-/* A plan that is longer than that would leave nothing for its rivals. */
+/* A longer plan would leave too few steps for the other algorithms. */
 #define CHOOSE_STEPS_EACH (CHOOSE_STEPS / 2)
-/* Segments go no shorter, nor are there more. */
+/* Limits on the segments that are tried. */
 #define CHOOSE_SEGMENT_LEAST 4096
 #define CHOOSE_SEGMENTS_MAX 64
-/* So much of the rules' time must be left over, or their choice stays. */
+/* An algorithm replaces the choice of the rules only if its time is below this fraction of
+ * theirs. */
 #define CHOOSE_GAIN 0.9
 
-/* What one choice is about, the steps that it may still simulate, and the best so far. */
+/* The state of one selection. */
 struct choose {
     const struct disti_choice *choice;
     const struct disti_tuning *tuning;
@@ -303,11 +309,12 @@ struct choose {
     dist_collective collective;
     size_t bytes;
     uint64_t steps;
-    double best;        /* seconds */
-    dist_status status; /* ERR_NO_MEMORY: other ranks, which have it, may choose otherwise */
+    double best;        /* the shortest predicted time so far, in seconds */
+    dist_status status; /* ERR_NO_MEMORY: the selection fails, since ranks with memory may select
+                           another algorithm */
 };
 
-/* Is it known? A plan that there is not is no failure. */
+/* True if status is OK. Only ERR_NO_MEMORY is an error of the selection; a missing plan is not. */
 static bool choose_knows(struct choose *choose, dist_status status)
 {
     if (status == DIST_ERR_NO_MEMORY)
@@ -326,10 +333,8 @@ const char *disti_reason_string(enum disti_reason reason)
     return texts[reason];
 }
 
-/*
- * Is it worth to be simulated? Sets the least that it takes. The steps of all ranks are about so
- * many times those of rank 0.
- */
+/* True if simulating the algorithm is worthwhile and within the limit of steps. Stores a lower
+ * bound on its time. The steps of all ranks are estimated as rank 0's times the number of ranks. */
 static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
                          const struct disti_algorithm *algorithm, double *least_p)
 {
@@ -339,7 +344,7 @@ static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
     if (!choose_knows(choose, disti_plan_write(algorithm, shape, &plan)))
         return false;
     steps = (uint64_t)plan->step_count * (uint64_t)choose->topology->ranks;
-    /* What rank 0 alone has to do for its plan: the whole takes no less. Seconds. */
+    /* The time that rank 0 alone needs, in seconds: a lower bound. */
     const struct disti_cost *cost = &choose->tuning->cost;
     double numa = cost->links[DISTI_SAME_NUMA].overhead_s;
     double inside = cost->links[DISTI_SAME_NODE].overhead_s;
@@ -360,7 +365,8 @@ static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
     return true;
 }
 
-/* Fills the candidate's times. False: there is no such plan, or it is not worth the work. */
+/* Fills in the candidate's times. Returns false if there is no such plan or it is not worth
+ * simulating. */
 static bool choose_predict(struct choose *choose, struct disti_candidate *candidate)
 {
     const struct disti_shape shape = {.collective = choose->collective,
@@ -380,7 +386,8 @@ static bool choose_predict(struct choose *choose, struct disti_candidate *candid
     return true;
 }
 
-/* Goes on from candidate->segments, doubling or halving, as long as that gains. True: it did. */
+/* Doubles or halves candidate->segments as long as that reduces the time. True if it did so at
+ * least once. */
 static bool choose_climb(struct choose *choose, bool up, struct disti_candidate *candidate)
 {
     int pieces = candidate->algorithm->pieces;
@@ -401,7 +408,7 @@ static bool choose_climb(struct choose *choose, bool up, struct disti_candidate 
     }
 }
 
-/* The algorithm as the rules would cut it. */
+/* Returns the algorithm with the number of segments that the rules select. */
 static struct disti_candidate choose_rule_cut(struct choose *choose,
                                               const struct disti_algorithm *algorithm)
 {
@@ -413,7 +420,7 @@ static struct disti_candidate choose_rule_cut(struct choose *choose,
     return candidate;
 }
 
-/* And at its best. */
+/* Improves the candidate's number of segments. */
 static void choose_best_cut(struct choose *choose, struct disti_candidate *candidate)
 {
     if (candidate->seconds < 0 || !candidate->algorithm->pieces || choose->choice->forced_segments)
@@ -422,7 +429,7 @@ static void choose_best_cut(struct choose *choose, struct disti_candidate *candi
         choose_climb(choose, false, candidate);
 }
 
-/* Why nothing is to be simulated; PREDICTED: it is. */
+/* Returns the reason why nothing can be simulated, or PREDICTED. */
 static enum disti_reason choose_hindrance(const struct choose *choose)
 {
     const struct disti_topology *topology = choose->topology;
@@ -435,8 +442,8 @@ static enum disti_reason choose_hindrance(const struct choose *choose)
         return DISTI_REASON_RULE_BLIND;
     if (topology->ranks > DISTI_CHOOSE_RANKS)
         return DISTI_REASON_RULE_RANKS;
-    /* Ordered plans are written on a flat topology, which has this one's distances only if the
-     * ranks stand in this order on the nodes too. */
+    /* Ordered plans are written on a flat topology. Its distances are the real ones only if the
+     * ranks are in order on the nodes too. */
     for (int i = 0; choose->choice->reproducible && i < topology->ranks; i++) {
         if (topology->order[i] != i)
             return DISTI_REASON_RULE_ORDER;
@@ -462,7 +469,7 @@ static void choose_best(struct disti_chosen *chosen)
     }
 }
 
-/* What somebody has said comes before what is predicted. */
+/* Applies forced and fixed algorithms, which override predictions. */
 static void choose_said(const struct choose *choose, struct disti_chosen *chosen)
 {
     const struct disti_choice *choice = choose->choice;
@@ -509,7 +516,7 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
     chosen_p->reason = choose_hindrance(&choose);
     chosen_p->best = chosen_p->rule;
     if (chosen_p->reason == DISTI_REASON_PREDICTED) {
-        /* The rules' choice first, so that there is something to compare with. */
+        /* The rules' choice comes first, as the time to compare with. */
         bool ordered = choose.choice->reproducible && disti_algorithm_reduces(choose.collective);
         const struct disti_algorithm *forced = choose.choice->forced[choose.collective];
         chosen_p->rule = choose_rule_cut(&choose, chosen_p->rule.algorithm);
@@ -533,7 +540,7 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
     return choose.status;
 }
 
-/* ---- remembered ---- */
+/* ---- cached choices ---- */
 
 int disti_size_class(size_t bytes)
 {

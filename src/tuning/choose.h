@@ -1,47 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithm, and how many segments, for a call, as rules say that look at no costs. */
+/* Selects the algorithm of a call and its number of segments, by rules and by predicted time. */
 #ifndef DISTI_TUNING_CHOOSE_H
 #define DISTI_TUNING_CHOOSE_H
 
 #include "plan/plan.h"
 #include "tuning/tuning.h"
 
-/* What is forced, DIST_ALGO="all_reduce:ring,broadcast:chain" and DIST_SEGMENTS; 0: nothing. */
+/* What the user forces with DIST_ALGO="all_reduce:ring,broadcast:chain" and DIST_SEGMENTS. */
 struct disti_choice {
     const struct disti_algorithm *forced[DIST_COLL_COUNT];
     uint32_t forced_segments; /* 0: not forced */
-    bool reproducible;        /* of what reduces, only ordered algorithms */
+    bool reproducible;        /* reductions use only ordered algorithms */
 };
 
 /*
- * text: DIST_ALGO's, NULL or empty: no algorithm is forced. Reads DIST_SEGMENTS itself.
- * reproducible: what reduces may be forced to ordered algorithms only. ERR_INVALID_ARGUMENT; the
+ * Parses the value of DIST_ALGO (NULL or empty: nothing is forced) and reads DIST_SEGMENTS. With
+ * `reproducible`, only ordered algorithms may be forced for reductions. ERR_INVALID_ARGUMENT; the
  * error lists the algorithms that may be forced.
  */
 dist_status disti_choice_parse(const char *text, bool reproducible, struct disti_choice *choice_p);
 
 /*
- * Chooses for blocks of `bytes` bytes (of a _V form: the mean block, rounded down). Every rank must
- * come to the same answer, so it depends on nothing but what all ranks know: of GATHER_V, SCATTER_V
- * and ALL_TO_ALL_V the bytes are not looked at. Never fails.
+ * Selects by the rules, for blocks of `bytes` bytes (in a _V form: the mean block, rounded down).
+ * All ranks must get the same result, so it depends only on what all ranks know: for GATHER_V,
+ * SCATTER_V and ALL_TO_ALL_V the bytes are ignored. Never fails.
  *
- * Where choice->reproducible and disti_algorithm_reduces(collective), the plan must then be written
- * on a flat topology (disti_topology_flat): the order of additions is by rank, wherever ranks are.
+ * If choice->reproducible and disti_algorithm_reduces(collective), the caller must write the plan
+ * on a flat topology (disti_topology_flat), so that additions are in the order of ranks.
  */
 void disti_select(const struct disti_choice *choice, dist_collective collective, size_t bytes,
                   const struct disti_topology *topology, const struct disti_algorithm **algorithm_p,
                   uint32_t *segments_p);
 
-/* Does each rank know its own counts only, so that the bytes must have no say? */
+/* True if each rank knows only its own counts, so the selection must not depend on the bytes. */
 bool disti_select_blind(dist_collective collective);
 
-/* The choice of an algorithm and its segments by predicted time. */
+/* ---- selection by predicted time ---- */
 
-/* More ranks are not simulated: the rules choose. */
+/* With more ranks nothing is simulated, and the rules decide. */
 #define DISTI_CHOOSE_RANKS 64
 #define DISTI_CANDIDATES_MAX 64
 
-/* Why a choice is what it is. X(name, text) */
+/* Reasons for a choice: X(name, text) */
 #define DISTI_REASON_MAP(X)                                                                        \
     X(PREDICTED, "it has the shortest predicted time")                                             \
     X(RULE_NEAR, "the rules say so, and no other is predicted to be a tenth faster")               \
@@ -65,47 +65,50 @@ const char *disti_reason_string(enum disti_reason reason);
 struct disti_candidate {
     const struct disti_algorithm *algorithm;
     uint32_t segments;
-    double seconds; /* predicted; below 0: it was not */
-    double least; /* it takes no less, so it was not predicted if this is more than the best has */
+    double seconds; /* predicted time; negative: not predicted */
+    double least;   /* lower bound on the time; not predicted if it exceeds the best time so far */
 };
 
 struct disti_chosen {
-    struct disti_candidate best, rule; /* what is chosen; what the rules would choose */
+    struct disti_candidate best,
+        rule; /* the selected candidate; the one that the rules would select */
     enum disti_reason reason;
     int count;
-    struct disti_candidate candidates[DISTI_CANDIDATES_MAX]; /* each algorithm at its best */
+    struct disti_candidate
+        candidates[DISTI_CANDIDATES_MAX]; /* each algorithm with its best number of segments */
 };
 
 /*
- * Chooses for blocks of that many bytes, as disti_select does, which says what the rules are. Where
- * costs may be looked at, each algorithm is simulated with several numbers of segments, and the
- * shortest wins if it gains a tenth on the rules' choice. Bounded: at most some ten thousand steps
- * are simulated, whatever is asked. A pure function of its arguments, so that ranks with the same
- * ones choose alike: what cannot be simulated the rules choose. ERR_NO_MEMORY, and *chosen_p is of
- * no use: a rank with memory might have chosen otherwise.
+ * Selects for blocks of `bytes` bytes (as in disti_select). If predictions are possible, simulates
+ * each algorithm with several numbers of segments. The fastest wins if it is 10 % faster than the
+ * choice of the rules. The work is bounded to some ten thousand simulated steps. The result depends
+ * only on the arguments, so ranks with equal arguments get equal results; if something cannot be
+ * simulated, the rules decide. ERR_NO_MEMORY: *chosen_p is not usable, since a rank with memory
+ * might have selected another algorithm.
  */
 dist_status disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
                          const struct disti_topology *topology, dist_collective collective,
                          size_t bytes, struct disti_chosen *chosen_p);
 
-/* Sizes are put into classes by powers of two, (2^(k - 1), 2^k], and 0. */
+/* Size classes: powers of two, (2^(k - 1), 2^k], and 0. disti_size_class_most() returns the largest
+ * size of a class. */
 #define DISTI_SIZE_CLASSES 66
 int disti_size_class(size_t bytes);
 size_t disti_size_class_most(int size_class);
 
-/* Choices that are remembered by class. One thread at a time. */
+/* A cache of choices by size class. Not thread-safe. */
 struct disti_chooser {
     const struct disti_choice *choice;
     const struct disti_tuning *tuning;
     const struct disti_topology *topology;
     struct {
-        const struct disti_algorithm *algorithm; /* NULL: not asked for yet */
+        const struct disti_algorithm *algorithm; /* NULL: not selected yet */
         uint32_t segments;
     } known[DIST_COLL_COUNT][DISTI_SIZE_CLASSES];
 };
 
-/* What is remembered; the first time disti_choose, for the most bytes of the class. ERR_NO_MEMORY.
- */
+/* Returns the cached choice. The first call for a class uses disti_choose() with the class's
+ * largest size. ERR_NO_MEMORY. */
 dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective,
                                size_t bytes, const struct disti_algorithm **algorithm_p,
                                uint32_t *segments_p);

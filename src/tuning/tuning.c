@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tuning files: text that is written and read. */
+/* Writes and reads tuning files. */
 #include "tuning/tuning.h"
 #include "base/settings/config.h"
 
@@ -28,7 +28,8 @@
         TERM(word "_overhead_ns", links[distance].overhead_s, NS, 0, SECOND_NS),                   \
         TERM(word "_bytes_per_second", links[distance].bytes_per_second, 1, 1000, 100 * TERABYTE)
 
-/* Numbers of struct disti_cost: written as a whole number of units within [least, most]. */
+/* The numbers of struct disti_cost. They are written as a whole number of units in [least,
+ * most]. */
 static const struct tuning_term {
     const char *word;
     size_t offset;
@@ -48,18 +49,18 @@ static const struct tuning_term {
     {NULL, 0, 0, 0, 0},
 };
 
-/* In units. */
+/* Returns a cost in units. */
 static double term_units(const struct disti_cost *cost, const struct tuning_term *term)
 {
     return *(const double *)((const char *)cost + term->offset) / term->unit;
 }
 
-/* In units, brought into the range. */
+/* Returns a cost in units, rounded and clamped to the range. */
 static uint64_t term_get(const struct disti_cost *cost, const struct tuning_term *term)
 {
     double units = term_units(cost, term) + 0.5;
 
-    if (!(units > (double)term->least)) /* not a number, too */
+    if (!(units > (double)term->least)) /* also true for NaN */
         return term->least;
     return units >= (double)term->most ? term->most : (uint64_t)units;
 }
@@ -107,7 +108,7 @@ size_t disti_tuning_print(const struct disti_tuning *tuning, const char *key, ch
 
 /* ---- reading ---- */
 
-/* Where a reader stands, and how it says what is wrong. */
+/* The position of a reader, and where it stores its error message. */
 struct text_reader {
     const char *name;
     char *why;
@@ -125,7 +126,7 @@ static dist_status text_fail(const struct text_reader *reader, const char *why, 
     return DIST_ERR_INVALID_ARGUMENT;
 }
 
-/* The next line of *text_p, cut into words; comments and blanks are left out. */
+/* Splits the next line of *text_p into words, without comments and blanks. */
 static dist_status text_next(struct text_reader *reader, const char **text_p)
 {
     size_t length = strcspn(*text_p, "\n");
@@ -144,13 +145,13 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
         if (reader->count == TUNING_WORDS)
             return text_fail(reader, "there are too many words from here:", word);
         reader->words[reader->count++] = word;
-        if (strcmp(reader->words[0], "key") == 0) /* a processor's name has any number of words */
+        if (strcmp(reader->words[0], "key") == 0) /* the key may have any number of words */
             break;
     }
     return DIST_OK;
 }
 
-/* "bytes<=64K" or "ranks<=8". */
+/* Parses "bytes<=64K" or "ranks<=8". */
 static dist_status text_bound(const struct text_reader *reader, const char *word,
                               struct disti_fixed *fixed)
 {
@@ -170,7 +171,7 @@ static dist_status text_bound(const struct text_reader *reader, const char *word
     return text_fail(reader, "this is neither bytes<=SIZE nor ranks<=NUMBER:", word);
 }
 
-/* What stands behind the colon: "ring", or "ring segments 4". */
+/* Parses the part after the colon: "ring", or "ring segments 4". */
 static dist_status text_algorithm(const struct text_reader *reader, int at,
                                   struct disti_fixed *fixed)
 {
@@ -250,7 +251,7 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
     return DIST_OK;
 }
 
-/* True if what begins there is this, to the end of the line. */
+/* True if the line equals `expected`, ignoring its end of line. */
 static bool text_is(const char *line, const char *expected)
 {
     size_t length = strlen(expected);
@@ -310,7 +311,7 @@ bool disti_tuning_sane(const struct disti_tuning *tuning)
     for (const struct tuning_term *term = tuning_terms; sane && term->word; term++) {
         double units = term_units(&tuning->cost, term);
 
-        /* Rounding leaves what is within its range, but for half a unit. */
+        /* Rounding changes values within the range by at most half a unit. */
         sane = units >= (double)term->least - 0.5 && units <= (double)term->most * 1.000001;
     }
     for (uint32_t i = 0; sane && i < tuning->fixed_count; i++) {
