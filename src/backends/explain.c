@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithm would be chosen, and why, for those who ask from outside. */
+/* dist_explain(): which algorithm a call would use, with predicted times and the reason. */
 #include "backends/registry.h"
 #include "base/log.h"
 #include "base/settings/config.h"
@@ -14,27 +14,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the rules choose is simulated for people up to so many ranks, though not at a call. */
+/* Up to this number of ranks, dist_explain simulates what is too expensive to simulate at a
+ * call. */
 #define EXPLAIN_RANKS 512
 #define EXPLAIN_ROWS (DISTI_CANDIDATES_MAX + 2)
 
-/* What a choice is made from. */
+/* The input of a selection. */
 struct explain {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_topology *topology;
-    int32_t effort;        /* what a job would measure first */
-    const char *in_memory; /* how, if all ranks are on one machine and share memory; else NULL */
+    int32_t effort; /* not 0: a job would first measure costs */
+    const char
+        *in_memory; /* description, if the call would use shared node memory; otherwise NULL */
 };
 
-/* The row for that. */
+/* The row of such a call. */
 #define EXPLAIN_MEMORY "shared memory"
 #define EXPLAIN_MEMORY_REASON                                                                      \
     "all ranks are on one machine (DIST_NODE_MEMORY=0 would send messages instead)"
 
-/* ---- where the ranks are ---- */
+/* ---- topology ---- */
 
-/* So many ranks on this machine. */
+/* A topology of `ranks` ranks on this machine. */
 static dist_status explain_here(int ranks, struct disti_topology **topology_p)
 {
     struct dist_place *places = calloc((size_t)ranks, sizeof(*places));
@@ -95,7 +97,7 @@ static dist_status explain_check(const struct dist_question *question,
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 
-/* Everything as an engine of such a job would have it. */
+/* Reads variables, topology and tuning as the engine of such a job would. */
 static dist_status explain_open(const struct dist_question *question, struct explain *explain)
 {
     const char *allowed = disti_env("DIST_TRANSPORT"), *transports = allowed ? allowed : "shm,tcp";
@@ -114,7 +116,7 @@ static dist_status explain_open(const struct dist_question *question, struct exp
     status = disti_tune_find(key, &explain->tuning, &explain->effort);
     if (status == DIST_OK) {
         const struct dist_transport *transport;
-        bool shares = false; /* DIST_TRANSPORT allows a transport by shared memory */
+        bool shares = false; /* DIST_TRANSPORT allows a transport that uses shared memory */
         int wanted = 1;
         char item[16];
 
@@ -122,7 +124,7 @@ static dist_status explain_open(const struct dist_question *question, struct exp
             transport = disti_built_in_transport(item);
             shares = transport && transport->shares_memory;
         }
-        /* As the engine decides, if the machine lets ranks map each other's memory. */
+        /* The engine makes the same decision, provided that ranks can map each other's memory. */
         status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
         if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 && shares &&
             disti_node_knows(question->collective) &&
@@ -130,21 +132,22 @@ static dist_status explain_open(const struct dist_question *question, struct exp
             explain->in_memory =
                 disti_node_summary(question->collective, explain->topology->ranks, question->bytes);
     }
-    /* A topology in words has a core for each rank, unless it is that of this process's job. */
+    /* A described topology has one CPU per rank, unless it is the topology of this process's
+     * job. */
     if (status == DIST_OK && !disti_tune_recall_cpus(explain->topology, &explain->tuning.cost))
         explain->tuning.cost.node_cpus =
             question->topology ? 0 : disti_tune_node_cpus(explain->topology, disti_usable_cpus());
     return status;
 }
 
-/* ---- the rows ---- */
+/* ---- rows of the answer ---- */
 
 static bool explain_same(const struct disti_candidate *a, const struct disti_candidate *b)
 {
     return a->algorithm == b->algorithm && a->segments == b->segments;
 }
 
-/* Puts it into the rows if it is not there. */
+/* Adds a row unless it is already there. Returns the new count. */
 static int explain_add(struct disti_candidate *rows, int count, const struct disti_candidate *one)
 {
     for (int i = 0; i < count; i++) {
@@ -166,7 +169,7 @@ static int explain_compare(const void *left, const void *right)
     return a->least < b->least ? -1 : a->least > b->least;
 }
 
-/* What was too long to be looked at in a call, or what is fixed. */
+/* Predicts the time of a candidate that was not simulated in the selection: too long, or fixed. */
 static void explain_predict(const struct explain *explain, dist_collective collective, size_t bytes,
                             struct disti_candidate *row)
 {
@@ -200,7 +203,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
         status = explain_open(question, &explain);
     if (status != DIST_OK)
         goto out;
-    /* A call is chosen for by its size class. */
+    /* Calls are classified by size. */
     bytes = disti_size_class_most(disti_size_class(question->bytes));
     status = disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective,
                           bytes, &chosen);
@@ -227,7 +230,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
              cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
              far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
              cost->reduce_bytes_per_second * 1e-9);
-    /* The memory first, if it is that, then the algorithms. */
+    /* The row of node memory comes first if it is used, then the algorithms. */
     if (explain.in_memory && at < room)
         candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
                                                    .summary = explain.in_memory,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* With DIST_FAULT: a backend before another, that counts the operations of the world's group and
- * hands its engine faulty transports. Without, the core never sees it. */
+/* Fault injection (DIST_FAULT): a backend that wraps another one and counts the operations of the
+ * world group, and a host whose engines use faulty transports. Not used unless DIST_FAULT is
+ * set. */
 #include "transports/faulty/faulty.h"
 #include "backends/registry.h"
 #include "base/collective.h"
@@ -9,7 +10,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 
-/* Of one process: shm, tcp and what its modules bring. */
+/* Limits per process: wrapped backends, and transports of an engine. */
 #define FAULTY_EACH(X) X(0) X(1) X(2) X(3)
 #define FAULTY_TABLES 4
 #define FAULTY_TRANSPORTS 16

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backends gloo and self: our algorithms, over shared memory and TCP, or for one rank alone. */
+/* Backends gloo (libdist's algorithms over shared memory and TCP) and self (a single rank). */
 #include "backends/planned.h"
 #include "backends/registry.h"
 #include "base/dtype.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A module's file, before the dynamic linker has it: that maps a file that was cut off, and the
- * process dies of it. */
+/* Finds, checks and loads modules. A file is checked before dlopen, since mapping a truncated file
+ * would crash the process. */
 #include <config.h>
 
 #include "backends/module.h"
@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Program headers that are looked at; a shared object has about ten. */
+/* Limit of the program headers examined; a shared object has about ten. */
 #define FILE_HEADERS_MAX 64
 
 static bool file_read(int fd, void *data, size_t bytes, uint64_t offset)
@@ -35,13 +35,11 @@ static bool file_read(int fd, void *data, size_t bytes, uint64_t offset)
     return pread(fd, data, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/*
- * Defined by the linker: the header of the library or program that contains this file. Under an
- * emulator /proc/self/exe may name the emulator.
- */
+/* Defined by the linker: the ELF header of the library or program that contains this code.
+ * /proc/self/exe is not used, since under an emulator it may name the emulator. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
-/* Where the last loaded segment ends. */
+/* Returns the end of the last loaded segment in the file. */
 static uint64_t file_end(int fd, const ElfW(Ehdr) * header)
 {
     ElfW(Phdr) segment;
@@ -57,7 +55,7 @@ static uint64_t file_end(int fd, const ElfW(Ehdr) * header)
     return end;
 }
 
-/* True. */
+/* Writes the reason. Returns true. */
 static bool file_reject(char *reason, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static bool file_reject(char *reason, size_t size, const char *format, ...)
@@ -70,7 +68,7 @@ static bool file_reject(char *reason, size_t size, const char *format, ...)
     return true;
 }
 
-/* What is wrong with an open file of so many bytes; false: nothing. */
+/* True if an open file of `bytes` bytes is not a valid shared object; writes the reason. */
 static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
 {
     const ElfW(Ehdr) *own = &__ehdr_start;
@@ -99,16 +97,14 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
     return false;
 }
 
-/*
- * Its code runs as this user: nobody else may have written it, or still write to it. Who can do
- * that to this library, its owner or its group, gains nothing by a module.
- */
+/* True if another user owns the file or can write it; writes the reason. The module's code runs as
+ * this user. Users and groups that can write this library itself are trusted. */
 static bool file_is_others(const struct stat *status, char *reason, size_t size)
 {
     struct stat library = {.st_uid = 0};
     uid_t user = geteuid();
     Dl_info info;
-    /* This library's own file, which is trusted already, unless it cannot be examined. */
+    /* This library's own file, which is trusted, if it can be examined. */
     bool known = dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
                  stat(info.dli_fname, &library) == 0;
     mode_t safe =
@@ -158,12 +154,12 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
     return !bad;
 }
 
-/* Where a module lies: nobody may exchange its file between the look at it and dlopen. */
+/* ---- the directories above a module: no other user may replace the file before dlopen ---- */
 
-/* More of them than this library's path has folders are not known. */
+/* Limit of the owners recorded; an owner beyond it is not trusted. */
 #define PLACE_OWNERS 32
 
-/* Who can exchange this library gains nothing by a module. */
+/* The users and groups that can replace this library. They are trusted with modules too. */
 struct place_trust {
     uid_t users[PLACE_OWNERS];
     gid_t groups[PLACE_OWNERS];
@@ -171,7 +167,7 @@ struct place_trust {
     bool anybody;
 };
 
-/* Calls fn for each folder above the file of an absolute path, until it returns false. */
+/* Calls fn for each directory above an absolute path, until it returns false. */
 static bool place_walk(const char *path, bool (*fn)(const char *folder, void *arg), void *arg)
 {
     char folder[PATH_MAX];
@@ -187,7 +183,8 @@ static bool place_walk(const char *path, bool (*fn)(const char *folder, void *ar
     return true;
 }
 
-/* Whoever may write may exchange what lies there, but for a folder as /tmp is. */
+/* True if those with write permission can replace files in the directory: not if it is sticky, like
+ * /tmp. */
 static bool place_is_open(const struct stat *status, mode_t to)
 {
     return (status->st_mode & to) && !(status->st_mode & S_ISVTX);
@@ -217,7 +214,7 @@ static bool place_trusts_user(const struct place_trust *trust, uid_t user)
     return trust->anybody || disti_file_owner_is_safe(user);
 }
 
-/* A folder of root's that a group may write to is the administrator's choice. */
+/* A directory of root that a group may write is the administrator's choice, and trusted. */
 static bool place_trusts_group(const struct place_trust *trust, const struct stat *status)
 {
     for (int i = 0; i < trust->group_count; i++) {
@@ -263,10 +260,8 @@ static bool place_folder_is_safe(const char *folder, void *arg)
     return true;
 }
 
-/*
- * True if no other user can replace the file. `place` gets its path without links, all folders of
- * which are safe from other users. On failure writes the reason.
- */
+/* True if no other user can replace the file. Stores the resolved path in `place`; all its
+ * directories are safe from other users. On failure writes the reason. */
 static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)
 {
     struct place_look look;
@@ -300,13 +295,13 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
     return place_walk(place, place_folder_is_safe, &look);
 }
 
-/* The folders where modules are looked for, and the modules in them. */
+/* ---- directories where modules are searched for, and the modules in them ---- */
 
 #ifndef DISTI_MODULE_DIR
 #define DISTI_MODULE_DIR "/usr/local/lib/dist"
 #endif
 
-/* The folder that this library was loaded from: an installation that was moved still works. */
+/* Stores the directory from which this library was loaded, so that an installation can be moved. */
 static bool folders_own(char *folder, size_t size)
 {
     Dl_info info;
@@ -322,9 +317,9 @@ static bool folders_own(char *folder, size_t size)
 }
 
 /*
- * Folder number i of those where modules are looked for: DIST_PLUGIN_PATH (folders, split by ':'),
- * then dist/ beside the library, then the library's own folder (a build tree that was not
- * installed), then the place it was configured for. False: there are no more.
+ * Stores the i-th directory where modules are searched for: those of DIST_PLUGIN_PATH (separated by
+ * ':'), dist/ beside the library, the library's own directory (for a build tree), the configured
+ * installation directory. False: there are no more.
  */
 static bool folders_item(int i, char *folder, size_t size)
 {
@@ -345,7 +340,8 @@ static bool folders_item(int i, char *folder, size_t size)
     return true;
 }
 
-/* Whatever stands there counts, so that a wrong file is told of, and no other taken for it. */
+/* Any existing entry counts, whatever its type, so that a bad file is reported instead of
+ * ignored. */
 int disti_module_locate(const char *name, char paths[][PATH_MAX], int room)
 {
     char folder[PATH_MAX];
@@ -390,9 +386,9 @@ size_t disti_module_folders(char *text, size_t size)
     return used;
 }
 
-/* ---- what there is ---- */
+/* ---- lists of modules ---- */
 
-/* Once each, in the order of the alphabet. */
+/* Inserts a name in alphabetical order, if it is not there yet. False: no memory. */
 static bool folders_add(struct disti_module_names *names, const char *name)
 {
     void *grown;
@@ -425,7 +421,7 @@ void disti_module_names(struct disti_module_names *names_p)
         while (dir && (entry = readdir(dir))) {
             size_t length = strlen(entry->d_name);
 
-            /* "dist_NAME.so" without what is around the name. */
+            /* "dist_NAME.so" */
             if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= sizeof(name) ||
                 strncmp(entry->d_name, "dist_", strlen("dist_")) != 0 ||
                 strcmp(entry->d_name + length - 3, ".so") != 0)
@@ -449,8 +445,8 @@ bool disti_module_has_variable(const char *variable)
     for (int i = 0; i < names.count && !found; i++) {
         const char *module = names.names[i], *at = variable + strlen("DIST_");
 
-        /* "hccl" owns DIST_HCCL and DIST_HCCL_LIBRARY; a character that no variable may have is _.
-         */
+        /* "hccl" owns DIST_HCCL and DIST_HCCL_LIBRARY. Characters not allowed in variables become
+         * _. */
         while (*module && *at == (disti_ascii_alnum(*module) ? disti_ascii_upper(*module) : '_')) {
             module++;
             at++;
@@ -461,11 +457,9 @@ bool disti_module_has_variable(const char *variable)
     return found;
 }
 
-/* ---- what is like it ---- */
+/* ---- loading ---- */
 
-/* Loading of modules: shared objects that bring a backend, transports, or both. */
-
-/* What is loaded; grows only. */
+/* The loaded modules; never removed. */
 DISTI_PROCESS_LOCK(module_lock);
 static struct disti_module *module_loaded;
 
@@ -473,7 +467,7 @@ static struct disti_module *module_loaded;
     "configure found no " what " (apt-get install " packages                                       \
     ", then configure and build libdist again)"
 
-/* Why modules of this project may not have been built, and what builds them. */
+/* Why a module of this project may be missing, and how to build it. */
 static const struct {
     const char *name, *why;
 } module_makers[] = {
@@ -515,9 +509,9 @@ static void module_missing(const char *name, char *reason, size_t size)
     snprintf(reason, size, "there is no module dist_%s.so%s", name, similar);
 }
 
-/* ---- what is in it ---- */
+/* ---- content of a module ---- */
 
-/* The whole of a module must be right before anything in it is called. */
+/* Checks the whole module before anything in it is called. */
 static dist_status module_check(const struct dist_module *entry, const char *path)
 {
     dist_status status = DIST_OK;
@@ -548,9 +542,9 @@ static dist_status module_check(const struct dist_module *entry, const char *pat
     return status;
 }
 
-/* ---- loading ---- */
+/* ---- dlopen ---- */
 
-/* What the user can do about what the dynamic linker says. */
+/* Returns advice for an error of the dynamic linker. */
 static const char *module_advice(const char *text)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Modules: where they are, and how one is loaded; private to this floor. */
+/* Finding and loading modules; private to this directory. */
 #ifndef DISTI_BACKENDS_MODULE_H
 #define DISTI_BACKENDS_MODULE_H
 
@@ -7,10 +7,10 @@
 
 #include <limits.h>
 
-/* A module's name has fewer characters than this. */
+/* Size of a module's name, including its terminating null. */
 #define DISTI_MODULE_NAME 64
 
-/* A module that was loaded and checked. It stays so for the life of the process. */
+/* A module that has been loaded and checked. It stays loaded for the life of the process. */
 struct disti_module {
     struct disti_module *next;
     const struct dist_module *entry;
@@ -18,29 +18,31 @@ struct disti_module {
 };
 
 /*
- * module.c: loads dist_NAME.so, the first that there is, and checks all of it but the backend's
- * name. On failure the reason is written, which names the file: ERR_NO_BACKEND, or ERR_ABI if it
- * must be built again. A module's constructors run in this process: one that crashes takes it
- * along.
+ * Loads the first dist_NAME.so in the module directories and checks all of it except the backend's
+ * name. The module's constructors run in this process; if one crashes, the process does. On failure
+ * writes the reason, which names the file. ERR_NO_BACKEND, or ERR_ABI if the module must be
+ * rebuilt.
  */
 dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
                               size_t reason_size);
 
-/* True if the module is loaded already. */
+/* True if the module is already loaded. */
 bool disti_module_is_loaded(const char *name);
 
-/* module.c: can dlopen be given this file, and is it no other user's? Else the reason. */
+/* True if the file is a shared object that no other user can write. Otherwise writes the reason. */
 bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
-/* ---- module.c ---- */
+/* ---- module directories ---- */
 
-/* The files of that name, first to last; returns how many were written, `room` at most. */
+/* Writes the paths of the existing files with that name, in order of precedence, at most `room`.
+ * Returns their number. */
 int disti_module_locate(const char *name, char paths[][PATH_MAX], int room);
 
-/* The folders where modules are looked for, on one line, and what is wrong with each. */
+/* Writes the directories where modules are searched for on one line, with the error for each that
+ * cannot be read. */
 size_t disti_module_folders(char *text, size_t size);
 
-/* The names of all modules in these folders, sorted; `names` is the caller's to free. */
+/* The sorted names of all modules in these directories. The caller frees `names`. */
 struct disti_module_names {
     char (*names)[DISTI_MODULE_NAME];
     int count;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What backends share whose every call is a plan: all slots but those that say which transports
- * there are. In a header, as modules link nothing of the library.
- */
+/* The slots that are common to backends whose calls are all plans: all slots but those that choose
+ * the transports. It is a header because modules do not link with the library. */
 #ifndef DISTI_BACKENDS_PLANNED_H
 #define DISTI_BACKENDS_PLANNED_H
 
 #include <dist/backend.h>
 
-/* Their state. open sets both. */
+/* The state of such a backend. open sets both members. */
 struct disti_planned {
     const struct dist_host *host;
     struct dist_engine *engine; /* NULL: not open, or closed */

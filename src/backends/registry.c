@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The backends there are: built in, and modules found on disk; what they support, and probes of
- * them. */
+/* The registry of backends and transports, built in or from modules: finding, checking, probing and
+ * listing them. */
 #include "backends/registry.h"
 
 #include "backends/module.h"
@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Room for a reason: a path, what is wrong with it, and what to do. */
+/* Buffer size for a reason: a path, the error, and the remedy. */
 #define REGISTRY_REASON 1024
 
 static const struct dist_backend *const registry_built_in[] = {
@@ -36,7 +36,7 @@ static const struct dist_backend *const registry_built_in[] = {
     NULL,
 };
 
-/* Backends that come as modules of this project; any other name is looked for as well. */
+/* Backends that are modules of this project. Modules with other names are found as well. */
 static const char *const registry_modules[] = {"mpi", "nccl", "ucx", NULL};
 
 static const struct dist_transport *const registry_transports[] = {
@@ -63,7 +63,8 @@ bool disti_module_is_own(const char *name)
     return registry_modules[i];
 }
 
-/* Transports that a module's backend gives to the engine are as foreign as the module. */
+/* Checks the transports that a module's backend passes to the engine, since they are third-party
+ * code too. */
 static dist_status registry_engine_open(const struct dist_backend_config *config,
                                         const struct dist_engine_config *engine,
                                         struct dist_engine **engine_p)
@@ -100,7 +101,7 @@ const struct dist_host disti_host = {
 
 /* ---- probes ---- */
 
-/* May a probe answer this? */
+/* True if a probe may return this status. */
 static bool registry_is_answer(dist_status status)
 {
     switch (status) {
@@ -135,7 +136,8 @@ dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), 
 
 /* ---- backends ---- */
 
-/* The candidates for a name: more than one, or none with a reason, only for mpi. */
+/* Stores the module names to try for a backend and returns their number. Only for mpi can it be 2,
+ * or 0 with a reason. */
 static int registry_module_names(const char *name, const char *names[DISTI_MPI_FLAVOURS],
                                  char *reason, size_t reason_size)
 {
@@ -146,10 +148,8 @@ static int registry_module_names(const char *name, const char *names[DISTI_MPI_F
     return 1;
 }
 
-/*
- * The same, but the reason goes to the caller, and nothing else is said. ERR_UNSUPPORTED: the
- * module brings transports only.
- */
+/* Like disti_backend_find(), but writes the reason to a buffer and sets no error. ERR_UNSUPPORTED:
+ * the module provides only transports. */
 static dist_status registry_backend_reason(const char *name, const struct dist_backend **backend_p,
                                            char *reason, size_t reason_size)
 {
@@ -204,7 +204,7 @@ static dist_status registry_backend_reason(const char *name, const struct dist_b
 
 /* ---- transports ---- */
 
-/* The same, without what there is. ERR_NO_BACKEND, ERR_ABI. */
+/* Like disti_transport_find(), but writes the reason. ERR_NO_BACKEND, ERR_ABI. */
 static dist_status registry_transport_reason(const char *name,
                                              const struct dist_transport **transport_p,
                                              char *reason, size_t reason_size)
@@ -212,7 +212,7 @@ static dist_status registry_transport_reason(const char *name,
     const struct dist_transport *const *transports;
     const struct disti_module *module;
     dist_status status;
-    char others[128]; /* what it has instead */
+    char others[128]; /* the transports that the module has */
     size_t used = 0;
 
     *transport_p = disti_built_in_transport(name);
@@ -315,7 +315,7 @@ dist_status dist_backend_lacks(const char *backend, uint32_t *lacks_p)
     return status;
 }
 
-/* The tables of backends and transports are right before anything in them is called. */
+/* ---- checks of tables from modules, before anything in them is called ---- */
 
 static dist_status check_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)
 {
@@ -327,7 +327,7 @@ static dist_status check_abi(uint32_t abi, uint32_t size, size_t expected, const
                       from, abi, size, DIST_ABI, expected);
 }
 
-/* A slot that must be set, and whether it is. */
+/* A mandatory slot, and whether it is set. */
 struct check_slot {
     const char *name;
     bool set;
@@ -393,16 +393,16 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
     return check_slots(slots, from);
 }
 
-/* Lists of what there is, for people. */
+/* ---- lists for users ---- */
 
 #define LIST_REASON 1024
-#define LIST_PROBE 2400 /* bytes of two lines, each with a reason */
+#define LIST_PROBE 2400 /* bytes: two lines, each with a reason */
 
-/* Text that goes on in a buffer, and is counted beyond its end. */
+/* A text being appended to a buffer. `used` also counts what does not fit. */
 struct list {
     char *buffer;
     size_t size, used;
-    int others; /* modules of others in it */
+    int others; /* number of third-party modules listed */
 };
 
 static struct list list_begin(char *buffer, size_t size)
@@ -436,14 +436,14 @@ static bool list_is_built_in(const char *name)
     return disti_built_in_transport(name);
 }
 
-/* The modules in the folders that are not of this project. */
+/* Adds the third-party modules in the module directories. */
 static void list_add_others(struct list *list, void (*add)(struct list *list, const char *name))
 {
     struct disti_module_names names;
 
     disti_module_names(&names);
     for (int i = 0; i < names.count; i++) {
-        /* "mpi_openmpi" and such are this project's modules for one MPI. */
+        /* "mpi_openmpi" and similar names are this project's modules for one MPI. */
         if (!list_is_built_in(names.names[i]) && strncmp(names.names[i], "mpi_", 4) != 0 &&
             !disti_module_is_own(names.names[i]))
             add(list, names.names[i]);
@@ -451,9 +451,9 @@ static void list_add_others(struct list *list, void (*add)(struct list *list, co
     free(names.names);
 }
 
-/* ---- backends ---- */
+/* ---- backends and transports ---- */
 
-/* Writes what exists under such a name, by loading the module into this process. */
+/* Writes the backend and transport with that name, loading their module into this process. */
 static void list_probe_here(const char *name, char *text, size_t size)
 {
     struct list list = list_begin(text, size);
@@ -480,15 +480,13 @@ static void list_probe_here(const char *name, char *text, size_t size)
     }
 }
 
-/*
- * Probes in a child process. A module that is loaded stays for the life of the process, brings
- * libraries that may handle signals and start threads, and may crash.
- */
+/* ---- probes in a child process: a loaded module stays, may handle signals, start threads, or
+ * crash ---- */
 
-/* A probe never blocks; a slow one looks for a device. */
+/* A probe should not block, but looking for a device can take a while. */
 #define APART_SECONDS 5
 
-/* Reads until the child closes its end. False: the deadline has passed. */
+/* Reads until the child closes its end of the pipe. False: the deadline has passed. */
 static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
 {
     size_t used = 0;
@@ -508,7 +506,7 @@ static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
     }
 }
 
-/* Writes what replaces the text of a child that crashed, hung or exited. */
+/* Writes the line for a child that crashed, hung or exited. */
 static void apart_blame(const char *name, int how, bool late, char *text, size_t size)
 {
     char path[1][PATH_MAX], what[128];
@@ -527,8 +525,8 @@ static void apart_blame(const char *name, int how, bool late, char *text, size_t
                name, REGISTRY_REASON - 1, path[0], what);
 }
 
-/* A child that the program has reaped elsewhere counts as one that ended well if it has answered.
- */
+/* Reads the child's answer and reaps it. If the program reaped it elsewhere, a child that has
+ * answered counts as successful. */
 static void apart_parent(const char *name, pid_t child, int fd, char *text, size_t size)
 {
     const int64_t deadline = disti_deadline_ms(APART_SECONDS * 1000);
@@ -536,7 +534,7 @@ static void apart_parent(const char *name, pid_t child, int fd, char *text, size
     siginfo_t ended = {.si_pid = 0};
     int how = 0;
 
-    /* A module may close all descriptors, and then hang. */
+    /* A module may close all descriptors and then hang. */
     while (!late && waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            !ended.si_pid) {
         disti_sleep_ns(1000000);
@@ -550,7 +548,7 @@ static void apart_parent(const char *name, pid_t child, int fd, char *text, size
         apart_blame(name, how, late, text, size);
 }
 
-/* Takes away the SIGCHLD of our child, if this thread would get it. */
+/* Consumes the SIGCHLD of our child, if this thread would receive it. */
 static void apart_forget_child(const sigset_t *before)
 {
     const struct timespec now = {0, 0};
@@ -558,7 +556,7 @@ static void apart_forget_child(const sigset_t *before)
 
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    /* It may also have been that of a child of the program, which waits to be reaped. */
+    /* If another child of the program has ended too, raises the signal again for it. */
     if (!sigismember(before, SIGCHLD) && sigtimedwait(&child, NULL, &now) == SIGCHLD) {
         siginfo_t ended = {.si_pid = 0};
 
@@ -568,10 +566,8 @@ static void apart_forget_child(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/*
- * As list_probe_here, in a child that has 5 s. A line "lost NAME no REASON" says that the child
- * crashed or did not answer. Leaves this process as it is.
- */
+/* Like list_probe_here(), but in a child process that has 5 s. If the child crashes or does not
+ * answer, writes a line "lost NAME no REASON". Does not change this process. */
 static void list_probe_apart(const char *name, char *text, size_t size)
 {
     sigset_t child_signal, before;
@@ -587,7 +583,7 @@ static void list_probe_apart(const char *name, char *text, size_t size)
     sigaddset(&child_signal, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &child_signal, &before);
     child = fork();
-    if (child == 0) { /* the program's handlers are not for what happens here */
+    if (child == 0) { /* the program's signal handlers must not run in the child */
         const struct rlimit none = {0, 0};
         size_t length;
 
@@ -616,7 +612,8 @@ static void list_probe(const char *name, char text[LIST_PROBE])
 
     for (int i = 0; i < count; i++)
         loaded = loaded || disti_module_is_loaded(names[i]);
-    /* A child of a process that uses a GPU cannot ask the driver: nccl is loaded here then. */
+    /* A child of a process that uses a GPU cannot use the driver, so nccl is then loaded in this
+     * process. */
     if (list_is_built_in(name) || loaded || (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
         list_probe_here(name, text, LIST_PROBE);
     else
@@ -669,8 +666,8 @@ static void list_add_choice(struct list *list, const char *name)
     list_add(list, "%s%s", list->others++ ? ", " : "  other modules there: ", name);
 }
 
-/* Appends the backends of this project, as dist_list_backends has them, and other modules' names.
- */
+/* Writes this project's backends in the format of dist_list_backends(), and the names of other
+ * modules. */
 static size_t list_choices(char *text, size_t size)
 {
     struct list list = list_begin(text, size);
@@ -696,7 +693,7 @@ dist_status disti_backend_find(const char *name, const struct dist_backend **bac
         name, reason, folders, choices);
 }
 
-/* ---- under one name ---- */
+/* ---- all names ---- */
 
 static void list_add_name(struct list *list, const char *name)
 {

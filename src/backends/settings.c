@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The values of the library's variables. Each is also checked where it is used, but not every job
- * uses all of them: a job of one rank has no transports and needs no secret. So all are checked
- * before a job starts, and by dist_info.
+ * Checks the values of the library's variables before a job starts, and for dist_info. Each value
+ * is also checked where it is used, but not every job uses all of them: a job of one rank has no
+ * transports and needs no token.
  */
 #include "backends/module.h"
 #include "backends/registry.h"
@@ -19,7 +19,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* ---- variables whose values need more than a range or a list of words ---- */
+/* ---- variables that need more than a range or a list of words ---- */
 
 static dist_status settings_algo(const char *value)
 {
@@ -35,7 +35,7 @@ static dist_status settings_fault(const char *value)
     return disti_faults_parse(value, &set);
 }
 
-/* Reads all variables of the log. */
+/* Checks all variables of the log at once. */
 static dist_status settings_log(const char *value)
 {
     struct disti_log log;
@@ -62,7 +62,7 @@ static dist_status settings_interface(const char *value)
     return disti_primary_address(address);
 }
 
-/* Reads the three files of TLS. */
+/* Checks the three TLS files at once. */
 static dist_status settings_tls(const char *value)
 {
     struct disti_tls_context *context = NULL;
@@ -78,7 +78,8 @@ static dist_status settings_transport(const char *value)
     char name[DISTI_MODULE_NAME], why[1024], path[1][PATH_MAX];
 
     for (int i = 0; disti_list_item(value, ',', i, name, sizeof(name)); i++) {
-        /* Loads nothing: a module's file is enough. "mpi" is a transport of the modules for MPI. */
+        /* Loads nothing: it is enough that the module's file exists. "mpi" is a transport of the
+         * MPI modules. */
         if (disti_built_in_transport(name) || strcmp(name, "mpi") == 0 ||
             (!strchr(name, '/') && disti_module_locate(name, path, 1) > 0))
             continue;
@@ -101,9 +102,9 @@ static dist_status settings_tuning(const char *value)
                       "DIST_TUNING is neither off nor measure nor a tuning file: %s", why);
 }
 
-/* ---- all of them ---- */
+/* ---- all variables ---- */
 
-/* Variables whose values are TEXT (variables.def) and can be checked in advance. */
+/* Variables of type TEXT (variables.def) whose values can be checked in advance. */
 static const struct {
     const char *name;
     dist_status (*check)(const char *value);
@@ -142,7 +143,8 @@ static dist_status settings_words(const struct disti_variable *variable, const c
                       value, all);
 }
 
-/* Empty words, lists and files are as if unset; empty numbers are wrong. */
+/* Checks one variable. An empty word, list or file name counts as unset; an empty number is an
+ * error. */
 static dist_status settings_check(const struct disti_variable *variable)
 {
     const char *value = disti_env_raw(variable->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend ucx: our algorithms, over shared memory and what UCX finds. A module. */
+/* Backend ucx: libdist's algorithms over shared memory and UCX. A module. */
 #include "transports/ucx/ucx.h"
 #include "backends/planned.h"
 
@@ -9,7 +9,7 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
                                                                      : DIST_ERR_NO_BACKEND;
 }
 
-/* Without a state there is no host: who asks in general has looked at op and dtype. */
+/* Without a state there is no host; the caller of such a general query has checked op and dtype. */
 static dist_status ucx_query(const void *state, dist_collective collective, dist_dtype dtype,
                              dist_op op)
 {

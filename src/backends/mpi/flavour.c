@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which MPI runs here: each has an ABI of its own, so each has a module of its own. */
+/* Determines which MPI is in use. There is one module per MPI, since each has its own ABI. */
 #include "backends/mpi/abi.h"
 #include "backends/registry.h"
 #include "base/settings/config.h"
@@ -13,7 +13,8 @@ static const char flavour_openmpi[] = "mpi_openmpi", flavour_mpich[] = "mpi_mpic
 
 /* ---- the MPI that the program uses ---- */
 
-/* dlsym would not find a library that a module of Python, for instance, has for itself. */
+/* Finds a library of the standard ABI. dlsym would not find one that was loaded with RTLD_LOCAL,
+ * such as by a Python module. */
 static int flavour_visit(struct dl_phdr_info *info, size_t size, void *path)
 {
     (void)size;
@@ -23,7 +24,8 @@ static int flavour_visit(struct dl_phdr_info *info, size_t size, void *path)
     return 1;
 }
 
-/* False: the program uses no MPI yet. */
+/* Gets the version text of the MPI and the library that contains it. False: the program uses no MPI
+ * yet. */
 static bool flavour_version(char text[DISTI_MPI_VERSION_TEXT], Dl_info *object)
 {
     int (*version)(char *, int *);
@@ -44,7 +46,8 @@ static bool flavour_has_openmpi_handles(const Dl_info *object)
     return handle && dladdr(handle, &there) && there.dli_fbase == object->dli_fbase;
 }
 
-/* NULL: no MPI is loaded, or one without a module, of which `reason` tells. */
+/* Returns the module for the loaded MPI. NULL: no MPI is loaded, or (with a reason) an unsupported
+ * one. */
 static const char *flavour_loaded(char *reason, size_t size)
 {
     char text[DISTI_MPI_VERSION_TEXT] = "", path[PATH_MAX] = "";

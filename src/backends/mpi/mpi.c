@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend mpi: the end of MPI while groups are open, by MPI_Finalize or exit: others are told. */
+/* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
 #include "transports/mpi/mpi.h"
 #include "backends/mpi/native.h"
 #include "backends/planned.h"
@@ -16,8 +16,9 @@ static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_end *end_open;
 
 /*
- * MPI_Finalize waits for all ranks, and those may wait in a call of the group for this one: until
- * their deadlines, as long as this process is there and says nothing. Returns the longest timeout.
+ * Called before MPI ends in this process. Other ranks may wait in a call of an open group, and
+ * MPI_Finalize waits for these ranks, so they are notified that this rank leaves its groups.
+ * Returns the longest timeout of the groups.
  */
 static int end_tell(void)
 {
@@ -34,12 +35,12 @@ static int end_tell(void)
     return timeout_ms;
 }
 
-/* Memory of GPUs, where the MPI takes it: for its own collectives only. */
+/* ---- GPU memory, if the MPI supports it: only for its own collectives ---- */
 
-/* Both MPIs have it, if they know of GPUs at all. */
+/* Both MPIs have it if they support GPUs at all. */
 extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
-/* Does the MPI say that it takes memory of a GPU? DIST_MPI_CUDA=0|1 says it instead. */
+/* True if the MPI accepts GPU memory. DIST_MPI_CUDA=0|1 overrides what the MPI reports. */
 static bool mpi_takes_devices(void)
 {
     const char *setting = disti_env("DIST_MPI_CUDA");
@@ -49,7 +50,7 @@ static bool mpi_takes_devices(void)
     return MPIX_Query_cuda_support && MPIX_Query_cuda_support() == 1;
 }
 
-/* Returns true if MPI can do this call in memory of a GPU: if the host need not access it. */
+/* True if MPI can execute this call in GPU memory, without access to the data by the host. */
 static bool native_takes_devices(const struct disti_native *native, const struct dist_call *call)
 {
     size_t count;
@@ -58,7 +59,7 @@ static bool native_takes_devices(const struct disti_native *native, const struct
            !disti_native_stages(native, call, &count) && !disti_native_brings(native, call);
 }
 
-/* Waits until what is on the call's stream is done: MPI knows of no streams. */
+/* Waits until the work submitted to the call's stream has completed, since MPI has no streams. */
 static dist_status native_wait_stream(const struct disti_native *native,
                                       const struct dist_call *call)
 {
@@ -76,12 +77,13 @@ static dist_status native_wait_stream(const struct disti_native *native,
                               disti_driver_text(driver, error));
 }
 
-/* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
+/* ---- the backend ---- */
 
 struct mpi_state {
-    struct disti_planned planned; /* first: plan mode, and what native mode cannot do */
+    struct disti_planned
+        planned; /* first member: for plans, and for calls that native mode does not support */
     const struct dist_backend_config *config;
-    MPI_Comm comm; /* this group's own */
+    MPI_Comm comm; /* a communicator for this group only */
     struct disti_native native;
     bool use_native;
     struct mpi_end end;
@@ -107,17 +109,18 @@ static dist_status mpi_query(const void *state, dist_collective collective, dist
     bool fits = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
                 (unsigned)op < DIST_OP_COUNT;
 
-    /* Without a state there is no host: who asks in general has looked at op and dtype. */
+    /* Without a state there is no host; the caller of such a general query has checked op and
+     * dtype. */
     if (fits && mpi && mpi->planned.host)
         fits = mpi->planned.host->op_fits(op, dtype);
     return fits ? DIST_OK : DIST_ERR_UNSUPPORTED;
 }
 
-/* ---- introducing the ranks ---- */
+/* ---- identification of the ranks ---- */
 
 static int mpi_identify_timeout_ms;
 
-/* Blocking, but never for ever: a rank that does not come ends it. */
+/* Blocks, but at most for the timeout, if a rank does not join. */
 static int mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     MPI_Request request;
@@ -184,7 +187,7 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
     status = config->host->engine_open(config, &engine, &mpi->planned.engine);
-    if (status == DIST_OK && config->leave) { /* the other ranks are told when MPI ends here */
+    if (status == DIST_OK && config->leave) { /* notify the other ranks if MPI ends here */
         mpi->end.config = config;
         pthread_mutex_lock(&end_lock);
         mpi->end.next = end_open;
@@ -195,7 +198,7 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     return status;
 }
 
-/* Where a rank has not come, it does not come to MPI_Finalize either. */
+/* If a rank did not join, it will not call MPI_Finalize either, so MPI must not be finalized. */
 static dist_status mpi_open(void *state, const struct dist_backend_config *config)
 {
     dist_status status = mpi_open_all(state, config);
@@ -221,17 +224,15 @@ static void mpi_drop(struct mpi_state *mpi)
     mpi->planned.engine = NULL;
 }
 
-/*
- * To free a communicator is collective: it is done by ranks that have left together. One that did
- * not get so far, or ended in an error, is left to MPI_Finalize.
- */
+/* Freeing a communicator is collective, so it is done only if all ranks have left together.
+ * Otherwise the communicator is left to MPI_Finalize. */
 static void mpi_close(void *state)
 {
     struct mpi_state *mpi = state;
     bool open = mpi->planned.engine != NULL, whole = open && mpi->config->left;
 
     mpi_drop(mpi);
-    if (open && !whole) /* nor do all come to MPI_Finalize */
+    if (open && !whole) /* not all ranks will call MPI_Finalize */
         disti_mpi_broken();
     if (whole)
         disti_mpi_communicator_free(&mpi->comm);
@@ -264,7 +265,7 @@ static dist_status mpi_at_once(void *state, const struct dist_call *call)
     return mpi->planned.host->engine_at_once(mpi->planned.engine, call);
 }
 
-/* Our plans need memory that the host can read. */
+/* Plans need memory that the host can access. */
 static dist_manner mpi_manner(const void *state, const struct dist_call *call)
 {
     const struct mpi_state *mpi = state;
@@ -275,7 +276,7 @@ static dist_manner mpi_manner(const void *state, const struct dist_call *call)
     return DIST_MANNER_STAGED;
 }
 
-/* Native mode keeps nothing ready. */
+/* Native mode prepares nothing. */
 static dist_status mpi_prepare(void *state, const struct dist_call *call, void **prepared_p)
 {
     struct mpi_state *mpi = state;
@@ -306,7 +307,7 @@ static int mpi_arm(void *state, int *fds, int room)
     struct mpi_state *mpi = state;
 
     if (mpi->native.calls)
-        return DIST_ARM_BLIND; /* MPI gives nothing to sleep on */
+        return DIST_ARM_BLIND; /* MPI has no descriptor to wait on */
     return mpi->planned.host->engine_arm(mpi->planned.engine, fds, room);
 }
 

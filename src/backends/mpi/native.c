@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which calls are MPI's, and what its types and operations are called. */
+/* Native mode: calls that MPI's own nonblocking collectives execute. */
 #include "backends/mpi/native.h"
 #include "base/collective.h"
 #include "base/kernels/environment.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI's name; MPI_DATATYPE_NULL, MPI_OP_NULL: it has none, or one with other rules. */
+/* Returns MPI's type, or MPI_DATATYPE_NULL if there is none with the same semantics. */
 static MPI_Datatype native_type(dist_dtype dtype)
 {
     static const MPI_Datatype types[DIST_DTYPE_COUNT] = {
@@ -25,10 +25,8 @@ static bool native_is_float(dist_dtype dtype)
     return dtype == DIST_FLOAT32 || dtype == DIST_FLOAT64;
 }
 
-/*
- * AVG is divided here afterwards, and only where that is one line: for the float types. PREMUL_SUM
- * and USER are left to our plans.
- */
+/* Returns MPI's operation, or MPI_OP_NULL. For AVG, MPI computes the sum, which native_average()
+ * divides; only for float types. PREMUL_SUM and USER use plans. */
 static MPI_Op native_op(dist_op op, dist_dtype dtype)
 {
     static const MPI_Op ops[DIST_OP_COUNT] = {
@@ -43,10 +41,12 @@ static MPI_Op native_op(dist_op op, dist_dtype dtype)
 }
 
 /*
- * Left to our plans: reductions of 8-bit integers, since Open MPI 4.1 adds them with saturation
- * where the CPU has AVX (and wraps elsewhere); minima and maxima of unsigned integers, which MPICH
- * 4.0 compares as signed; minima and maxima of floats, since MPI does not define them for a NaN and
- * for zeros of both signs: they depend on the order of the operands, and with MPICH on the rank.
+ * True if MPI can do the reduction. The following use plans:
+ *
+ *   - 8-bit integers: Open MPI 4.1 saturates them on CPUs with AVX and wraps on other CPUs
+ *   - minima and maxima of unsigned integers: MPICH 4.0 compares them as signed
+ *   - minima and maxima of floats: MPI does not define them for NaN and for zeros of both signs;
+ *     they depend on the order of the operands, and with MPICH on the rank
  */
 static bool native_can_reduce(const struct disti_native *native, const struct dist_call *call)
 {
@@ -57,14 +57,15 @@ static bool native_can_reduce(const struct disti_native *native, const struct di
            native_op(call->op, call->dtype) != MPI_OP_NULL && call->dtype != DIST_INT8 &&
            call->dtype != DIST_UINT8 &&
            !(compares && (wide_unsigned || native_is_float(call->dtype))) &&
-           !(native->reproducible && /* MPI adds in whatever order it likes */
+           !(native->reproducible && /* MPI does not guarantee the order of additions */
              native_is_float(call->dtype) &&
              (call->op == DIST_SUM || call->op == DIST_AVG || call->op == DIST_PROD));
 }
 
 /*
- * Do so many bytes fit an int? More elements would, but MPICH 4.0 fails to broadcast more bytes
- * than that, and other versions and collectives have had such faults.
+ * True if the number of bytes fits an int. MPI limits only the number of elements, but MPICH 4.0
+ * fails to broadcast more bytes than that, and other versions and collectives have had similar
+ * bugs.
  */
 static bool native_fits(const struct disti_native *native, const struct dist_call *call,
                         size_t blocks)
@@ -90,9 +91,10 @@ bool disti_native_takes(const struct disti_native *native, const struct dist_cal
     const struct disti_collective *traits = &disti_collectives[call->collective];
     const bool each = traits->in == DISTI_BLOCKS_EACH || traits->out == DISTI_BLOCKS_EACH;
 
-    if (native->ranks == 1 || /* ours is a copy, and MPICH 4.0's Iallgatherv forgets the offset */
-        disti_collective_pair(call->collective) || call->collective == DIST_COLL_GATHER_V ||
-        call->collective == DIST_COLL_SCATTER_V ||
+    if (native->ranks ==
+            1 || /* a plan is only a copy, and MPICH 4.0's Iallgatherv ignores the offset */
+        disti_collective_pair(call->collective) ||
+        call->collective == DIST_COLL_GATHER_V || call->collective == DIST_COLL_SCATTER_V ||
         (disti_algorithm_reduces(call->collective) && !native_can_reduce(native, call)))
         return false;
     if (call->collective == DIST_COLL_BARRIER || call->collective == DIST_COLL_ALL_TO_ALL_V)
@@ -111,7 +113,7 @@ static void native_free(struct disti_native_call *c)
     free(c);
 }
 
-/* MPI has no way to cancel a collective: its request is left, and the memory that MPI uses. */
+/* MPI cannot cancel a collective, so its request and the memory that MPI uses are leaked. */
 void disti_native_drop(struct disti_native *native)
 {
     while (native->calls) {
@@ -122,15 +124,12 @@ void disti_native_drop(struct disti_native *native)
     }
 }
 
-/* How a call is put to MPI: memory, types, and what is in place. */
+/* ---- how calls are passed to MPI ---- */
 
 /* ---- memory ---- */
 
-/*
- * Does MPI write to a stage, and of how many elements? Its own form in place of a reduce-scatter
- * leaves the result at the beginning and spoils the rest; ours leaves it at the rank's block and
- * the rest as it was. And its offsets are ints.
- */
+/* MPI's in-place reduce-scatter stores the result at the beginning and overwrites the other blocks,
+ * whereas ours stores it in the rank's block and keeps the other blocks. MPI's offsets are ints. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
                          size_t *count_p)
 {
@@ -148,7 +147,7 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
         *count_p = 0;
         for (int r = 0; r < native->ranks; r++) {
             *count_p += call->out_counts[r];
-            /* Do blocks begin where no int can count the bytes? */
+            /* True if a block's offset in bytes exceeds an int. */
             far |= call->out_offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype);
         }
         return far;
@@ -157,7 +156,7 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
     }
 }
 
-/* Memory that the call needs beside the program's. ERR_NO_MEMORY. */
+/* Allocates the memory that the call needs besides the program's. ERR_NO_MEMORY. */
 static dist_status native_make_room(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
@@ -178,7 +177,7 @@ static dist_status native_make_room(const struct disti_native *native, struct di
             (struct disti_native_blocks){numbers + 2 * ranks, numbers + 3 * ranks, types + ranks};
     }
     if (disti_native_stages(native, call, &count)) {
-        c->stage = malloc(disti_native_bytes(native, call, count) + 1); /* never NULL for nothing */
+        c->stage = malloc(disti_native_bytes(native, call, count) + 1); /* + 1: not NULL if empty */
         if (!c->stage)
             return native->host->fail(DIST_ERR_NO_MEMORY, "no memory for a copy of %zu elements",
                                       count);
@@ -186,7 +185,7 @@ static dist_status native_make_room(const struct disti_native *native, struct di
     return DIST_OK;
 }
 
-/* Brings what MPI has left in the stage to where the program wants it. */
+/* Copies MPI's result from the stage to its final place. */
 static void native_unstage(const struct disti_native *native, const struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
@@ -207,12 +206,12 @@ static void native_unstage(const struct disti_native *native, const struct disti
     }
 }
 
-/* ---- starting ---- */
+/* ---- starting a call ---- */
 
 /*
  * Return the address to pass to MPI for a buffer of which MPI uses `bytes` bytes: the program's, or
- * if bytes is 0 one of our own. For an empty buffer the program may pass any address: that of the
- * other buffer, which means in place to Open MPI and is an error to MPICH, or MPI_IN_PLACE itself.
+ * a dummy if bytes is 0. For an empty buffer the program may pass any address, including the
+ * address of the other buffer (which Open MPI takes as in-place and MPICH rejects) or MPI_IN_PLACE.
  */
 static const void *native_in(const void *in, size_t bytes)
 {
@@ -244,10 +243,8 @@ bool disti_native_brings(const struct disti_native *native, const struct dist_ca
     }
 }
 
-/*
- * Copies this rank's part to where it belongs in OUT, if it is not there. MPI wants MPI_IN_PLACE on
- * all ranks or on none, and a rank knows of itself only: so all give it.
- */
+/* Copies this rank's part to its place in OUT, unless it is there. MPI requires MPI_IN_PLACE on all
+ * ranks or on none, and a rank knows only its own buffers, so all ranks use it. */
 static void native_bring(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes)
@@ -308,9 +305,9 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
     }
 }
 
-/* How the v-forms are put to MPI, whose counts and offsets are ints. */
+/* ---- _v calls: MPI's counts and offsets are ints ---- */
 
-#define NATIVE_RUN ((size_t)1 << 30) /* bytes of a piece of a block that no int can count */
+#define NATIVE_RUN ((size_t)1 << 30) /* bytes of a part of a block that exceeds an int */
 
 static int native_all_gather_v(const struct disti_native *native, struct disti_native_call *c)
 {
@@ -346,7 +343,7 @@ static int native_reduce_scatter_v(const struct disti_native *native, struct dis
                                native->comm, &c->request);
 }
 
-/* A block of any size at any place, as one element of a type. */
+/* Creates a type whose single element is a block of any size at any offset. */
 static int native_far_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
 {
     size_t runs = bytes / NATIVE_RUN, whole = runs * NATIVE_RUN;
@@ -373,7 +370,7 @@ static int native_far_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
     return code;
 }
 
-/* Sets *first_p to the lowest offset of a block that is not empty. False: all blocks are empty. */
+/* Stores the lowest offset of a nonempty block. False: all blocks are empty. */
 static bool native_first(const size_t *counts, const size_t *offsets, int ranks, size_t *first_p)
 {
     bool found = false;
@@ -409,7 +406,7 @@ static int native_describe(const struct disti_native *native, const struct dist_
     return code;
 }
 
-/* Frees the types that were made for it. With the lock held. */
+/* Frees the types created for a call. Caller holds the MPI lock. */
 static void native_free_types(const struct disti_native *native, struct disti_native_call *c)
 {
     if (c->call.collective != DIST_COLL_ALL_TO_ALL_V)
@@ -423,11 +420,13 @@ static void native_free_types(const struct disti_native *native, struct disti_na
 }
 
 /*
- * Only this form takes types by rank, so that a rank with blocks that fit no int can put them all
- * the same: no rank knows the counts of all others, and all must call the same.
+ * Uses MPI_Ialltoallw, since only it has a type per rank, so that a rank with blocks larger than an
+ * int can call the same function as the other ranks. No rank knows the counts of all ranks, and all
+ * must call the same function.
  *
- * in and out may have the same address, with the blocks of one in the gaps of the other. To
- * Open MPI equal addresses mean in place. We pass the addresses of the first blocks, which differ.
+ * in and out may have the same address, with the blocks of one in the gaps of the other, but Open
+ * MPI takes equal addresses as in-place. Therefore the addresses of the first blocks are passed,
+ * which differ.
  */
 static int native_all_to_all_v(const struct disti_native *native, struct disti_native_call *c)
 {
@@ -451,7 +450,7 @@ static int native_all_to_all_v(const struct disti_native *native, struct disti_n
     return code;
 }
 
-/* Starts it. With the lock held. Returns MPI's code. */
+/* Starts a call. Caller holds the MPI lock. Returns MPI's error code. */
 static int native_start_call(const struct disti_native *native, struct disti_native_call *c)
 {
     switch (c->call.collective) {

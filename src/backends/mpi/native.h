@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend mpi: the end of MPI while groups are open; private to the module. */
+/* Native mode of backend mpi; private to the module. */
 #ifndef DISTI_BACKENDS_MPI_NATIVE_H
 #define DISTI_BACKENDS_MPI_NATIVE_H
 
@@ -7,51 +7,53 @@
 
 #include <dist/backend.h>
 
-/* An open group's, in its state. */
+/* An open group, in the list of groups to notify when MPI ends. */
 struct mpi_end {
     struct mpi_end *next;
     const struct dist_backend_config *config;
 };
 
-/* MPI's own nonblocking collectives, for DIST_MPI_COLL=native. */
+/* ---- MPI's own nonblocking collectives, for DIST_MPI_COLL=native ---- */
 
-/* One a group; zeroed but for the first five. */
+/* One per group. The first five members are set by the creator, the last is zeroed. */
 struct disti_native {
     const struct dist_host *host;
     MPI_Comm comm;
     int ranks, rank;
     bool reproducible;
-    struct disti_native_call *calls; /* posted and not ended */
+    struct disti_native_call *calls; /* calls in progress */
 };
 
-/* Blocks by rank, as MPI wants them described. */
+/* Blocks by rank, in MPI's form. */
 struct disti_native_blocks {
     int *counts, *offsets;
     MPI_Datatype *types; /* ALL_TO_ALL_V only */
 };
 
-/* A call that MPI works on. */
+/* A call that MPI executes. */
 struct disti_native_call {
     struct disti_native_call *next;
     struct dist_call call;
     struct dist_ticket *ticket;
     MPI_Request request;
-    void *arrays;         /* what the blocks point into; MPI reads them to the end */
-    unsigned char *stage; /* MPI writes here, and at the end it goes to call.out; NULL: to out */
+    void *arrays; /* memory of the blocks' arrays; MPI reads it until the call ends */
+    unsigned char
+        *stage; /* MPI's output, copied to call.out at the end; NULL: MPI writes to call.out */
     struct disti_native_blocks in, out;
 };
 
 /*
- * Shall MPI do this call? It must know type and operation, and its ints must count the bytes. Every
- * rank comes to the same answer, so only what all ranks know is looked at: not what is in place,
- * and not the counts of GATHER_V, SCATTER_V and ALL_TO_ALL_V. The first two are never taken.
+ * True if MPI executes this call: it must have the type and operation, and its ints must be able to
+ * count the bytes. All ranks must get the same result, so it depends only on what all ranks know:
+ * not on in-place buffers, and not on the counts of GATHER_V, SCATTER_V and ALL_TO_ALL_V. GATHER_V
+ * and SCATTER_V always use plans.
  */
 bool disti_native_takes(const struct disti_native *native, const struct dist_call *call);
 
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket);
 int disti_native_progress(struct disti_native *native);
-/* Forgets what has not ended. */
+/* Drops the calls in progress. */
 void disti_native_drop(struct disti_native *native);
 
 static inline size_t disti_native_bytes(const struct disti_native *native,
@@ -60,7 +62,8 @@ static inline size_t disti_native_bytes(const struct disti_native *native,
     return count * native->host->dtype_size(call->dtype);
 }
 
-/* The n-th element from there; NULL stays NULL, for buffers of nothing. */
+/* Returns the address of element n of a buffer; NULL for NULL, which is allowed for empty
+ * buffers. */
 static inline unsigned char *disti_native_element(const struct disti_native *native,
                                                   const struct dist_call *call, const void *base,
                                                   size_t n)
@@ -68,11 +71,11 @@ static inline unsigned char *disti_native_element(const struct disti_native *nat
     return base ? (unsigned char *)(uintptr_t)base + disti_native_bytes(native, call, n) : NULL;
 }
 
-/* Does the result come to other memory first? Then *count_p is how many elements that takes. */
+/* True if MPI must write the result to a stage first; stores its number of elements in *count_p. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
                          size_t *count_p);
 
-/* Returns true if this rank's part is not there. */
+/* True if this rank's part of the input must be copied to its place in OUT. */
 bool disti_native_brings(const struct disti_native *native, const struct dist_call *call);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of NCCL's and RCCL's binary interface that is used: no header of theirs is needed. */
+/* The part of the binary interface of NCCL and RCCL that is used, so that none of their headers is
+ * needed. */
 #ifndef DISTI_BACKENDS_NCCL_ABI_H
 #define DISTI_BACKENDS_NCCL_ABI_H
 
@@ -7,17 +8,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A version as ncclGetVersion gives it, since 2.9. */
+/* A version in the format of ncclGetVersion, since 2.9. */
 #define DISTI_NCCL_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 
-/* The oldest that will do: the first with communicators that do not block. */
+/* The oldest supported version: the first one with nonblocking communicators. */
 #define DISTI_NCCL_OLDEST DISTI_NCCL_VERSION(2, 14, 0)
 
 #define DISTI_NCCL_ID_BYTES 128
 #define DISTI_NCCL_MAGIC 0xcafebeefu
 #define DISTI_NCCL_UNDEFINED INT_MIN
 
-/* No dtype or op of NCCL. */
+/* NCCL has no such dtype or op. */
 enum { DISTI_NCCL_NONE = -1 };
 
 /* ncclResult_t */
@@ -27,7 +28,7 @@ enum disti_nccl_result {
     DISTI_NCCL_IN_PROGRESS = 7
 };
 
-/* Has NCCL taken the call? Where it does not block it may still be at it. */
+/* True if NCCL has accepted the call. A nonblocking call may still be in progress. */
 static inline bool disti_nccl_accepted(int result)
 {
     return result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS;
@@ -61,10 +62,8 @@ struct disti_nccl_id {
     char bytes[DISTI_NCCL_ID_BYTES];
 };
 
-/*
- * ncclConfig_t as 2.14 had it, which is how the newer ones begin: size and version tell them that
- * this is all there is. `unused` is 2.17's first field: undefined there.
- */
+/* ncclConfig_t of 2.14, with which newer versions begin. They recognize it by size and version.
+ * `unused` is the first field of 2.17, set to undefined. */
 struct disti_nccl_config {
     size_t size;
     unsigned magic;
@@ -73,10 +72,9 @@ struct disti_nccl_config {
     int unused;
 };
 
-/*
- * The functions, as enum int. X(member, symbol, parameters). Communicators, streams and handles are
- * void *. The second list may be missing: of 2.19 and 2.28.
- */
+/* The functions, which return an enum disti_nccl_result as int. X(member, symbol, parameters).
+ * Communicators, streams and handles are void *. The functions of the second list, from 2.19
+ * and 2.28, are optional. */
 #define DISTI_NCCL_CALLS(X)                                                                        \
     X(get_version, "ncclGetVersion", (int *version))                                               \
     X(get_unique_id, "ncclGetUniqueId", (struct disti_nccl_id * id))                               \
@@ -115,7 +113,7 @@ struct disti_nccl_config {
     X(all_to_all, "ncclAlltoAll",                                                                  \
       (const void *in, void *out, size_t count, int dtype, void *comm, void *stream))
 
-/* Those that return text. */
+/* Functions that return a text. */
 #define DISTI_NCCL_TEXT_CALLS(X)                                                                   \
     X(error_text, "ncclGetErrorString", (int result))                                              \
     X(last_error, "ncclGetLastError", (void *comm))
@@ -123,13 +121,13 @@ struct disti_nccl_config {
 struct disti_nccl_api {
 #define DISTI_NCCL_MEMBER(member, symbol, parameters) int(*member) parameters;
     DISTI_NCCL_CALLS(DISTI_NCCL_MEMBER)
-    DISTI_NCCL_OPTIONAL_CALLS(DISTI_NCCL_MEMBER) /* NULL: there is none */
+    DISTI_NCCL_OPTIONAL_CALLS(DISTI_NCCL_MEMBER) /* may be NULL */
 #undef DISTI_NCCL_MEMBER
 #define DISTI_NCCL_MEMBER(member, symbol, parameters) const char *(*member)parameters;
     DISTI_NCCL_TEXT_CALLS(DISTI_NCCL_MEMBER)
 #undef DISTI_NCCL_MEMBER
     int version;
-    char file[256]; /* the library's name or path */
+    char file[256]; /* name or path of the library */
 };
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding NCCL or RCCL at run time. */
+/* Backend nccl: collectives of NCCL or RCCL on GPU memory. A module. This file loads the library,
+ * opens and closes the group, and allocates memory; post.c executes calls. */
 #include "backends/nccl/nccl.h"
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -19,17 +20,17 @@ static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_nccl_api library_api;
 static bool library_loaded;
 
-/* "2.28.9" */
+/* Returns a version like "2.28.9". */
 static const char *nccl_version_text(int version, char text[32])
 {
-    /* Up to 2.8 there were two digits less. */
+    /* Versions up to 2.8 have two digits less. */
     int scale = version < 10000 ? 1000 : 10000;
 
     snprintf(text, 32, "%d.%d.%d", version / scale, version % scale / 100, version % 100);
     return text;
 }
 
-/* Its functions. NULL: all that must be there are; else the first that is not. */
+/* Resolves the library's functions. Returns the first mandatory one that is missing, or NULL. */
 static const char *library_resolve(void *handle, struct disti_nccl_api *api)
 {
     void *symbol;
@@ -49,7 +50,7 @@ static const char *library_resolve(void *handle, struct disti_nccl_api *api)
     return NULL;
 }
 
-/* It is not closed again: threads of it may run. */
+/* Loads the library. On success it is never closed, since it may have started threads. */
 static bool library_try(const struct disti_driver *driver, char *reason, size_t reason_size)
 {
     const char *given = disti_env("DIST_NCCL_LIBRARY");
@@ -68,7 +69,7 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
                  dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
     if (!handle)
         return false;
-    /* The version first: an old one has not all the functions either. 0: it has none. */
+    /* Checks the version first, since old versions lack functions too. 0: there is no version. */
     symbol = dlsym(handle, "ncclGetVersion");
     memcpy(&get_version, &symbol, sizeof(symbol));
     library_api.version = 0;
@@ -95,10 +96,8 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
     return true;
 }
 
-/*
- * NCCL, or RCCL with HIP's driver, loaded once a process: DIST_NCCL_LIBRARY (a file), else by name.
- * NULL: writes what is wrong and what to do to reason. Any thread.
- */
+/* Loads NCCL, or RCCL with HIP's driver, once per process: the file DIST_NCCL_LIBRARY, or the
+ * default name. Returns NULL and the reason on failure. Thread-safe. */
 static const struct disti_nccl_api *nccl_load(const struct disti_driver *driver, char *reason,
                                               size_t reason_size)
 {
@@ -111,12 +110,10 @@ static const struct disti_nccl_api *nccl_load(const struct disti_driver *driver,
     return loaded ? &library_api : NULL;
 }
 
-/* Backend nccl: the group's device, streams and events. */
+/* ---- the device, streams and events of a group ---- */
 
-/*
- * While some thread captures a graph, calls like cuMemAlloc or cuEventQuery would spoil it, even
- * from another thread: unless the thread says that it knows what it does.
- */
+/* While any thread captures a graph in global mode, calls such as cuMemAlloc or cuEventQuery would
+ * invalidate it, even from another thread, unless this thread is in relaxed mode. */
 bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit)
 {
     if (!gpu || !gpu->context || gpu->driver->context_push(gpu->context) != 0)
@@ -149,20 +146,20 @@ dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
                             nccl->rank, nccl->device);
 }
 
-/* Backend nccl: which device is whose, and the making of a communicator. */
+/* ---- opening a group: devices and communicator ---- */
 
-/* What a rank tells the others about itself. */
+/* What each rank reports to the other ranks. */
 struct open_card {
-    char node[48]; /* the machine; as in NCCL_HOSTID, if that is set */
-    char bus[20];  /* the device's PCI address */
+    char node[48]; /* identifies the machine; NCCL_HOSTID if that is set */
+    char bus[20];  /* PCI address of the device */
     int32_t device;
-    int32_t status; /* a failure: it cannot go on, and text says why */
+    int32_t status; /* not DIST_OK: the rank has failed, with the reason in `text` */
     char text[176];
 };
 
-/* What rank 0 gives all. */
+/* What rank 0 broadcasts. */
 struct open_id {
-    int32_t result; /* NCCL's */
+    int32_t result; /* NCCL's result */
     struct disti_nccl_id id;
 };
 
@@ -179,7 +176,8 @@ open_refuse(struct open_card *card, dist_status status, const char *format, ...)
 
 /* ---- the device ---- */
 
-/* The one that is asked for; else by local rank; else the only one that there is for this rank. */
+/* Selects the configured device, or the only visible one, or the one with the local rank's
+ * number. */
 static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
                         struct open_card *card)
 {
@@ -235,7 +233,8 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
     return !error;
 }
 
-/* Before the ranks begin to join: who fails later leaves the others waiting for it. */
+/* Allocates resources before the ranks exchange their reports, because a rank that fails later
+ * makes the other ranks wait for it. */
 static void open_resources(struct disti_nccl_state *nccl, struct open_card *card)
 {
     const struct disti_driver *driver = nccl->driver;
@@ -262,7 +261,7 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
             nccl->device, disti_driver_text(driver, error));
 }
 
-/* Every rank looks at all cards, and so all come to the same end. */
+/* Checks the reports of all ranks. All ranks have the same reports and get the same result. */
 static dist_status open_check(const struct disti_nccl_state *nccl, const struct open_card *cards)
 {
     for (int r = 0; r < nccl->ranks; r++) {
@@ -399,27 +398,25 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
                         nccl_version_text(nccl->api->version, version), nccl->api->file,
                         nccl->device, nccl->driver->name, nccl->driver->file);
     } else
-        disti_nccl_abort(nccl); /* what has not begun cannot be ended otherwise */
+        disti_nccl_abort(nccl); /* a communicator that is not initialized can only be aborted */
     return status;
 }
 
-/* Backend nccl: ending a communicator, in bounded time. */
+/* ---- closing a group, in bounded time ---- */
 
-/*
- * NCCL needs milliseconds to end a communicator. Where it needs longer than this, a peer or the
- * device is stuck, and the group ends without waiting for it.
- */
-#ifndef CLOSE_LIMIT_MS /* its test waits for less */
+/* Ending a communicator takes milliseconds. If it takes longer than this limit, a peer or the
+ * device is stuck, and the group stops waiting. */
+#ifndef CLOSE_LIMIT_MS /* its test uses a shorter limit */
 #define CLOSE_LIMIT_MS 10000
 #endif
 
 /*
- * ---- in a thread of its own, as NCCL and the driver may wait in it without a limit ----
+ * ---- functions that run in a thread of their own, since NCCL or the driver may block in them ----
  *
- * Each of these is started with a reference to the group's device, and lets go of it in the end.
+ * Each takes over a reference to the group's device and drops it at the end.
  */
 
-/* Everything that is kept for staging. */
+/* Frees the resources of staging. */
 static void close_stage(struct disti_nccl_gpu *gpu)
 {
     struct disti_nccl_region *region;
@@ -502,12 +499,10 @@ static void *close_destroy(void *arg)
     return close_let_go(gpu);
 }
 
-/* ---- in the caller ---- */
+/* ---- functions that run in the caller ---- */
 
-/*
- * Runs one of the above, and waits for it within the limit. Without a thread for it nothing is
- * released: its reference stays.
- */
+/* Runs one of the functions above in a thread and waits for it, at most for the limit. If no thread
+ * can be created, nothing is released and the reference is leaked. */
 static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void *))
 {
     int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
@@ -529,7 +524,7 @@ static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void 
     }
 }
 
-/* Forgets the calls; their tickets are not touched. */
+/* Frees the calls without changing their tickets. */
 static void close_forget(struct disti_nccl_state *nccl)
 {
     struct disti_nccl_queue *const queues[] = {&nccl->held, &nccl->issued, &nccl->parcels,
@@ -562,7 +557,7 @@ void disti_nccl_abort(void *state)
     close_forget(nccl);
 }
 
-/* The thread gets the group's own reference: the group has no use for the device any more. */
+/* The thread takes over the group's own reference, since the group no longer needs the device. */
 void disti_nccl_close(void *state)
 {
     struct disti_nccl_state *nccl = state;
@@ -581,19 +576,19 @@ void disti_nccl_close(void *state)
     nccl->gpu = NULL;
 }
 
-/* Backend nccl: memory for the program. */
+/* ---- memory for the program ---- */
 
-/* What dist_alloc promises of the address. */
+/* The alignment that dist_alloc promises. */
 #define MEMORY_PAGE ((size_t)4096)
 #define MEMORY_LARGE ((size_t)2 << 20)
 
-/* What was allocated for the program. */
+/* An allocation for the program. */
 struct disti_nccl_memory {
     struct disti_nccl_memory *next;
-    void *memory;   /* what the program has */
-    void *nccl;     /* NCCL's, or NULL */
-    uintptr_t base; /* the driver's, or 0 */
-    void *handle;   /* of its registration, or NULL */
+    void *memory;   /* address returned to the program */
+    void *nccl;     /* address from NCCL, or NULL */
+    uintptr_t base; /* address from the driver, or 0 */
+    void *handle;   /* handle of its registration, or NULL */
 };
 
 static void memory_drop(struct disti_nccl_state *nccl, struct disti_nccl_memory *m)
@@ -612,7 +607,8 @@ static size_t memory_page(size_t bytes)
     return bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
 }
 
-/* NCCL's memory can be registered with it, so that it is moved without copies on the way. */
+/* Allocates memory from NCCL and registers it, which avoids intermediate copies. False: not
+ * possible. */
 static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct disti_nccl_memory *m)
 {
     const struct disti_nccl_api *api = nccl->api;
@@ -620,7 +616,8 @@ static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct d
     if (!api->mem_alloc || !api->mem_free ||
         api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
         return false;
-    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* where it cannot map, it takes what it gets */
+    if ((uintptr_t)m->nccl %
+        memory_page(bytes)) { /* not aligned: NCCL's allocator has no virtual memory support here */
         api->mem_free(m->nccl);
         m->nccl = NULL;
         return false;
@@ -645,7 +642,7 @@ static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
     return m->base != 0;
 }
 
-/* On a stream that is behind no call. */
+/* Zeroes the memory on a stream of its own, so it does not wait for other calls. */
 static bool memory_zero(struct disti_nccl_state *nccl, void *memory, size_t bytes)
 {
     const struct disti_driver *driver = nccl->driver;
@@ -697,7 +694,7 @@ static void nccl_free(void *state, void *memory)
     disti_nccl_exit(nccl->gpu, &visit);
 }
 
-/* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
+/* ---- the backend ---- */
 
 static dist_status nccl_probe(char *reason, size_t reason_size)
 {
@@ -726,7 +723,8 @@ static dist_status nccl_query(const void *state, dist_collective collective, dis
     return DIST_OK;
 }
 
-/* What has an end in host memory is waited for there, and so is a barrier. */
+/* The host waits for calls with data in host memory, and for barriers. Other calls complete on the
+ * stream. */
 static dist_manner nccl_manner(const void *state, const struct dist_call *call)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl, inside: its state, its calls, and what its files give each other. */
+/* Backend nccl: state, calls, and internal interfaces; private to the module. */
 #ifndef DISTI_BACKENDS_NCCL_NCCL_H
 #define DISTI_BACKENDS_NCCL_NCCL_H
 
@@ -10,10 +10,10 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-/* Events that nobody uses are kept, up to so many. */
+/* Maximal number of unused events that are cached. */
 #define DISTI_NCCL_EVENTS 64
 
-/* Host memory goes through so much pinned memory, and so many pieces of it at a time. */
+/* Host memory is copied through a pinned buffer of DISTI_NCCL_SLOTS slots. */
 #define DISTI_NCCL_SLOTS 4
 #define DISTI_NCCL_SLOT_BYTES ((size_t)1 << 20)
 
@@ -22,55 +22,56 @@ struct disti_nccl_region;
 struct disti_nccl_memory;
 
 /*
- * A call from its post to its end:
+ * The states of a call:
  *
- *     held --> issued --> ended        memory of the device
- *     held --> issued --> fetched --> ended      of the host: its results are copied back
+ *     held --> issued --> ended                  device memory
+ *     held --> issued --> fetched --> ended      host memory: results are copied back
  *
- * Held are sends and receives that wait for others to be started with them.
+ * Sends and receives are held, to be started together with other calls.
  */
 struct disti_nccl_call {
     TAILQ_ENTRY(disti_nccl_call) next;
-    struct dist_call call; /* as it is given to NCCL: on memory of the device */
+    struct dist_call call; /* as passed to NCCL: with device memory */
     struct dist_ticket *ticket;
     struct disti_nccl_stage *stage; /* NULL: nothing is in host memory */
-    void *stream;                   /* where it goes */
-    void *end;                      /* event: the device is done with it; NULL while it is held */
-    struct disti_nccl_call *parcel; /* of a rank to itself: what is received, freed with this */
-    bool captured;                  /* it becomes part of a graph */
-    bool done;                      /* the device is */
+    void *stream;                   /* the stream of the call */
+    void *end;                      /* event recorded after the call; NULL while it is held */
+    struct disti_nccl_call
+        *parcel;   /* message to the own rank: the copy that is received, freed with this call */
+    bool captured; /* it is captured into a graph */
+    bool done;     /* the device has completed it */
 };
 
 /* Calls, oldest first. */
 TAILQ_HEAD(disti_nccl_queue, disti_nccl_call);
 
-/* Pinned memory, a ring of pieces through which host memory goes. */
+/* A pinned buffer: a ring of slots for copies from and to host memory. */
 struct disti_nccl_pinned {
     char *memory;
-    void *events[DISTI_NCCL_SLOTS]; /* the copy from or to this piece is done */
+    void *events[DISTI_NCCL_SLOTS]; /* recorded after the last copy from or to the slot */
     unsigned turn;
 };
 
 /*
- * What a group has on its device, and all that a thread needs that closes the group. The group
- * holds it, and so does every such thread, since NCCL may keep one for longer than the group lives.
- * The last of them to let go releases all of it.
+ * The device resources of a group. The group holds a reference, and so does every thread that
+ * closes the group, since NCCL may block such a thread for longer than the group exists. The last
+ * reference releases the resources.
  */
 struct disti_nccl_gpu {
     atomic_int holders;
     const struct disti_driver *driver;
     const struct disti_nccl_api *api;
-    int handle;    /* the driver's number of the device */
-    void *context; /* retained; NULL: there is none */
-    void *stream;  /* of calls that run beside the program's stream */
-    void *copies;  /* the stream of copies from and to host memory */
-    void *moment;  /* event: what was on a stream at a moment; used and forgotten at once */
+    int handle;    /* the driver's handle of the device */
+    void *context; /* retained; NULL: none */
+    void *stream;  /* for calls that do not run on the program's stream */
+    void *copies;  /* stream of the copies from and to host memory */
+    void *moment;  /* event used to order two streams, reused at once */
     void *spare[DISTI_NCCL_EVENTS];
     int spares;
     struct disti_nccl_pinned pinned;
-    struct disti_nccl_region *regions; /* device memory for host memory's data */
-    void *one;                         /* one byte of the device, for barriers */
-    void *closing; /* the communicator, from when a thread ends it: the group has none any more */
+    struct disti_nccl_region *regions; /* device memory for data from host memory */
+    void *one;                         /* one byte of device memory, for barriers */
+    void *closing; /* the communicator that a thread is ending; the group no longer has it */
 };
 
 struct disti_nccl_state {
@@ -79,59 +80,57 @@ struct disti_nccl_state {
     const struct disti_nccl_api *api;
     int rank, ranks;
     int timeout_ms;
-    const struct dist_backend_config *opening; /* NULL once it is open */
-    int device; /* its number among those that are visible; -1: none yet */
+    const struct dist_backend_config *opening; /* NULL after opening */
+    int device; /* its index among the visible devices; -1: none yet */
     struct disti_nccl_gpu *gpu;
-    void *comm;                       /* NULL: none, or it was aborted */
-    struct disti_nccl_queue held;     /* not given to NCCL yet */
-    struct disti_nccl_queue issued;   /* given to NCCL, not ended */
-    struct disti_nccl_queue parcels;  /* from this rank to itself, one end is not there yet */
-    struct disti_nccl_queue kept;     /* such, which graphs read */
-    bool batch;                       /* more posts follow, which are to start together */
+    void *comm;                     /* NULL: none, or aborted */
+    struct disti_nccl_queue held;   /* not passed to NCCL yet */
+    struct disti_nccl_queue issued; /* passed to NCCL, not ended */
+    struct disti_nccl_queue
+        parcels; /* sends and receives of this rank with itself that are not matched yet */
+    struct disti_nccl_queue kept;     /* copies of such sends that graphs read */
+    bool batch;                       /* a batch has begun: posts are started together at its end */
     int64_t quiet_ns;                 /* held calls are started if nothing is posted until then */
-    int64_t look_ns;                  /* when NCCL is asked for errors again */
-    struct disti_nccl_memory *memory; /* what alloc gave */
+    int64_t look_ns;                  /* time of the next check for asynchronous errors */
+    struct disti_nccl_memory *memory; /* memory from alloc */
 };
 
 /* ---- nccl.c: contexts, streams, events ---- */
 
-/* This thread works on the group's device, and disturbs no capture, until exit. */
+/* Enter makes the group's device current in this thread, in a mode that does not disturb the
+ * capture of graphs, until exit. False: the device cannot be used. */
 struct disti_nccl_visit {
     int mode;
 };
 bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
 void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
 
-/* Fail, as this rank has no memory of the host left, or cannot enter its device. */
+/* Set an error: this rank is out of host memory, or cannot use its device. */
 dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl);
 dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl);
 
-/*
- * Both return in bounded time, whatever NCCL does: what takes longer goes on in a thread, which the
- * group does not wait for. After abort the memory that alloc gave is still there.
- */
+/* Both return in bounded time, whatever NCCL does. Longer work continues in a background thread.
+ * After abort, memory from alloc is still valid. */
 void disti_nccl_close(void *state);
 void disti_nccl_abort(void *state);
 
 /* ---- post.c: calls of NCCL ---- */
 
-/* Fails with NCCL's texts. `what`: the call, or what was tried. */
+/* Sets an error with NCCL's texts. `what` is the call or the attempted action. */
 dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, const char *what);
 
-/*
- * Waits until the communicator has done what it was told, at most the timeout. That is the calls'
- * way to the streams, not their end there; the first between two ranks connects them.
- */
+/* Waits until the communicator has accepted its calls, at most for the timeout. The calls are then
+ * on their streams, not completed. The first call between two ranks connects them. */
 dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 
-/* True if NCCL reduces elements of this type with this operation. */
+/* True if NCCL supports the reduction of this type with this operation. */
 bool disti_nccl_has_op(dist_op op, dist_dtype dtype);
 
 dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket);
 dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
 dist_status disti_nccl_batch(void *state, bool begin);
 
-/* Device memory that is not zeroed; 0: there is none. */
+/* Allocates uninitialized device memory. Returns 0 if there is none. */
 uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes);
 
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
@@ -139,9 +138,9 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
 int disti_nccl_progress(void *state);
 void disti_nccl_describe(const void *state, char *text, size_t size);
 
-/* Backend nccl: what a call reads and writes in host memory. */
+/* ---- data in host memory ---- */
 
-/* Memory of the device, used by one call at a time. */
+/* Device memory, used by one call at a time. */
 struct disti_nccl_region {
     struct disti_nccl_region *next;
     uintptr_t memory;
@@ -155,13 +154,14 @@ struct disti_nccl_piece {
     size_t bytes;
 };
 
-/* What a call reads, or what it writes: its pieces, one behind the other in a region. */
+/* The input or output of a call: its pieces of host memory, concatenated in a region. */
 struct disti_nccl_side {
     struct disti_nccl_piece *pieces;
-    size_t *offsets; /* by rank, in elements: of the blocks in the region; NULL: there are none */
-    size_t bytes;    /* of all pieces; 0: nothing is in host memory */
-    size_t done;     /* bytes copied */
-    int piece;       /* where the copy is */
+    size_t
+        *offsets; /* by rank, in elements: offsets of the blocks in the region; NULL: no blocks */
+    size_t bytes; /* total size of the pieces; 0: nothing is in host memory */
+    size_t done;  /* bytes copied */
+    int piece;    /* piece, within: position of the copy */
     size_t within;
     struct disti_nccl_region *region;
 };
@@ -170,7 +170,7 @@ struct disti_nccl_stage {
     struct disti_nccl_side in, out;
 };
 
-/* Memory of the device as a pointer, as NCCL takes it. */
+/* Returns device memory as a pointer, for NCCL. */
 static inline void *disti_nccl_pointer(uintptr_t memory)
 {
     return (void *)memory; /* NOLINT */

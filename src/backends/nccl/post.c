@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl: host memory that goes through it, and calls from post to end.
- */
+/* Backend nccl: executes calls, from post to completion, including those with data in host
+ * memory. */
 #include "backends/nccl/nccl.h"
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the pieces of IN or OUT of a call at this rank, as the program gave it. */
+/* Finds the pieces of a call's IN or OUT at this rank, if they are in host memory. */
 static dist_status survey_side(const struct disti_nccl_state *nccl, const struct dist_call *call,
                                bool out, struct disti_nccl_side *side)
 {
@@ -26,7 +26,8 @@ static dist_status survey_side(const struct disti_nccl_state *nccl, const struct
     char *base = out ? call->out : (char *)call->in;
     size_t count = call->count;
 
-    if (call->root == nccl->rank ? out && disti_collective_one_buffer(traits) /* writes nothing */
+    if (call->root == nccl->rank ? out && disti_collective_one_buffer(
+                                              traits) /* the root of a broadcast writes nothing */
                                  : at == DISTI_AT_ROOT)
         return DIST_OK;
     if (holds == DISTI_BLOCKS_NONE || !base || disti_driver_owns(nccl->driver, base))
@@ -59,7 +60,7 @@ static dist_status survey_side(const struct disti_nccl_state *nccl, const struct
     return DIST_OK;
 }
 
-/* Fails with the text of the driver's error. `what` was tried. */
+/* Sets an error with the text of the driver's error. `what` is the attempted action. */
 static dist_status nccl_driver_fail(const struct disti_nccl_state *nccl, int error,
                                     const char *what)
 {
@@ -68,7 +69,7 @@ static dist_status nccl_driver_fail(const struct disti_nccl_state *nccl, int err
                             nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
 }
 
-/* An event from the spare ones, or a new one; given back with drop. */
+/* Takes an event from the cache, or creates one. disti_nccl_call_free() returns it to the cache. */
 static dist_status nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
 {
     int error;
@@ -81,7 +82,8 @@ static dist_status nccl_event_take(struct disti_nccl_state *nccl, void **event_p
     return error ? nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
 }
 
-/* What comes on `later` from now on begins after what is on `earlier` now. */
+/* Orders two streams: work submitted to `later` from now on waits for the work that is on
+ * `earlier`. */
 static dist_status nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
 {
     int error = nccl->driver->event_record(nccl->gpu->moment, earlier);
@@ -91,7 +93,7 @@ static dist_status nccl_follow(struct disti_nccl_state *nccl, void *later, void 
     return error ? nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
 }
 
-/* Makes the call one on the regions. */
+/* Replaces the call's host memory by the regions. */
 static void nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist_call *call)
 {
     if (stage->in.region)
@@ -102,7 +104,7 @@ static void nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dis
         call->in_offsets = stage->in.offsets;
     if (stage->out.offsets)
         call->out_offsets = stage->out.offsets;
-    if (call->collective == DIST_COLL_BROADCAST) { /* one side of it is all there is */
+    if (call->collective == DIST_COLL_BROADCAST) { /* uses only one buffer */
         if (stage->in.region)
             call->out = (void *)call->in;
         else if (stage->out.region)
@@ -110,7 +112,7 @@ static void nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dis
     }
 }
 
-/* Device memory that is not zeroed; 0: there is none. */
+/* Allocates uninitialized device memory. Returns 0 if there is none. */
 uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
 {
     struct disti_nccl_region **entry = &nccl->gpu->regions, *region;
@@ -119,7 +121,7 @@ uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
 
     if (nccl->driver->memory_alloc(&memory, bytes) == 0)
         return memory;
-    /* What was kept for data of the host makes room. */
+    /* Frees cached regions and tries again. */
     while ((region = *entry)) {
         if (region->used) {
             entry = &region->next;
@@ -133,7 +135,7 @@ uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes)
     return freed && nccl->driver->memory_alloc(&memory, bytes) == 0 ? memory : 0;
 }
 
-/* Backend nccl: host memory, which goes through pinned memory to the device and back. */
+/* ---- staging: host memory is copied through pinned memory to the device and back ---- */
 
 /* ---- pinned memory ---- */
 
@@ -163,7 +165,7 @@ static dist_status stage_pin(struct disti_nccl_state *nccl)
     return DIST_OK;
 }
 
-/* Until the copy from or to this slot is done: that waits for no other rank. */
+/* Waits until the slot's copy has completed. Copies do not depend on other ranks. */
 static dist_status stage_wait(struct disti_nccl_state *nccl, unsigned slot)
 {
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
@@ -182,9 +184,10 @@ static dist_status stage_wait(struct disti_nccl_state *nccl, unsigned slot)
     return error ? nccl_driver_fail(nccl, error, "copy from or to the host") : DIST_OK;
 }
 
-/* ---- between the pieces of host memory and a slot ---- */
+/* ---- copies between pieces of host memory and a slot ---- */
 
-/* Moves `bytes` bytes from where the side's cursor is to the slot, or the other way. */
+/* Copies `bytes` bytes from the side's current position to the slot, or (in false) in the other
+ * direction. */
 static void stage_move(struct disti_nccl_side *side, char *slot, size_t bytes, bool in)
 {
     while (bytes) {
@@ -240,7 +243,7 @@ static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_ncc
     return nccl_follow(nccl, stream, nccl->gpu->copies);
 }
 
-/* As much as there are slots, which are free again afterwards. */
+/* Copies as much as fits into all slots. All slots are free again afterwards. */
 static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nccl_side *side)
 {
     size_t sizes[DISTI_NCCL_SLOTS] = {0}, done = side->done;
@@ -249,7 +252,8 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
     for (unsigned i = 0; i < DISTI_NCCL_SLOTS && done < side->bytes && status == DIST_OK; i++) {
         int error;
 
-        status = stage_wait(nccl, i); /* it may be on its way in for another call */
+        status = stage_wait(
+            nccl, i); /* the slot may be in use by a copy to the device for another call */
         if (status != DIST_OK)
             break;
         sizes[i] = stage_chunk(side, done);
@@ -270,13 +274,14 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
     return status;
 }
 
-/* ---- memory of the device ---- */
+/* ---- device memory ---- */
 
-/* To free memory may mean to wait for the whole device, so what is not used is kept. */
+/* Finds or allocates a region. Freeing device memory may synchronize the whole device, so unused
+ * regions are kept. */
 static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
                                 struct disti_nccl_region **region_p)
 {
-    struct disti_nccl_region *region = NULL; /* the smallest that is free and large enough */
+    struct disti_nccl_region *region = NULL; /* the smallest one that is free and large enough */
 
     for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
         if (!r->used && r->bytes >= bytes && (!region || r->bytes < region->bytes))
@@ -316,12 +321,10 @@ static void stage_side_free(struct disti_nccl_side *side)
     free(side->offsets);
 }
 
-/* ---- calls ---- */
+/* ---- staged calls ---- */
 
-/*
- * Gives the call memory of the device in place of the host's, and copies in what it reads; waits
- * for copies of its own only. c->stream will begin after the copies.
- */
+/* Replaces the call's host memory by device memory and copies its input there. It waits only for
+ * its own copies. c->stream will wait for the copies. */
 static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -353,7 +356,7 @@ static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_ncc
     return status;
 }
 
-/* Copies what the call sends to memory that it gets for that, on its stream. */
+/* Copies the data that the call sends to a region of its own, on the call's stream. */
 static dist_status nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
                                    struct disti_nccl_call *c)
 {
@@ -372,17 +375,15 @@ static dist_status nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
     return error ? nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
-/* Backend nccl: what a rank sends to itself. NCCL would want both ends at the same moment. */
+/* ---- messages of a rank to itself: NCCL would require both ends in one group ---- */
 
 static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
     return c->call.count * nccl->host->dtype_size(c->call.dtype);
 }
 
-/*
- * Nobody receives it yet: it is copied aside, and its sender goes on. *parcel_p, which is what is
- * received later, has no ticket.
- */
+/* No receive has been posted: copies the data, so that the send can complete. The copy is queued in
+ * place of the send, without a ticket. */
 static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     struct disti_nccl_call *parcel = calloc(1, sizeof(*parcel));
@@ -392,7 +393,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
         return disti_nccl_no_memory(nccl);
     parcel->call = c->call;
     parcel->stream = c->stream;
-    if (c->stage) { /* it has been copied already */
+    if (c->stage) { /* the data have been copied already */
         parcel->stage = c->stage;
         c->stage = NULL;
     } else {
@@ -412,7 +413,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     return status;
 }
 
-/* Both ends are there; `stream` becomes that of the copy. */
+/* Copies the message from send to recv on `stream`. */
 static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_nccl_call *send,
                              const struct disti_nccl_call *recv, void *stream)
 {
@@ -432,8 +433,8 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     return error ? nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
-/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
- */
+/* The call is on its stream: records an event that completes its ticket. A captured call's ticket
+ * completes at once. */
 static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     dist_status status;
@@ -453,7 +454,7 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return error ? nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
 }
 
-/* The message is there. */
+/* A receive whose message has already been sent. */
 static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
                                 struct disti_nccl_call *parcel)
 {
@@ -464,7 +465,7 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
         disti_nccl_call_free(nccl, recv);
         return status;
     }
-    /* Its memory is free when the receive has ended. */
+    /* The copy's memory is freed when the receive has ended. */
     if (!recv->captured)
         recv->parcel = parcel;
     else
@@ -472,7 +473,7 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
     return nccl_mark(nccl, recv);
 }
 
-/* The receive waits for it. */
+/* A send whose receive is waiting. */
 static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_call *send,
                              struct disti_nccl_call *recv)
 {
@@ -494,7 +495,7 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return status;
 }
 
-/* A send or receive whose peer is this rank. Owns c. */
+/* A send or receive whose peer is this rank. Takes ownership of c. */
 static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const bool sends = c->call.collective == DIST_COLL_SEND;
@@ -527,7 +528,7 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return DIST_OK;
 }
 
-/* Backend nccl: calls handed to NCCL, several as one group. */
+/* ---- passing calls to NCCL, several in one NCCL group ---- */
 
 static const int issue_dtypes[DIST_DTYPE_COUNT] = {
 #define DTYPE(name, kernels, exponent, special, mpi, nccl) [DIST_##name] = DISTI_NCCL_##nccl,
@@ -541,7 +542,7 @@ static const int issue_ops[DIST_OP_COUNT] = {
 #undef OP
 };
 
-/* NCCL's number of a type; bools are bytes. */
+/* Returns NCCL's type. Booleans are transferred as bytes. */
 static int nccl_dtype(dist_dtype dtype)
 {
     return issue_dtypes[dtype];
@@ -553,7 +554,7 @@ bool disti_nccl_has_op(dist_op op, dist_dtype dtype)
                                  : (unsigned)op < DIST_OP_COUNT && issue_ops[op] != DISTI_NCCL_NONE;
 }
 
-/* "rank 2: all_reduce number 12 of 1024 x float32 on device 0" */
+/* Writes "all_reduce number 12 of 1024 x float32 on device 0". */
 static const char *nccl_describe_call(const struct disti_nccl_state *nccl,
                                       const struct dist_call *call, char *text, size_t size)
 {
@@ -592,7 +593,7 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
         result = nccl->api->comm_error(nccl->comm, &error);
         if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
             break;
-        /* NCCL waits for a rank that does not come, and may be told so late. */
+        /* NCCL may be waiting for a rank that will not join. */
         if (opening && opening->lost) {
             status = opening->lost(opening->all_gather_arg);
             if (status != DIST_OK)
@@ -633,9 +634,9 @@ static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
     return scalar;
 }
 
-/* Backend nccl: collectives that NCCL has not, of those that it has, in one of its groups. */
+/* ---- collectives that NCCL lacks, composed of its other calls in one group ---- */
 
-/* A block of a call, of `count` elements. */
+/* A block of a call. */
 struct compose_block {
     char *data;
     size_t count;
@@ -645,7 +646,7 @@ struct compose {
     const struct disti_nccl_state *nccl;
     const struct dist_call *call;
     void *stream;
-    size_t size; /* bytes an element */
+    size_t size; /* bytes of an element */
     int dtype;
     int op;
 };
@@ -669,7 +670,7 @@ static struct compose_block compose_out(const struct compose *a, int rank)
     return compose_block(a, a->call->out, a->call->out_counts, a->call->out_offsets, rank);
 }
 
-/* A send to and a receive from every rank, where there is something to send. */
+/* Sends to and receives from every rank, where the block is not empty. */
 static int compose_exchange(const struct compose *a)
 {
     const struct disti_nccl_api *api = a->nccl->api;
@@ -682,7 +683,8 @@ static int compose_exchange(const struct compose *a)
     int result = DISTI_NCCL_SUCCESS;
 
     for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
-        const size_t count = r == call->root ? call->count : 0; /* with the root alone */
+        const size_t count =
+            r == call->root ? call->count : 0; /* rooted collectives: with the root only */
         struct compose_block give = {NULL, 0}, take = {NULL, 0};
 
         if (gather)
@@ -726,7 +728,7 @@ static int nccl_compose(const struct disti_nccl_state *nccl, const struct dist_c
         }
         return result;
     }
-    if (call->collective == DIST_COLL_REDUCE_SCATTER_V) { /* every rank is the root of its block */
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V) { /* each rank is the root of its block */
         int result = DISTI_NCCL_SUCCESS;
 
         for (int r = 0; r < nccl->ranks && disti_nccl_accepted(result); r++) {
@@ -791,12 +793,13 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
     if (!disti_nccl_accepted(result))
         return result;
     result = issue_native(nccl, call, op, c->stream);
-    if (call->reduction) /* an operation that was made is destroyed when the call is handed over */
+    if (call->reduction) /* a created operation can be destroyed as soon as the call has been passed
+                            to NCCL */
         nccl->api->op_destroy(op, nccl->comm);
     return result;
 }
 
-/* Puts these calls on their streams, all in one of NCCL's groups. */
+/* Puts the calls on their streams, in one NCCL group. */
 static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_queue *calls)
 {
     const struct disti_nccl_call *guilty = TAILQ_FIRST(calls), *c;
@@ -816,15 +819,15 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
     return disti_nccl_wait(nccl, what);
 }
 
-/* Backend nccl: from a posted call to its place on a stream. */
+/* ---- posting a call ---- */
 
 /*
- * Sends and receives that are posted one by one wait so long for the next, unless the program waits
- * for one: in a group NCCL does them side by side, one after the other each would wait for its
- * peer's.
+ * Sends and receives that are posted one by one are held for this time, unless the program waits
+ * for one. In one NCCL group they run concurrently; otherwise each would wait for its peer's call
+ * in turn.
  */
 #define POST_QUIET_NS (2000 * 1000)
-/* What stream_capturing says of a stream that is being captured. */
+/* The status of a stream that is being captured. */
 #define POST_CAPTURE_ACTIVE 1
 
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
@@ -843,7 +846,8 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     free(c);
 }
 
-/* Hands calls to NCCL as one group. Frees them if that fails: the core then ends the group. */
+/* Passes the calls to NCCL as one group. Frees them on failure, after which the core fails the
+ * group. */
 static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_queue *calls)
 {
     dist_status status = nccl_issue(nccl, calls);
@@ -861,10 +865,10 @@ static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_q
 
 /* ---- held calls ---- */
 
-/* Starts what is held. With the device entered. */
+/* Starts all held calls. The caller has entered the device. */
 static dist_status nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_queue queues[2]; /* NCCL's groups are captured as a whole or not at all */
+    struct disti_nccl_queue queues[2]; /* a NCCL group is captured as a whole or not at all */
     dist_status status = DIST_OK;
     struct disti_nccl_call *c;
 
@@ -881,9 +885,10 @@ static dist_status nccl_flush(struct disti_nccl_state *nccl)
     return status;
 }
 
-/* ---- posting ---- */
+/* ---- posts ---- */
 
-/* What the host waits for has no place on the program's stream, but may use what that makes. */
+/* True if the call must wait for the work on the program's stream. Calls that the host waits for do
+ * not run on that stream, but may use its results. */
 static bool post_follows(const struct disti_nccl_state *nccl, const struct dist_call *call)
 {
     int status = 0;
@@ -906,7 +911,7 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
     const struct dist_call *call = &c->call;
     dist_status status = DIST_OK;
 
-    /* Which stream, and what comes before the call there. */
+    /* Selects the stream, and orders it after the program's work. */
     c->stream = nccl->gpu->stream;
     if (call->memory == DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER) {
         c->captured = nccl_capturing(nccl, call->stream);
@@ -924,7 +929,7 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
     }
     if (disti_collective_pair(c->call.collective) && c->call.root == nccl->rank)
         return nccl_self(nccl, c);
-    /* Pairs join what is held; a collective comes after it. */
+    /* Sends and receives are added to the held calls. A collective starts after them. */
     if (!nccl->batch && !disti_collective_pair(c->call.collective))
         status = nccl_flush(nccl);
     if (status != DIST_OK) {
@@ -946,7 +951,8 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     struct disti_nccl_call *c;
     dist_status status;
 
-    /* Where it comes from is known, and on a stream nobody waits for the end to read it. */
+    /* The source of a message is known, so it is set now; a program that waits on a stream never
+     * reads it later. */
     if (call->collective == DIST_COLL_RECV)
         *call->source = call->root;
     if (call->count == 0 && call->collective != DIST_COLL_BARRIER &&
@@ -1009,12 +1015,12 @@ dist_status disti_nccl_batch(void *state, bool begin)
     return status;
 }
 
-/* Backend nccl: finding out what has ended, and what has failed. */
+/* ---- progress: detecting completion and errors ---- */
 
-/* NCCL is asked for errors so often: its answer takes longer than a look at an event. */
+/* Interval of the checks for asynchronous errors, which take longer than querying an event. */
 #define PROGRESS_LOOK_NS (10 * 1000 * 1000)
 
-/* 1: it has ended, 0: not yet; below 0: a failure. */
+/* Returns 1 if the call has ended, 0 if not, a negative status on failure. */
 static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     struct disti_nccl_side *side = c->stage ? &c->stage->out : NULL;
@@ -1037,7 +1043,8 @@ static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *
     return status != DIST_OK ? (int)status : side->done == side->bytes;
 }
 
-/* Collectives end one after the other: behind the first that has not, only others are asked. */
+/* Collectives end in order. After the first one that has not ended, only sends and receives are
+ * checked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
     struct disti_nccl_call *c, *next;
