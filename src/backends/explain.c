@@ -44,7 +44,7 @@ static dist_status explain_here(int ranks, struct disti_topology **topology_p)
     dist_status status = DIST_OK;
 
     if (!places)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks: ask for fewer", ranks);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks: use fewer", ranks);
     for (int r = 0; r < ranks && status == DIST_OK; r++) {
         status = disti_discover(r, ranks, &locality);
         places[r] = locality.place;
@@ -66,10 +66,10 @@ static dist_status explain_topology(const struct dist_question *question,
         return explain_here(question->ranks, topology_p);
     status = disti_topology_synthetic(question->topology, &topology);
     if (status == DIST_OK && question->ranks && question->ranks != topology->ranks)
-        status =
-            disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                       "explain: topology \"%.200s\" has %d ranks, not %d: give that many, or 0",
-                       question->topology, topology->ranks, question->ranks);
+        status = disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "explain: topology \"%.200s\" has %d ranks, not %d: set ranks to its number, or to 0",
+            question->topology, topology->ranks, question->ranks);
     if (status != DIST_OK) {
         disti_topology_free(topology);
         return status;
@@ -87,10 +87,11 @@ static dist_status explain_check(const struct dist_question *question,
     if (!question || !explanation || (!candidates && room > 0) || room < 0)
         wrong = "an argument is NULL, or room is negative";
     else if (question->size != sizeof(*question) || explanation->size != sizeof(*explanation))
-        wrong = "size is not sizeof of its structure: set it, or build with this library's headers";
+        wrong = "a structure's size member is not its sizeof: set it, or build with this library's "
+                "headers";
     else if ((unsigned)question->collective >= DIST_COLL_COUNT ||
              disti_collective_pair(question->collective))
-        wrong = "collective is none of dist_collective";
+        wrong = "invalid collective";
     else if (question->ranks < 0 || question->ranks > 1 << 20 ||
              (!question->ranks && !question->topology))
         wrong = "ranks is out of range, or 0 with no topology";

@@ -43,7 +43,7 @@ static dist_status self_open(void *state, const struct dist_backend_config *conf
     if (config->world_size > 1)
         return config->host->fail(
             DIST_ERR_UNSUPPORTED,
-            "backend self is for a world of one rank, this one has %d: choose "
+            "backend self supports only one rank, but the world has %d: choose "
             "gloo or mpi",
             config->world_size);
     self->host = config->host;

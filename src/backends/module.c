@@ -112,14 +112,15 @@ static bool file_is_others(const struct stat *status, char *reason, size_t size)
 
     if (status->st_uid != user && status->st_uid != 0 &&
         !(known && status->st_uid == library.st_uid))
-        return file_reject(reason, size,
-                           "belongs to user %u: only what is root's or this user's is loaded; if "
-                           "you trust it, chown it to user %u or root, or copy it",
-                           (unsigned)status->st_uid, (unsigned)user);
+        return file_reject(
+            reason, size,
+            "belongs to user %u, but only modules of root or this user are loaded: if "
+            "you trust it, chown it to user %u or root, or copy it",
+            (unsigned)status->st_uid, (unsigned)user);
     if (status->st_mode & (S_IWGRP | S_IWOTH) & ~safe)
         return file_reject(reason, size,
-                           "may be written by %s (mode %04o): only what is safe from others is "
-                           "loaded; if you trust it, run chmod go-w on it",
+                           "is writable by %s (mode %04o), so it is not loaded: if you trust it, "
+                           "run chmod go-w on it",
                            status->st_mode & S_IWOTH ? "everybody" : "its group",
                            (unsigned)status->st_mode & 07777);
     return false;
@@ -144,8 +145,8 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
     else if (fstat(fd, &status) < 0)
         snprintf(reason, reason_size, "cannot be examined: %s", strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        snprintf(reason, reason_size, "is %s, not a file: remove it",
-                 S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
+        snprintf(reason, reason_size, "is %s, not a regular file: remove it",
+                 S_ISDIR(status.st_mode) ? "a directory" : "a device or a pipe");
     else
         bad = file_is_others(&status, reason, reason_size) ||
               file_is_bad(fd, (uint64_t)status.st_size, reason, reason_size);
@@ -237,24 +238,25 @@ static bool place_folder_is_safe(const char *folder, void *arg)
     struct stat status;
 
     if (stat(folder, &status) < 0) {
-        snprintf(look->reason, look->size, "lies in %s, which cannot be examined: %s", folder,
-                 strerror(errno));
+        snprintf(look->reason, look->size, "is in directory %s, which cannot be examined: %s",
+                 folder, strerror(errno));
         return false;
     }
     if (!place_trusts_user(&look->trust, status.st_uid)) {
         snprintf(look->reason, look->size,
-                 "lies in %s, which belongs to user %u: he could exchange it; copy it to a folder "
-                 "of your own",
+                 "is in directory %s, which belongs to user %u, who could replace it: copy it to a "
+                 "directory of your own",
                  folder, (unsigned)status.st_uid);
         return false;
     }
     if ((place_is_open(&status, S_IWOTH) && !look->trust.anybody) ||
         (place_is_open(&status, S_IWGRP) && !place_trusts_group(&look->trust, &status))) {
-        snprintf(look->reason, look->size,
-                 "lies in %s, where %s could exchange it (mode %04o): run chmod go-w on that "
-                 "folder, or copy the module to another",
-                 folder, status.st_mode & S_IWOTH ? "everybody" : "its group",
-                 (unsigned)status.st_mode & 07777);
+        snprintf(
+            look->reason, look->size,
+            "is in directory %s, where %s could replace it (mode %04o): run chmod go-w on that "
+            "directory, or copy the module to another one",
+            folder, status.st_mode & S_IWOTH ? "everybody" : "its group",
+            (unsigned)status.st_mode & 07777);
         return false;
     }
     return true;
@@ -283,7 +285,7 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
     }
     if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) &&
         !place_trusts_user(&look.trust, status.st_uid)) {
-        snprintf(look.reason, look.size, "is a link of user %u's: remove it, or make it yourself",
+        snprintf(look.reason, look.size, "is a link of user %u: remove it, or create it yourself",
                  (unsigned)status.st_uid);
         return false;
     }
@@ -473,7 +475,7 @@ static const struct {
 } module_makers[] = {
     {"mpi_openmpi", MODULE_NEEDS("Open MPI", "libopenmpi-dev openmpi-bin")},
     {"mpi_mpich", MODULE_NEEDS("MPICH", "libmpich-dev mpich")},
-    {"nccl", "this build leaves it out (configure --with-nccl=no): configure without that option, "
+    {"nccl", "this build omits it (configure --with-nccl=no): configure without that option, "
              "build and install again"},
     {"ucx", MODULE_NEEDS("UCX", "libucx-dev")},
 };
@@ -550,11 +552,12 @@ static const char *module_advice(const char *text)
     static const struct {
         const char *said, *advice;
     } advices[] = {
-        {"undefined symbol: dist_", "a module takes the library's functions from struct dist_host"},
+        {"undefined symbol: dist_", "a module must call the library through struct dist_host"},
         {"undefined symbol", "link the module with the library that has this symbol"},
-        {"cannot open shared object file", "install that library, or name its folder in "
+        {"cannot open shared object file", "install that library, or add its directory to "
                                            "LD_LIBRARY_PATH"},
-        {"version `", "build the module on this machine, or for libraries as old as these"},
+        {"version `",
+         "build the module on this machine, or for library versions no newer than these"},
     };
 
     for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {

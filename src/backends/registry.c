@@ -234,8 +234,8 @@ static dist_status registry_transport_reason(const char *name,
     }
     disti_text(
         reason, reason_size,
-        "module %s has no transport '%s' (it has: %s): a transport is looked for in a module "
-        "of its name",
+        "module %s has no transport '%s' (its transports: %s): a transport must be in a module of "
+        "the same name",
         module->path, name, others);
     return DIST_ERR_NO_BACKEND;
 }
@@ -252,18 +252,18 @@ const struct dist_transport *disti_transport_find(const char *name)
 
 void disti_transport_missing(const char *name, char *text, size_t size)
 {
-    char reason[REGISTRY_REASON] = "it is there", folders[REGISTRY_REASON];
+    char reason[REGISTRY_REASON] = "the transport exists", folders[REGISTRY_REASON];
     const struct dist_transport *transport;
     size_t used = 0;
 
     registry_transport_reason(name, &transport, reason, sizeof(reason));
     disti_module_folders(folders, sizeof(folders));
-    used = (size_t)snprintf(text, size, "%s. Built in are", reason);
+    used = (size_t)snprintf(text, size, "%s. Built-in transports:", reason);
     for (int i = 0; registry_transports[i] && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "",
                                  registry_transports[i]->name);
     if (used < size)
-        snprintf(text + used, size - used, "; modules are looked for in %s", folders);
+        snprintf(text + used, size - used, "; modules are searched for in %s", folders);
 }
 
 bool dist_collective_reduces(dist_collective collective)
@@ -284,7 +284,7 @@ dist_status dist_backend_query(const char *backend, dist_collective collective, 
     if (!backend || (unsigned)collective >= DIST_COLL_COUNT || !disti_dtype_valid(dtype) ||
         (unsigned)op >= DIST_OP_COUNT)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "backend_query: %s is none of those in dist.h and backend.h",
+                          "backend_query: %s is invalid: use the constants of dist.h and backend.h",
                           !backend                                  ? "the backend (NULL)"
                           : (unsigned)collective >= DIST_COLL_COUNT ? "the collective"
                           : !disti_dtype_valid(dtype)               ? "the dtype"
@@ -337,8 +337,8 @@ static dist_status check_slots(const struct check_slot *slots, const char *from)
 {
     for (; slots->name; slots++) {
         if (!slots->set)
-            return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': it must be set",
-                              from, slots->name);
+            return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': set it", from,
+                              slots->name);
     }
     return DIST_OK;
 }
@@ -514,13 +514,13 @@ static void apart_blame(const char *name, int how, bool late, char *text, size_t
     if (disti_module_locate(name, path, 1) == 0)
         snprintf(path[0], sizeof(path[0]), "dist_%s.so", name);
     if (late)
-        snprintf(what, sizeof(what), "did not come back within %d s", APART_SECONDS);
+        snprintf(what, sizeof(what), "did not return within %d s", APART_SECONDS);
     else if (WIFSIGNALED(how))
         snprintf(what, sizeof(what), "crashed (%s)", strsignal(WTERMSIG(how)));
     else
         snprintf(what, sizeof(what), "ended the process (exit code %d)", WEXITSTATUS(how));
     disti_text(text, size,
-               "lost %s no module %.*s %s when it was loaded or in its probe: a job that asks for "
+               "lost %s no module %.*s %s when it was loaded or probed: a job that uses "
                "it would do the same\n",
                name, REGISTRY_REASON - 1, path[0], what);
 }
@@ -576,7 +576,7 @@ static void list_probe_apart(const char *name, char *text, size_t size)
 
     text[0] = '\0';
     if (pipe2(ends, O_CLOEXEC) < 0) {
-        snprintf(text, size, "lost %s no it could not be tried: %s\n", name, strerror(errno));
+        snprintf(text, size, "lost %s no it could not be probed: %s\n", name, strerror(errno));
         return;
     }
     sigemptyset(&child_signal);
@@ -595,7 +595,7 @@ static void list_probe_apart(const char *name, char *text, size_t size)
         _exit(write(ends[1], text, length) == (ssize_t)length ? 0 : 1);
     }
     if (child < 0)
-        snprintf(text, size, "lost %s no it could not be tried: %s\n", name, strerror(errno));
+        snprintf(text, size, "lost %s no it could not be probed: %s\n", name, strerror(errno));
     close(ends[1]);
     if (child > 0)
         apart_parent(name, child, ends[0], text, size);
@@ -663,7 +663,7 @@ size_t dist_list_backends(char *buffer, size_t size)
 
 static void list_add_choice(struct list *list, const char *name)
 {
-    list_add(list, "%s%s", list->others++ ? ", " : "  other modules there: ", name);
+    list_add(list, "%s%s", list->others++ ? ", " : "  other modules: ", name);
 }
 
 /* Writes this project's backends in the format of dist_list_backends(), and the names of other
@@ -689,7 +689,7 @@ dist_status disti_backend_find(const char *name, const struct dist_backend **bac
     list_choices(choices, sizeof(choices));
     return disti_fail(
         status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
-        "backend '%s' cannot be used: %s. Modules are looked for in %s. Choose one of these:\n%s",
+        "backend '%s' cannot be used: %s. Modules are searched for in %s. Choose one of these:\n%s",
         name, reason, folders, choices);
 }
 

@@ -84,8 +84,8 @@ static dist_status settings_transport(const char *value)
             (!strchr(name, '/') && disti_module_locate(name, path, 1) > 0))
             continue;
         disti_transport_missing(name, why, sizeof(why));
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_TRANSPORT: there is no transport '%s': %s", name, why);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TRANSPORT: unknown transport '%s': %s",
+                          name, why);
     }
     return DIST_OK;
 }
@@ -99,7 +99,7 @@ static dist_status settings_tuning(const char *value)
         disti_tune_read(value, NULL, &tuning, why, sizeof(why)) == DIST_OK)
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_TUNING is neither off nor measure nor a tuning file: %s", why);
+                      "DIST_TUNING is not off, measure or a valid tuning file: %s", why);
 }
 
 /* ---- all variables ---- */

@@ -364,7 +364,7 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
     struct disti_plan *plan = builder_flatten(b);
     if (!plan)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the plan of %s", algorithm->name);
-    char text[256] = "no memory to check it";
+    char text[256] = "no memory to check the plan";
     dist_status status = disti_plan_check(plan, text, sizeof(text));
     if (status != DIST_OK) {
         disti_plan_free(plan);
@@ -381,8 +381,8 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
         shape->root >= shape->ranks || shape->segments < 1 || shape->segments > 1u << 16 ||
         algorithm->collective != shape->collective)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "no plan of %s for rank %d of %d, root %d, %u segments", algorithm->name,
-                          shape->rank, shape->ranks, shape->root, shape->segments);
+                          "invalid shape for a plan of %s: rank %d of %d, root %d, %u segments",
+                          algorithm->name, shape->rank, shape->ranks, shape->root, shape->segments);
     struct disti_builder b = {.plan = {.collective = shape->collective,
                                        .algorithm = algorithm->name,
                                        .ranks = shape->ranks,
@@ -473,19 +473,19 @@ static bool check_ref(const struct check *check, const struct disti_step *step,
 {
     const struct disti_plan *plan = check->plan;
     if (ref.space > DISTI_SCRATCH)
-        return check_fault(check, "%s is in no space there is (%d)", name, ref.space);
+        return check_fault(check, "%s is in unknown space %d", name, ref.space);
     bool scratch = ref.space == DISTI_SCRATCH;
     uint64_t end = (uint64_t)ref.chunk + step->chunks;
     uint64_t limit = scratch ? plan->scratch_chunks : disti_plan_chunks(plan, ref.space);
     if (end > limit)
-        return check_fault(check, "%s ends at chunk %llu, its space at %llu", name,
+        return check_fault(check, "%s ends at chunk %llu, but its space has %llu chunks", name,
                            (unsigned long long)end, (unsigned long long)limit);
     if (scratch && step->chunks > 1 && !check_equal(plan))
         return check_fault(check, "%s is several slots of scratch, whose chunks may differ in size",
                            name);
     if (!scratch && disti_collective_uneven(plan->collective) &&
         ref.chunk / plan->chunks != (end - 1) / plan->chunks)
-        return check_fault(check, "%s goes over the end of a block, and these may lie anywhere",
+        return check_fault(check, "%s crosses the end of a block, but blocks may not be contiguous",
                            name);
     return scratch || check_data(check, step, ref, name);
 }
@@ -511,7 +511,7 @@ static bool check_step(const struct check *check, const struct disti_step *step)
     bool reads = step->kind != DISTI_RECV, writes = step->kind != DISTI_SEND;
     struct disti_chunk_ref ref;
     if (step->kind > DISTI_COPY)
-        return check_fault(check, "is of kind %d, which does not exist", step->kind);
+        return check_fault(check, "has kind %d, which does not exist", step->kind);
     if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
         return check_fault(check, "finishes, but reduces nothing");
     if (disti_step_talks(step) &&

@@ -226,8 +226,8 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
         struct sim_end back = {sim->programs->ranks - end.offset, end.channel};
         uint32_t wire = sim_end_find(other->recvs, other->recv_count, back);
         if (wire == SIM_NONE)
-            return disti_fail(DIST_ERR_INTERNAL, "nobody receives what position %u sends to %u",
-                              rank, to);
+            return disti_fail(DIST_ERR_INTERNAL,
+                              "no rank receives the message from position %u to %u", rank, to);
         wire += sim->ranks[stands].first_wire;
         sim->wires[wire].distance = (uint8_t)disti_distance(sim->topology, order[rank], order[to]);
         sim->routes[sim->ranks[rank].first_send + i] = wire;
@@ -285,9 +285,10 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
         wires += program->recv_count;
     }
     if (lanes > SIM_STEPS_MAX)
-        return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "%u ranks have %llu lanes to simulate, more than %u: give fewer ranks",
-                          sim->count, (unsigned long long)lanes, SIM_STEPS_MAX);
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "%u ranks have %llu lanes, but at most %u can be simulated: use fewer ranks",
+            sim->count, (unsigned long long)lanes, SIM_STEPS_MAX);
     sim->node_count =
         (uint32_t)disti_node_of(sim->topology, sim->topology->order[sim->count - 1]) + 1;
     if (sim->topology->rack_nodes)
@@ -568,7 +569,7 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
         disti_fail(status, "no memory to simulate %d ranks", shape->ranks);
     if (status == DIST_ERR_UNSUPPORTED)
         disti_fail(status,
-                   "the plans of %s for %d ranks, segments: %u, are too long to simulate: give "
+                   "the plans of %s for %d ranks and %u segments are too long to simulate: use "
                    "fewer segments or fewer ranks",
                    algorithm->name, shape->ranks, shape->segments);
     return status;

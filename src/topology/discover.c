@@ -361,7 +361,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
             hwloc_topology_destroy(topology);
     }
     if (!loaded) {
-        disti_warn("hwloc cannot read this machine's topology: ranks are ordered by number alone");
+        disti_warn("hwloc cannot read this machine's topology: ranks are ordered by number only");
         return;
     }
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();

@@ -64,7 +64,7 @@ dist_status disti_topology_create(const struct dist_place *localities, int ranks
                                   struct disti_topology **topology_p)
 {
     if (ranks < 1)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a topology of %d ranks", ranks);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "invalid topology of %d ranks", ranks);
     size_t count = (size_t)ranks;
     struct topology_item *items = calloc(count, sizeof(*items));
     struct disti_topology *topology = calloc(1, sizeof(*topology));
@@ -230,7 +230,7 @@ static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ra
                                   strncmp(text, synthetic_levels[level], length) != 0))
             level++;
         if (level == LEVELS)
-            return "a level is none of rack, node, package, numa, core";
+            return "unknown level (valid levels: rack, node, package, numa, core)";
         text += length;
         if (*text++ != ':' || *text < '0' || *text > '9')
             return "a level has no count";
@@ -240,12 +240,12 @@ static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ra
             return "a count is not a number of at least 1";
         text = end;
         if (level < below)
-            return "the levels go rack, node, package, numa, core, each once";
+            return "levels must be in the order rack, node, package, numa, core, each at most once";
         below = level + 1;
         counts[level] = (int)count;
         ranks *= count;
         if (ranks > SYNTHETIC_RANKS_MAX)
-            return "that is more than a million ranks";
+            return "it has more than 1048576 ranks";
     }
     if (below == 0)
         return "it is empty";
@@ -259,7 +259,7 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     const char *why = synthetic_parse(description, counts, &ranks);
     if (why)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "topology \"%s\": %s; give for example \"node:4 package:2 core:8\"",
+                          "topology \"%s\": %s; a valid example is \"node:4 package:2 core:8\"",
                           description, why);
     struct dist_place *localities = calloc((size_t)ranks, sizeof(*localities));
     if (!localities)

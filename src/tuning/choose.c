@@ -253,10 +253,11 @@ static dist_status choice_algorithms(const char *text, struct disti_choice *choi
         if (!a->name) {
             char list[2048];
             choice_list(choice, DIST_COLL_COUNT, list, sizeof(list));
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_ALGO: there is no \"%.*s\"; give one or more of these, "
-                              "separated by commas: %s",
-                              (int)(length < 200 ? length : 200), text, list);
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "DIST_ALGO: unknown algorithm \"%.*s\"; set it to one or more of these, "
+                "separated by commas: %s",
+                (int)(length < 200 ? length : 200), text, list);
         }
         if (!choice_allows(choice, a)) {
             const char *collective = dist_collective_string(a->collective);
@@ -264,7 +265,7 @@ static dist_status choice_algorithms(const char *text, struct disti_choice *choi
             choice_list(choice, a->collective, list, sizeof(list));
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "DIST_ALGO: %s:%s does not give reproducible results, which "
-                              "DIST_REPRODUCIBLE asks for; choose one of these: %s",
+                              "DIST_REPRODUCIBLE requires; choose one of these: %s",
                               collective, a->name, list);
         }
         choice->forced[a->collective] = a;
@@ -569,7 +570,7 @@ dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective co
         if (status == DIST_OK) {
             chooser->known[collective][size_class].algorithm = chosen.best.algorithm;
             chooser->known[collective][size_class].segments = chosen.best.segments;
-            disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
+            disti_info("%s of up to %zu bytes per block: %s, %u segments (%s)",
                        dist_collective_string(collective), most, chosen.best.algorithm->name,
                        chosen.best.segments, disti_reason_string(chosen.reason));
         }

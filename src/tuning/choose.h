@@ -44,15 +44,16 @@ bool disti_select_blind(dist_collective collective);
 /* Reasons for a choice: X(name, text) */
 #define DISTI_REASON_MAP(X)                                                                        \
     X(PREDICTED, "it has the shortest predicted time")                                             \
-    X(RULE_NEAR, "the rules say so, and no other is predicted to be a tenth faster")               \
-    X(FORCED, "DIST_ALGO or DIST_SEGMENTS says so")                                                \
-    X(FIXED, "the tuning file says so")                                                            \
-    X(RULE_OFF, "the rules say so, and predictions are turned off")                                \
+    X(RULE_NEAR, "the rules select it, and no algorithm is predicted to be 10 % faster")           \
+    X(FORCED, "DIST_ALGO or DIST_SEGMENTS forces it")                                              \
+    X(FIXED, "the tuning file sets it")                                                            \
+    X(RULE_OFF, "the rules select it; predictions are turned off")                                 \
     X(RULE_SINGLE, "a single rank sends no messages")                                              \
-    X(RULE_BLIND, "the rules say so: no rank knows the bytes of the others")                       \
-    X(RULE_RANKS, "the rules say so: there are too many ranks to simulate at a call")              \
-    X(RULE_ORDER, "the rules say so: results are reproducible, and ranks are not in node order")   \
-    X(RULE_STEPS, "the rules say so: its plan is too long to simulate at a call")
+    X(RULE_BLIND, "the rules select it; the ranks do not know each other's counts")                \
+    X(RULE_RANKS, "the rules select it; there are too many ranks to simulate at a call")           \
+    X(RULE_ORDER,                                                                                  \
+      "the rules select it; results are reproducible, and ranks are not in node order")            \
+    X(RULE_STEPS, "the rules select it; its plan is too long to simulate at a call")
 
 enum disti_reason {
 #define DISTI_REASON_ENUM(name, text) DISTI_REASON_##name,

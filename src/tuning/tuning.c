@@ -135,7 +135,7 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
     reader->line++;
     reader->count = 0;
     if (length >= sizeof(reader->copy))
-        return text_fail(reader, "this line is too long:", *text_p);
+        return text_fail(reader, "line too long:", *text_p);
     memcpy(reader->copy, *text_p, length);
     reader->copy[length] = '\0';
     *text_p += length + ((*text_p)[length] == '\n');
@@ -143,7 +143,7 @@ static dist_status text_next(struct text_reader *reader, const char **text_p)
     for (char *word = strtok_r(reader->copy, " \t\r", &rest); word;
          word = strtok_r(NULL, " \t\r", &rest)) {
         if (reader->count == TUNING_WORDS)
-            return text_fail(reader, "there are too many words from here:", word);
+            return text_fail(reader, "too many words, starting with", word);
         reader->words[reader->count++] = word;
         if (strcmp(reader->words[0], "key") == 0) /* the key may have any number of words */
             break;
@@ -168,7 +168,7 @@ static dist_status text_bound(const struct text_reader *reader, const char *word
         fixed->ranks = ranks;
         return DIST_OK;
     }
-    return text_fail(reader, "this is neither bytes<=SIZE nor ranks<=NUMBER:", word);
+    return text_fail(reader, "expected bytes<=SIZE or ranks<=NUMBER, not", word);
 }
 
 /* Parses the part after the colon: "ring", or "ring segments 4". */
@@ -179,18 +179,17 @@ static dist_status text_algorithm(const struct text_reader *reader, int at,
     int segments = 0;
 
     if (at >= reader->count)
-        return text_fail(reader, "no algorithm follows", reader->words[reader->count - 1]);
+        return text_fail(reader, "missing algorithm after", reader->words[reader->count - 1]);
     found = disti_algorithm_find((dist_collective)fixed->collective, reader->words[at]);
     if (!found)
-        return text_fail(reader,
-                         "there is no such algorithm of this collective:", reader->words[at]);
+        return text_fail(reader, "this collective has no algorithm", reader->words[at]);
     fixed->algorithm = (int32_t)(found - disti_algorithms);
     if (++at == reader->count)
         return DIST_OK;
     if (strcmp(reader->words[at], "segments") != 0 || at + 2 != reader->count ||
         disti_parse_int("segments", reader->words[at + 1], 1, DISTI_SEGMENTS_MOST, &segments) !=
             DIST_OK)
-        return text_fail(reader, "segments and a number from 1 to 1024 can stand here, not",
+        return text_fail(reader, "expected 'segments' and a number from 1 to 1024, not",
                          reader->words[at]);
     fixed->segments = (uint32_t)segments;
     return DIST_OK;
@@ -220,7 +219,7 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
         bool colon = false;
         int at = 0;
         if (tuning->fixed_count == DISTI_FIXED_MAX)
-            return text_fail(reader, "there are more than 32 choices:", reader->words[0]);
+            return text_fail(reader, "more than 32 fixed choices, starting with", reader->words[0]);
         for (; at < reader->count && !colon && status == DIST_OK; at++) {
             char *word = reader->words[at];
             char *last = word + strlen(word) - 1;
@@ -232,7 +231,7 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
         }
         if (status == DIST_OK)
             status = colon ? text_algorithm(reader, at, &fixed)
-                           : text_fail(reader, "no colon follows", reader->words[0]);
+                           : text_fail(reader, "missing colon after", reader->words[0]);
         if (status == DIST_OK)
             tuning->fixed[tuning->fixed_count++] = fixed;
         return status;
@@ -240,13 +239,13 @@ static dist_status text_line(const struct text_reader *reader, struct disti_tuni
     while (term->word && strcmp(term->word, reader->words[0]) != 0)
         term++;
     if (!term->word)
-        return text_fail(reader, "this is neither a cost nor a collective:", reader->words[0]);
+        return text_fail(reader, "unknown cost or collective", reader->words[0]);
     if (!digits[0] || strspn(digits, "0123456789") != strlen(digits))
-        return text_fail(reader, "a whole number must follow", reader->words[0]);
+        return text_fail(reader, "missing whole number after", reader->words[0]);
     errno = 0;
     value = strtoull(digits, NULL, 10);
     if (errno == ERANGE || value < term->least || value > term->most)
-        return text_fail(reader, "this number is out of range:", digits);
+        return text_fail(reader, "number out of range:", digits);
     term_set(&tuning->cost, term, value);
     return DIST_OK;
 }
@@ -269,11 +268,11 @@ dist_status disti_tuning_parse(const char *text, const char *name, const char *k
 
     disti_tuning_usual(&tuning);
     if (!text_is(text, TUNING_TITLE)) {
-        snprintf(why, why_size, "%s: its first line is not \"%s\"", name, TUNING_TITLE);
+        snprintf(why, why_size, "%s: the first line is not \"%s\"", name, TUNING_TITLE);
         return DIST_ERR_INVALID_ARGUMENT;
     }
     if (key && !(line && text_is(line + 5, key))) {
-        snprintf(why, why_size, "%s: it was not measured on \"%s\"", name, key);
+        snprintf(why, why_size, "%s: the file was not measured on \"%s\"", name, key);
         return DIST_ERR_INVALID_ARGUMENT;
     }
     status = text_next(&reader, &text);

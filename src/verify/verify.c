@@ -429,7 +429,7 @@ static bool verify_match(struct verify *v)
         if (order > 0)
             return verify_fault(v, recv->step, "no rank sends to it");
         if (order < 0)
-            return verify_fault(v, send->step, "nobody receives it");
+            return verify_fault(v, send->step, "no rank receives it");
         struct verify_step *one = verify_step(v, send->step), *other = verify_step(v, recv->step);
         bool same = one->items == other->items;
         for (uint32_t i = 0; i < one->items && same; i++)
@@ -437,7 +437,7 @@ static bool verify_match(struct verify *v)
         if (!same) {
             char text[128];
             verify_describe(v, send->step, text, sizeof(text));
-            return verify_fault(v, recv->step, "expects %u chunks, but meets %u of %s",
+            return verify_fault(v, recv->step, "expects %u chunks, but matches %u of %s",
                                 other->items, one->items, text);
         }
         one->match = recv->step;
@@ -563,7 +563,7 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
         return verify_fault(v, step, "reads chunk %u of %s, which is not written yet", ref.chunk,
                             ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
     if (value_p->chunk != item->chunk)
-        return verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
+        return verify_fault(v, step, "uses data chunk %u as chunk %u", v->followed[value_p->chunk],
                             v->followed[item->chunk]);
     return true;
 }
@@ -576,17 +576,17 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
         return verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
                             (unsigned long long)(value_p->sum & other->sum));
     if (value_p->finished || other->finished)
-        return verify_fault(v, step, "adds to what is already finished");
+        return verify_fault(v, step, "adds to a finished sum");
     value_p->sum += other->sum;
     value_p->order = verify_added(value_p->order, other->order);
     value_p->finished = verify_step(v, step)->finish;
     if (value_p->finished && value_p->sum != v->all)
         return verify_few(v)
                    ? verify_fault(v, step,
-                                  "finishes what has only the contributions of ranks %#llx",
+                                  "finishes a sum that has only the contributions of ranks %#llx",
                                   (unsigned long long)value_p->sum)
                    : verify_fault(v, step,
-                                  "finishes what has not each rank's contribution exactly once");
+                                  "finishes a sum without each rank's contribution exactly once");
     return true;
 }
 
@@ -734,8 +734,9 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
             "rank %u: output chunk %u holds the contributions of ranks %#llx, not %#llx", rank,
             ref.chunk, (unsigned long long)cell->sum, (unsigned long long)sum);
     if (cell->sum != sum)
-        return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must",
-                            rank, ref.chunk);
+        return verify_fault(v, VERIFY_NONE,
+                            "rank %u: output chunk %u does not have the promised content", rank,
+                            ref.chunk);
     if (cell->finished != finished)
         return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times", rank,
                             ref.chunk, cell->finished);
@@ -792,7 +793,7 @@ static bool verify_met(struct verify *v)
         if (knows != all)
             return verify_fault(
                 v, VERIFY_NONE,
-                "rank %u passes the barrier after hearing of ranks %#llx only, of 64 from rank "
+                "rank %u leaves the barrier after hearing from ranks %#llx only, of 64 from rank "
                 "%u on",
                 rank, (unsigned long long)knows, v->window);
     }
@@ -963,13 +964,13 @@ static bool race_event(struct race *race, const uint32_t *steps, uint32_t event,
         return true; /* does nothing, source and destination are the same memory */
     if (s->kind == DISTI_REDUCE && writes)
         reads = true;
-    if ((reads || writes) &&
-        !race_pair(race, steps, memory->write, event,
-                   writes ? "it writes what was written" : "it reads what was written"))
+    if ((reads || writes) && !race_pair(race, steps, memory->write, event,
+                                        writes ? "it writes a chunk that was written"
+                                               : "it reads a chunk that was written"))
         return false;
     if (writes) {
         for (uint32_t r = memory->reads; r != VERIFY_NONE; r = race->readers[r])
-            if (!race_pair(race, steps, r, event, "it writes what may still be read"))
+            if (!race_pair(race, steps, r, event, "it writes a chunk that may still be read"))
                 return false;
         *memory = (struct race_memory){.write = event, .reads = VERIFY_NONE};
     } else if (reads) {

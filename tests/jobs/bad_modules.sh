@@ -43,11 +43,11 @@ bad neither "provides neither a backend nor a transport" -DNEITHER
 bad other "provides backend 'another', not 'other'" -UNAME '-DNAME="another"'
 bad wire "lacks the mandatory slot 'open'" -DTRANSPORT
 bad undefined "undefined symbol: nobody_has_this: link the module with" -DCALLS=nobody_has_this
-bad ours "a module takes the library's functions from struct dist_host" -DCALLS=dist_nothing
+bad ours "a module must call the library through struct dist_host" -DCALLS=dist_nothing
 bad junk "returned 4711, which is neither DIST_OK nor a DIST_ERR_" -DPROBE=4711
 bad silent "without giving a reason" -DPROBE=DIST_ERR_UNSUPPORTED
 bad loadcrash "crashed (Segmentation fault) when it was loaded" -DCRASH_LOAD
-bad probecrash "crashed (Bus error) when it was loaded or in its probe" -DCRASH_PROBE
+bad probecrash "crashed (Bus error) when it was loaded or probed" -DCRASH_PROBE
 bad loadexit "ended the process (exit code 3)" -DEXIT_LOAD
 
 # Files that are no modules.
@@ -77,26 +77,26 @@ modes="775 757"
 for mode in $modes; do
     cp "$good" "$modules/dist_open.so"
     chmod $mode "$modules/dist_open.so"
-    refused open "(mode 0$mode): only what is safe from others is loaded; if you trust it, run chmod"
+    refused open "(mode 0$mode), so it is not loaded: if you trust it, run chmod"
 done
 cp "$good" "$modules/dist_theirs.so"
 if chown 54321 "$modules/dist_theirs.so" 2>/dev/null; then
-    refused theirs "belongs to user 54321: only what is root's or this user's is loaded"
+    refused theirs "belongs to user 54321, but only modules of root or this user are loaded"
     # Nor does one lie where another user could exchange it.
     mkdir -m 755 "$job_folder/theirs"
     cp "$good" "$job_folder/theirs/dist_inside.so"
     ln -s "$good" "$modules/dist_linked.so"
     chown 54321 "$job_folder/theirs"
     chown -h 54321 "$modules/dist_linked.so"
-    refused linked "is a link of user 54321's"
-    DIST_PLUGIN_PATH=$job_folder/theirs job_fails "theirs, which belongs to user 54321: he could exchange it" \
+    refused linked "is a link of user 54321:"
+    DIST_PLUGIN_PATH=$job_folder/theirs job_fails "theirs, which belongs to user 54321, who could replace it" \
         self 1 dist_info backends --backend inside
 else
     job_skip "another user's module" "this user cannot give files away"
 fi
 mkdir -m 777 "$job_folder/open"
 cp "$good" "$job_folder/open/dist_outside.so"
-DIST_PLUGIN_PATH=$job_folder/open job_fails "where everybody could exchange it (mode 0777)" \
+DIST_PLUGIN_PATH=$job_folder/open job_fails "where everybody could replace it (mode 0777)" \
     self 1 dist_info backends --backend outside
 cp "$good" "$modules/dist_private.so"
 chmod 0 "$modules/dist_private.so"
@@ -110,10 +110,10 @@ fi
 for name in abi slot cut folder undefined; do
     DIST_BACKEND=$name job_fails "$modules/dist_$name.so" self 1 examples/hello_all_reduce
 done
-DIST_BACKEND=abi job_fails "other modules there: abi, babi" shell 2 examples/hello_all_reduce
+DIST_BACKEND=abi job_fails "other modules: abi, babi" shell 2 examples/hello_all_reduce
 DIST_BACKEND=slott job_fails "there is no module dist_slott.so; there is dist_slot.so" \
     self 1 examples/hello_all_reduce
-job_check "it says where it has looked" says "Modules are looked for in $modules, "
+job_check "it says where it has looked" says "Modules are searched for in $modules, "
 DIST_BACKEND=wire job_fails "lacks the mandatory slot 'open'" self 1 examples/hello_all_reduce
 
 # The list outlives them all, and one that never comes back.
@@ -123,7 +123,7 @@ for name in sound abi slot neither wire loadcrash probecrash loadexit empty fold
     job_check "it lists $name" grep -qE "^  $name +no +[a-z].*" "$job_output"
 done
 job_check "it says what did not come back" \
-    grep -qE "^  hang +no .*dist_hang.so did not come back within" "$job_output"
+    grep -qE "^  hang +no .*dist_hang.so did not return within" "$job_output"
 job_check "gloo is there all the same" grep -qE "^  gloo +yes " "$job_output"
 rm -rf "$modules"/*
 
@@ -147,8 +147,8 @@ DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 2 examples/hello_all_reduce
 job_check "it is used" says "is reached via minimal"
 DIST_TRANSPORT=minimum job_fails "there is no module dist_minimum.so; there is dist_minimal.so" \
     shell 2 examples/hello_all_reduce
-job_check "it lists what is built in" says "Built in are shm, tcp; modules are looked for in $modules"
-DIST_TRANSPORT=faulty job_fails "has no transport 'faulty' (it has: none)" shell 2 examples/hello_all_reduce
+job_check "it lists what is built in" says "Built-in transports: shm, tcp; modules are searched for in $modules"
+DIST_TRANSPORT=faulty job_fails "has no transport 'faulty' (its transports: none)" shell 2 examples/hello_all_reduce
 
 # Rank 0 has it, rank 1 has not: what they share is used, and where they share nothing they say so.
 some() { "$@" shell 2 /bin/bash -c '[ $RANK = 1 ] || export DIST_TRANSPORT=$0; exec "$1"' \

@@ -96,9 +96,10 @@ static dist_status mpi_probe(char *reason, size_t reason_size)
     MPI_Finalized(&finalized);
     if (!finalized)
         return DIST_OK;
-    snprintf(reason, reason_size,
-             "the program has already called MPI_Finalize: create groups before, or choose another "
-             "backend");
+    snprintf(
+        reason, reason_size,
+        "the program has already called MPI_Finalize: create groups before it, or choose another "
+        "backend");
     return DIST_ERR_NO_BACKEND;
 }
 

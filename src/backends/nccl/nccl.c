@@ -65,7 +65,7 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
         snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
     else if (!handle)
         snprintf(reason, reason_size,
-                 "there is no %s (%s): install %s, or name the file in DIST_NCCL_LIBRARY", file,
+                 "cannot load %s (%s): install %s, or set DIST_NCCL_LIBRARY to its path", file,
                  dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
     if (!handle)
         return false;
@@ -77,8 +77,8 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
         library_api.version = version;
     if (library_api.version < DISTI_NCCL_OLDEST) {
         snprintf(reason, reason_size,
-                 "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
-                 "name its file in DIST_NCCL_LIBRARY",
+                 "%s is version %s, but libdist requires 2.14.0 or newer: install a newer one, or "
+                 "set DIST_NCCL_LIBRARY to its path",
                  file, nccl_version_text(library_api.version, found));
         dlclose(handle);
         return false;
@@ -86,8 +86,8 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
     missing = library_resolve(handle, &library_api);
     if (missing) {
         snprintf(reason, reason_size,
-                 "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
-                 "DIST_NCCL_LIBRARY",
+                 "%s has no function %s: install a complete NCCL or RCCL, or set DIST_NCCL_LIBRARY "
+                 "to its path",
                  file, missing);
         dlclose(handle);
         return false;
@@ -134,14 +134,13 @@ void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *
 dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl)
 {
     return nccl->host->fail(DIST_ERR_NO_MEMORY,
-                            "rank %d has no memory of the host left for backend nccl: free some",
-                            nccl->rank);
+                            "rank %d: out of host memory in backend nccl: free some", nccl->rank);
 }
 
 dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
 {
     return nccl->host->fail(DIST_ERR_SYSTEM,
-                            "rank %d cannot use device %d: see its state (nvidia-smi), and start "
+                            "rank %d cannot use device %d: check its state (nvidia-smi), and start "
                             "the job again",
                             nccl->rank, nccl->device);
 }
@@ -212,7 +211,7 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
     int error;
 
     if (!gpu) {
-        open_refuse(card, DIST_ERR_NO_MEMORY, "no memory of the host for device %d: free some",
+        open_refuse(card, DIST_ERR_NO_MEMORY, "out of host memory for device %d: free some",
                     nccl->device);
         return false;
     }
@@ -228,7 +227,7 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
     card->device = nccl->device;
     if (error)
         open_refuse(card, DIST_ERR_SYSTEM,
-                    "device %d cannot be used: %s. See its state (nvidia-smi)", nccl->device,
+                    "device %d cannot be used: %s. Check its state (nvidia-smi)", nccl->device,
                     disti_driver_text(driver, error));
     return !error;
 }
@@ -243,7 +242,7 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     int error;
 
     if (!disti_nccl_enter(nccl->gpu, &visit)) {
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: see its state (nvidia-smi)",
+        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: check its state (nvidia-smi)",
                     nccl->device);
         return;
     }
@@ -257,7 +256,8 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     if (error)
         open_refuse(
             card, DIST_ERR_SYSTEM,
-            "device %d has no stream or no memory left: %s. End what else uses it (nvidia-smi)",
+            "cannot create a stream or allocate memory on device %d: %s. End other processes that "
+            "use it (nvidia-smi)",
             nccl->device, disti_driver_text(driver, error));
 }
 
@@ -276,7 +276,7 @@ static dist_status open_check(const struct disti_nccl_state *nccl, const struct 
                 return nccl->host->fail(
                     DIST_ERR_INVALID_ARGUMENT,
                     "rank %d and rank %d are both on device %d (%.*s) of one machine, but NCCL "
-                    "takes one rank a device: start as many ranks as there are devices, or give "
+                    "allows one rank per device: start as many ranks as there are devices, or give "
                     "each its own (DIST_DEVICE, CUDA_VISIBLE_DEVICES)",
                     s, r, cards[r].device, (int)sizeof(cards[r].bus), cards[r].bus);
         }
@@ -336,11 +336,11 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
         free(all);
     }
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
-        status =
-            nccl->host->fail(DIST_ERR_SYSTEM,
-                             "rank 0: NCCL cannot create the id by which the ranks meet: %s. Check "
-                             "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
-                             nccl->api->error_text(id.result));
+        status = nccl->host->fail(
+            DIST_ERR_SYSTEM,
+            "rank 0: NCCL cannot create the unique id of the communicator: %s. Check "
+            "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
+            nccl->api->error_text(id.result));
     if (status == DIST_OK)
         *id_p = id.id;
     return status;
@@ -514,10 +514,11 @@ static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void 
     while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
         if (disti_expired(deadline)) {
             pthread_detach(thread);
-            nccl->host->log(DIST_LOG_WARN,
-                            "rank %d: NCCL has not ended its communicator within %d s, and goes on "
-                            "with it in the background: see what device %d is doing (nvidia-smi)",
-                            nccl->rank, CLOSE_LIMIT_MS / 1000, nccl->device);
+            nccl->host->log(
+                DIST_LOG_WARN,
+                "rank %d: NCCL did not destroy its communicator within %d s, and "
+                "continues in the background: check what device %d is doing (nvidia-smi)",
+                nccl->rank, CLOSE_LIMIT_MS / 1000, nccl->device);
             return;
         }
         disti_backoff(&backoff);

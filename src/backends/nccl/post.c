@@ -65,7 +65,7 @@ static dist_status nccl_driver_fail(const struct disti_nccl_state *nccl, int err
                                     const char *what)
 {
     return nccl->host->fail(DIST_ERR_SYSTEM,
-                            "rank %d cannot %s on device %d: %s. See its state (nvidia-smi)",
+                            "rank %d cannot %s on device %d: %s. Check its state (nvidia-smi)",
                             nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
 }
 
@@ -79,7 +79,7 @@ static dist_status nccl_event_take(struct disti_nccl_state *nccl, void **event_p
         return DIST_OK;
     }
     error = nccl->driver->event_create(event_p, DISTI_DRIVER_EVENT_NO_TIMING);
-    return error ? nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
+    return error ? nccl_driver_fail(nccl, error, "create an event") : DIST_OK;
 }
 
 /* Orders two streams: work submitted to `later` from now on waits for the work that is on
@@ -160,7 +160,7 @@ static dist_status stage_pin(struct disti_nccl_state *nccl)
         error = nccl->driver->host_alloc(&memory, DISTI_NCCL_SLOTS * DISTI_NCCL_SLOT_BYTES,
                                          DISTI_DRIVER_HOST_PORTABLE);
     if (error)
-        return nccl_driver_fail(nccl, error, "have pinned memory for data of the host");
+        return nccl_driver_fail(nccl, error, "allocate pinned host memory");
     pinned->memory = memory;
     return DIST_OK;
 }
@@ -300,10 +300,11 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
         }
         if (!region || !region->memory) {
             free(region);
-            return nccl->host->fail(DIST_ERR_NO_MEMORY,
-                                    "rank %d: device %d has no %zu bytes left for data of the "
-                                    "host: pass device memory, or use a group of backend gloo",
-                                    nccl->rank, nccl->device, bytes);
+            return nccl->host->fail(
+                DIST_ERR_NO_MEMORY,
+                "rank %d: device %d has no %zu bytes left to copy host memory: pass device "
+                "memory, or use a group of backend gloo",
+                nccl->rank, nccl->device, bytes);
         }
         region->next = nccl->gpu->regions;
         nccl->gpu->regions = region;
@@ -335,7 +336,7 @@ static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_ncc
         nccl->host->log(
             DIST_LOG_WARN,
             "rank %d: %s of host memory with backend nccl copies to the device and back: pass "
-            "device memory (dist_alloc), or use a group of backend gloo for data of the host",
+            "device memory (dist_alloc), or use a group of backend gloo for data in host memory",
             nccl->rank, nccl->host->collective_string(c->call.collective));
     c->stage = stage;
     if (!stage)
@@ -404,7 +405,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     if (status == DIST_OK && nccl->driver->event_record(parcel->end, c->stream) != 0)
         status = nccl->host->fail(
             DIST_ERR_SYSTEM,
-            "rank %d cannot mark a message to itself: see its device's state (nvidia-smi)",
+            "rank %d cannot record an event for a message to itself: check its device (nvidia-smi)",
             nccl->rank);
     if (status != DIST_OK)
         disti_nccl_call_free(nccl, parcel);
@@ -451,7 +452,7 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
     if (status != DIST_OK)
         return status;
     error = nccl->driver->event_record(c->end, c->stream);
-    return error ? nccl_driver_fail(nccl, error, "mark the end of a call") : DIST_OK;
+    return error ? nccl_driver_fail(nccl, error, "record the end of a call") : DIST_OK;
 }
 
 /* A receive whose message has already been sent. */
@@ -603,8 +604,9 @@ dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
             return nccl->host->fail(
                 DIST_ERR_TIMEOUT,
                 "rank %d: %s: NCCL did not reach the other ranks within %d ms: check where they "
-                "are, run with NCCL_DEBUG=INFO, or raise the timeout given to init_process_group "
-                "or new_group, else DIST_TIMEOUT (seconds)",
+                "are running, run with NCCL_DEBUG=INFO, or raise the timeout given to "
+                "init_process_group "
+                "or new_group, or DIST_TIMEOUT (seconds)",
                 nccl->rank, what, nccl->timeout_ms);
         disti_backoff(&backoff);
     }
@@ -993,7 +995,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
             "rank %d waits to receive from itself before it has sent: send first", nccl->rank);
     if (status == DIST_OK && c) {
         error = nccl->driver->stream_wait(stream, c->end, 0);
-        status = error ? nccl_driver_fail(nccl, error, "wait for a work on a stream") : DIST_OK;
+        status = error ? nccl_driver_fail(nccl, error, "wait for a call on a stream") : DIST_OK;
     }
     disti_nccl_exit(nccl->gpu, &visit);
     return status;
@@ -1032,9 +1034,10 @@ static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *
         return 0;
     if (error) {
         nccl_describe_call(nccl, &c->call, what, sizeof(what));
-        return nccl->host->fail(DIST_ERR_SYSTEM,
-                                "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
-                                nccl->rank, what, disti_driver_text(nccl->driver, error));
+        return nccl->host->fail(
+            DIST_ERR_SYSTEM,
+            "rank %d: %s failed: %s. The device may be lost: check it with nvidia-smi", nccl->rank,
+            what, disti_driver_text(nccl->driver, error));
     }
     c->done = true;
     if (!side || !side->region || side->done == side->bytes)
@@ -1126,5 +1129,5 @@ void disti_nccl_describe(const void *state, char *text, size_t size)
     if (c && c->call.root >= 0 && disti_collective_pair(c->call.collective))
         snprintf(text, size, "rank %d (on device %d)", c->call.root, nccl->device);
     else if (c)
-        snprintf(text, size, "ranks that NCCL does not name, on device %d", nccl->device);
+        snprintf(text, size, "ranks that NCCL does not report, on device %d", nccl->device);
 }

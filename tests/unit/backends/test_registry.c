@@ -214,13 +214,13 @@ static void what_is_asked_for_is_compared_with_what_there_is(void **state)
     assert_int_equal(disti_backend_find("zerba", &backend), DIST_ERR_NO_BACKEND);
     assert_says("dist_zerba.so; there is dist_zebra.so. ", dist_last_error());
     assert_says(folder, dist_last_error());
-    assert_says("other modules there: ", dist_last_error());
+    assert_says("other modules: ", dist_last_error());
     assert_int_equal(disti_backend_find("quagga", &backend), DIST_ERR_NO_BACKEND);
     assert_says("dist_quagga.so. Modules", dist_last_error());
     assert_null(disti_transport_find("zerba"));
     disti_transport_missing("zerba", text, sizeof(text));
     assert_says("there is dist_zebra.so", text);
-    assert_says("Built in are shm, tcp; modules are looked for in", text);
+    assert_says("Built-in transports: shm, tcp; modules are searched for in", text);
     assert_says(folder, text);
     disti_transport_missing("zerba", text, 10);
     assert_int_equal(strlen(text), 9);

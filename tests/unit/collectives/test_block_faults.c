@@ -13,7 +13,7 @@ static void test_wrong_block(void **state)
     recv->dst.chunk = 2;
     planted_wrong(&p, false, "its destination holds chunk 9, the step's data is chunk 1");
     recv->first = 9; /* and if it is told to take it for that */
-    planted_wrong(&p, false, "expects 1 chunks, but meets 1 of rank 0");
+    planted_wrong(&p, false, "expects 1 chunks, but matches 1 of rank 0");
     planted_free(&p);
 }
 
@@ -58,13 +58,13 @@ static void test_out_elsewhere(void **state)
     while (rank == 2 || p.plans[rank]->step_count == 1) /* one that adds and is not the root */
         rank++;
     planted_find(&p, rank, DISTI_RECV_REDUCE, 0)->dst = disti_out(0);
-    planted_wrong(&p, false, "its destination ends at chunk 1, its space at 0");
+    planted_wrong(&p, false, "its destination ends at chunk 1, but its space has 0 chunks");
     planted_free(&p);
     p = planted_write(DIST_COLL_SCATTER, "direct", 3, 0, 1);
     struct disti_step *recv = planted_find(&p, 1, DISTI_RECV, 0);
     recv->kind = DISTI_COPY;
     recv->src = disti_in(1);
-    planted_wrong(&p, false, "its source ends at chunk 2, its space at 0");
+    planted_wrong(&p, false, "its source ends at chunk 2, but its space has 0 chunks");
     planted_free(&p);
 }
 
@@ -75,7 +75,7 @@ static void test_finish_below_root(void **state)
 
     (void)state;
     planted_find(&p, 1, DISTI_RECV_REDUCE, 0)->finish = true;
-    planted_wrong(&p, false, "finishes what has only the contributions of ranks 0x6");
+    planted_wrong(&p, false, "finishes a sum that has only the contributions of ranks 0x6");
     planted_free(&p);
 }
 
@@ -101,7 +101,7 @@ static void test_list(void **state)
     list[2] = held;
     planted_right(&p, false);
     send->chunks--; /* the last entry is missing */
-    planted_wrong(&p, false, "expects 4 chunks, but meets 3");
+    planted_wrong(&p, false, "expects 4 chunks, but matches 3");
     send->chunks++;
     send->list = plan->data_count - 3;
     planted_wrong(&p, false, "its data is a list of chunks that does not exist");

@@ -23,7 +23,7 @@ static void test_receive_dropped(void **state)
 
     (void)state;
     planted_drop(&p, 3, planted_find(&p, 3, DISTI_RECV, 2));
-    planted_wrong(&p, true, "nobody receives it");
+    planted_wrong(&p, true, "no rank receives it");
     planted_free(&p);
 }
 
@@ -47,7 +47,7 @@ static void test_sizes_differ(void **state)
 
     (void)state;
     planted_find(&p, 1, DISTI_SEND, 0)->chunks--;
-    planted_wrong(&p, false, "expects 2 chunks, but meets 1");
+    planted_wrong(&p, false, "expects 2 chunks, but matches 1");
     planted_free(&p);
 }
 
@@ -160,7 +160,7 @@ static void test_finish_early(void **state)
 
     (void)state;
     planted_find(&p, 2, DISTI_RECV_REDUCE, 1)->finish = true;
-    planted_wrong(&p, false, "finishes what has only the contributions of ranks");
+    planted_wrong(&p, false, "finishes a sum that has only the contributions of ranks");
     planted_free(&p);
 }
 
@@ -237,7 +237,7 @@ static void test_finish_twice(void **state)
     struct planted p = planted_own(DIST_COLL_ALL_REDUCE, add_late, 3);
 
     (void)state;
-    planted_wrong(&p, false, "finishes what has only the contributions of ranks 0x3");
+    planted_wrong(&p, false, "finishes a sum that has only the contributions of ranks 0x3");
     planted_find(&p, 0, DISTI_RECV_REDUCE, 0)->finish = false;
     planted_wrong(&p, false, "rank 1: output chunk 0 is never written");
     planted_wrong(&p, true, "rank 1: output chunk 0 holds the contributions of ranks 0x2, not 0x7");
@@ -255,7 +255,7 @@ static void test_scratch_unwritten(void **state)
     send->src = disti_scratch(0);
     planted_wrong(&p, false, "reads chunk 0 of scratch, which is not written yet");
     send->src = disti_scratch(2);
-    planted_wrong(&p, false, "its source ends at chunk 3, its space at 2");
+    planted_wrong(&p, false, "its source ends at chunk 3, but its space has 2 chunks");
     planted_free(&p);
 }
 
@@ -316,7 +316,7 @@ static void test_barrier_short(void **state)
         planted_drop(&p, rank, planted_find(&p, rank, DISTI_SEND, 2));
         planted_drop(&p, rank, planted_find(&p, rank, DISTI_RECV, 2));
     }
-    planted_wrong(&p, false, "rank 0 passes the barrier after hearing of ranks 0xe1 only");
+    planted_wrong(&p, false, "rank 0 leaves the barrier after hearing from ranks 0xe1 only");
     planted_free(&p);
 }
 

@@ -141,7 +141,7 @@ static void test_barrier_that_does_not_wait(void **state)
         .collective = DIST_COLL_BARRIER, .name = "deaf", .write = deaf_barrier};
     struct disti_verdict verdict = sample_verdict(&own, "core:70", 0, 1);
     assert_false(verdict.ok);
-    assert_non_null(strstr(verdict.text, "passes the barrier after hearing of ranks"));
+    assert_non_null(strstr(verdict.text, "leaves the barrier after hearing from ranks"));
 }
 
 int main(void)
