@@ -37,7 +37,7 @@ struct explain {
 /* ---- topology ---- */
 
 /* A topology of `ranks` ranks on this machine. */
-static dist_status explain_here(int ranks, struct disti_topology **topology_p)
+static dist_status explain_this_machine(int ranks, struct disti_topology **topology_p)
 {
     struct dist_place *places = calloc((size_t)ranks, sizeof(*places));
     struct disti_locality locality;
@@ -63,7 +63,7 @@ static dist_status explain_topology(const struct dist_question *question,
     dist_status status;
 
     if (!question->topology)
-        return explain_here(question->ranks, topology_p);
+        return explain_this_machine(question->ranks, topology_p);
     status = disti_topology_synthetic(question->topology, &topology);
     if (status == DIST_OK && question->ranks && question->ranks != topology->ranks)
         status = disti_fail(
@@ -181,7 +181,7 @@ static void explain_predict(const struct explain *explain, dist_collective colle
                                       .topology = topology};
 
     if (row->seconds >= 0 || row->least > 0 || topology->ranks > EXPLAIN_RANKS ||
-        topology->ranks == 1 || !explain->tuning.predict || disti_select_blind(collective))
+        topology->ranks == 1 || !explain->tuning.predict || disti_counts_are_private(collective))
         return;
     if (disti_simulate(row->algorithm, &shape, bytes, &explain->tuning.cost, &row->seconds) !=
         DIST_OK)

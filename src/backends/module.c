@@ -99,7 +99,7 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
 
 /* True if another user owns the file or can write it; writes the reason. The module's code runs as
  * this user. Users and groups that can write this library itself are trusted. */
-static bool file_is_others(const struct stat *status, char *reason, size_t size)
+static bool file_is_unsafe(const struct stat *status, char *reason, size_t size)
 {
     struct stat library = {.st_uid = 0};
     uid_t user = geteuid();
@@ -148,7 +148,7 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
         snprintf(reason, reason_size, "is %s, not a regular file: remove it",
                  S_ISDIR(status.st_mode) ? "a directory" : "a device or a pipe");
     else
-        bad = file_is_others(&status, reason, reason_size) ||
+        bad = file_is_unsafe(&status, reason, reason_size) ||
               file_is_bad(fd, (uint64_t)status.st_size, reason, reason_size);
     if (fd >= 0)
         close(fd);
@@ -226,7 +226,7 @@ static bool place_trusts_group(const struct place_trust *trust, const struct sta
            (status->st_uid != geteuid() && disti_file_owner_is_safe(status->st_uid));
 }
 
-struct place_look {
+struct place_check {
     struct place_trust trust;
     char *reason;
     size_t size;
@@ -234,7 +234,7 @@ struct place_look {
 
 static bool place_folder_is_safe(const char *folder, void *arg)
 {
-    struct place_look *look = arg;
+    struct place_check *look = arg;
     struct stat status;
 
     if (stat(folder, &status) < 0) {
@@ -266,7 +266,7 @@ static bool place_folder_is_safe(const char *folder, void *arg)
  * directories are safe from other users. On failure writes the reason. */
 static bool module_place(const char *path, char place[PATH_MAX], char *reason, size_t size)
 {
-    struct place_look look;
+    struct place_check look;
     struct stat status;
     char library[PATH_MAX];
     Dl_info info;
@@ -621,7 +621,7 @@ static dist_status module_load(const char *path, struct disti_module **module_p,
     return DIST_OK;
 }
 
-static struct disti_module *module_known(const char *path)
+static struct disti_module *module_find(const char *path)
 {
     struct disti_module *module = module_loaded;
 
@@ -638,7 +638,7 @@ bool disti_module_is_loaded(const char *name)
     if (strchr(name, '/') || disti_module_locate(name, path, 1) == 0)
         return false;
     pthread_mutex_lock(&module_lock);
-    loaded = module_known(path[0]) != NULL;
+    loaded = module_find(path[0]) != NULL;
     pthread_mutex_unlock(&module_lock);
     return loaded;
 }
@@ -657,7 +657,7 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
         return DIST_ERR_NO_BACKEND;
     }
     pthread_mutex_lock(&module_lock);
-    module = module_known(paths[0]);
+    module = module_find(paths[0]);
     if (!module) {
         status = module_load(paths[0], &module, reason, reason_size);
         if (status == DIST_OK)

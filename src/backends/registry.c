@@ -454,7 +454,7 @@ static void list_add_others(struct list *list, void (*add)(struct list *list, co
 /* ---- backends and transports ---- */
 
 /* Writes the backend and transport with that name, loading their module into this process. */
-static void list_probe_here(const char *name, char *text, size_t size)
+static void list_probe_in_process(const char *name, char *text, size_t size)
 {
     struct list list = list_begin(text, size);
     const struct dist_backend *backend = NULL;
@@ -484,10 +484,10 @@ static void list_probe_here(const char *name, char *text, size_t size)
  * crash ---- */
 
 /* A probe should not block, but looking for a device can take a while. */
-#define APART_SECONDS 5
+#define CHILD_SECONDS 5
 
 /* Reads until the child closes its end of the pipe. False: the deadline has passed. */
-static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
+static bool child_read(int fd, int64_t deadline, char *text, size_t size)
 {
     size_t used = 0;
 
@@ -507,14 +507,14 @@ static bool apart_read(int fd, int64_t deadline, char *text, size_t size)
 }
 
 /* Writes the line for a child that crashed, hung or exited. */
-static void apart_blame(const char *name, int how, bool late, char *text, size_t size)
+static void child_describe(const char *name, int how, bool late, char *text, size_t size)
 {
     char path[1][PATH_MAX], what[128];
 
     if (disti_module_locate(name, path, 1) == 0)
         snprintf(path[0], sizeof(path[0]), "dist_%s.so", name);
     if (late)
-        snprintf(what, sizeof(what), "did not return within %d s", APART_SECONDS);
+        snprintf(what, sizeof(what), "did not return within %d s", CHILD_SECONDS);
     else if (WIFSIGNALED(how))
         snprintf(what, sizeof(what), "crashed (%s)", strsignal(WTERMSIG(how)));
     else
@@ -527,10 +527,10 @@ static void apart_blame(const char *name, int how, bool late, char *text, size_t
 
 /* Reads the child's answer and reaps it. If the program reaped it elsewhere, a child that has
  * answered counts as successful. */
-static void apart_parent(const char *name, pid_t child, int fd, char *text, size_t size)
+static void child_collect(const char *name, pid_t child, int fd, char *text, size_t size)
 {
-    const int64_t deadline = disti_deadline_ms(APART_SECONDS * 1000);
-    bool late = !apart_read(fd, deadline, text, size), reaped;
+    const int64_t deadline = disti_deadline_ms(CHILD_SECONDS * 1000);
+    bool late = !child_read(fd, deadline, text, size), reaped;
     siginfo_t ended = {.si_pid = 0};
     int how = 0;
 
@@ -545,11 +545,11 @@ static void apart_parent(const char *name, pid_t child, int fd, char *text, size
     while (!(reaped = waitpid(child, &how, 0) == child) && errno == EINTR) {
     }
     if (late || (reaped ? !WIFEXITED(how) || WEXITSTATUS(how) != 0 : !text[0]))
-        apart_blame(name, how, late, text, size);
+        child_describe(name, how, late, text, size);
 }
 
 /* Consumes the SIGCHLD of our child, if this thread would receive it. */
-static void apart_forget_child(const sigset_t *before)
+static void child_consume_signal(const sigset_t *before)
 {
     const struct timespec now = {0, 0};
     sigset_t child;
@@ -566,9 +566,9 @@ static void apart_forget_child(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Like list_probe_here(), but in a child process that has 5 s. If the child crashes or does not
- * answer, writes a line "lost NAME no REASON". Does not change this process. */
-static void list_probe_apart(const char *name, char *text, size_t size)
+/* Like list_probe_in_process(), but in a child process that has 5 s. If the child crashes or does
+ * not answer, writes a line "lost NAME no REASON". Does not change this process. */
+static void list_probe_in_child(const char *name, char *text, size_t size)
 {
     sigset_t child_signal, before;
     int ends[2];
@@ -590,7 +590,7 @@ static void list_probe_apart(const char *name, char *text, size_t size)
         for (int number = 1; number < NSIG; number++)
             signal(number, SIG_DFL);
         setrlimit(RLIMIT_CORE, &none);
-        list_probe_here(name, text, size);
+        list_probe_in_process(name, text, size);
         length = strlen(text);
         _exit(write(ends[1], text, length) == (ssize_t)length ? 0 : 1);
     }
@@ -598,9 +598,9 @@ static void list_probe_apart(const char *name, char *text, size_t size)
         snprintf(text, size, "lost %s no it could not be probed: %s\n", name, strerror(errno));
     close(ends[1]);
     if (child > 0)
-        apart_parent(name, child, ends[0], text, size);
+        child_collect(name, child, ends[0], text, size);
     close(ends[0]);
-    apart_forget_child(&before);
+    child_consume_signal(&before);
 }
 
 static void list_probe(const char *name, char text[LIST_PROBE])
@@ -615,9 +615,9 @@ static void list_probe(const char *name, char text[LIST_PROBE])
     /* A child of a process that uses a GPU cannot use the driver, so nccl is then loaded in this
      * process. */
     if (list_is_built_in(name) || loaded || (strcmp(name, "nccl") == 0 && disti_driver_loaded()))
-        list_probe_here(name, text, LIST_PROBE);
+        list_probe_in_process(name, text, LIST_PROBE);
     else
-        list_probe_apart(name, text, LIST_PROBE);
+        list_probe_in_child(name, text, LIST_PROBE);
 }
 
 size_t dist_probe_name(const char *name, char *buffer, size_t size)

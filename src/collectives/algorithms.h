@@ -121,7 +121,7 @@ int disti_team_rank(const struct disti_team *team, int index);
 int disti_team_after(const struct disti_team *team, int distance);
 
 /* Each member sends each owner that owner's slice of its IN. */
-void disti_team_give(struct disti_builder *b, const struct disti_team *team, uint32_t start,
+void disti_team_send(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                      uint16_t channel);
 
 /* Reduces each owner's slice of IN over the team into the owner's OUT. finish: no further

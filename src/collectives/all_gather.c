@@ -140,17 +140,17 @@ void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct
     for (int round = 0; round < shape->ranks / 2; round++) {
         int neighbour = exchange_left(p, round) ? p - 1 : p + 1;
         int peer = (int)ring_block(shape, neighbour);
-        int give = round ? exchange_pair(p, round - 1) : p, count = round ? 2 : 1;
-        int take = round ? exchange_pair(p, round) : neighbour;
+        int send_first = round ? exchange_pair(p, round - 1) : p, count = round ? 2 : 1;
+        int recv_first = round ? exchange_pair(p, round) : neighbour;
         for (int i = 0, run; i < count; i += run) {
-            uint32_t block = ring_block(shape, give + i);
-            run = exchange_run(shape, give + i, count - i);
+            uint32_t block = ring_block(shape, send_first + i);
+            run = exchange_run(shape, send_first + i, count - i);
             disti_build_send(b, .lane = send, .after = has, .peer = peer, .src = disti_out(block),
                              .data = block, .chunks = (uint32_t)run);
         }
         for (int i = 0, run; i < count; i += run) {
-            uint32_t block = ring_block(shape, take + i);
-            run = exchange_run(shape, take + i, count - i);
+            uint32_t block = ring_block(shape, recv_first + i);
+            run = exchange_run(shape, recv_first + i, count - i);
             has = disti_build_recv(b, .lane = recv, .peer = peer, .dst = disti_out(block),
                                    .data = block, .chunks = (uint32_t)run);
         }

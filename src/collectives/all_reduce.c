@@ -177,7 +177,7 @@ static struct disti_chunk_ref doubling_target(const struct doubling *d, bool sen
     return out ? disti_out(0) : disti_scratch(0);
 }
 
-static void doubling_take(struct doubling *d, int peer, bool sending)
+static void doubling_receive(struct doubling *d, int peer, bool sending)
 {
     struct disti_chunk_ref target = doubling_target(d, sending);
     bool last = d->done == d->receptions - 1;
@@ -214,12 +214,12 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
                          .sent = DISTI_NOW,
                          .receptions = fold.rounds + folds};
     if (folds)
-        doubling_take(&d, order[fold.partner], false);
+        doubling_receive(&d, order[fold.partner], false);
     for (int round = 0; round < fold.rounds; round++) {
         int peer = order[disti_fold_position(&fold, fold.virtual_rank ^ (1 << round))];
         struct disti_step_ref sent =
             disti_build_send(d.b, .lane = d.send, .after = d.has, .peer = peer, .src = d.value);
-        doubling_take(&d, peer, true);
+        doubling_receive(&d, peer, true);
         d.sent = sent;
     }
     /* Copies the sum to OUT if it is in scratch. This happens with two ranks, whose only reception
@@ -287,12 +287,12 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
         /* Sends one half of the current part and reduces the other. */
         uint32_t half = h.chunks / 2;
         bool upper = h.fold.virtual_rank >> round & 1;
-        uint32_t keep = h.first + (upper ? half : 0), give = h.first + (upper ? 0 : half);
+        uint32_t keep = h.first + (upper ? half : 0), send_first = h.first + (upper ? 0 : half);
         int peer = halving_peer(&h, round);
-        struct disti_chunk_ref from = disti_build_value(h.b, give),
+        struct disti_chunk_ref from = disti_build_value(h.b, send_first),
                                mine = disti_build_value(h.b, keep);
         disti_build_send(h.b, .lane = h.send, .after = h.has, .peer = peer, .src = from,
-                         .data = give, .chunks = half);
+                         .data = send_first, .chunks = half);
         h.has = disti_build_recv_reduce(h.b, .lane = h.recv, .peer = peer, .dst = disti_out(keep),
                                         .src = mine, .data = keep, .chunks = half,
                                         .finish = round == h.fold.rounds - 1);
@@ -358,7 +358,7 @@ static int team_before(const struct disti_team *team, int distance)
 /* ---- all ranks --slice i of IN--> rank i ---- */
 
 /* One lane per peer, since owners receive their slices at different times. */
-void disti_team_give(struct disti_builder *b, const struct disti_team *team, uint32_t start,
+void disti_team_send(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                      uint16_t channel)
 {
     for (int i = 1; i < team->size; i++) {
@@ -379,7 +379,7 @@ void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, u
 {
     if (team->size < 2)
         return;
-    disti_team_give(b, team, start, channel);
+    disti_team_send(b, team, start, channel);
     if (team->index >= team->owners)
         return;
     uint16_t lane = disti_build_lane(b, channel);
@@ -452,7 +452,7 @@ void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct dis
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
     struct disti_team team = disti_team(shape, NULL);
-    disti_team_give(b, &team, 0, CHANNEL_REDUCE);
+    disti_team_send(b, &team, 0, CHANNEL_REDUCE);
     uint16_t lane = disti_build_lane(b, CHANNEL_REDUCE);
     for (uint32_t s = 0; s < shape->segments; s++)
         disti_ordered_sum(b, lane, shape->ranks, shape->rank,

@@ -166,14 +166,14 @@ void disti_all_to_all_pairwise(const struct disti_shape *shape, struct disti_bui
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(own),
                      .data = own * ranks + own);
-    struct disti_step_ref sent = DISTI_NOW, came = DISTI_NOW;
+    struct disti_step_ref sent = DISTI_NOW, received = DISTI_NOW;
     for (int i = 1; i < n; i++) {
         uint32_t to = (uint32_t)topology->order[pairs ? position ^ i : (position + i) % n];
         uint32_t from = (uint32_t)topology->order[pairs ? position ^ i : (position + n - i) % n];
         struct disti_step_ref before = sent;
-        sent = disti_build_send(b, .lane = send, .after = came, .peer = (int)to,
+        sent = disti_build_send(b, .lane = send, .after = received, .peer = (int)to,
                                 .src = disti_in(to), .data = own * ranks + to);
-        came = disti_build_recv(b, .lane = recv, .after = before, .peer = (int)from,
-                                .dst = disti_out(from), .data = from * ranks + own);
+        received = disti_build_recv(b, .lane = recv, .after = before, .peer = (int)from,
+                                    .dst = disti_out(from), .data = from * ranks + own);
     }
 }

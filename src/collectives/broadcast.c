@@ -139,13 +139,13 @@ static void spread_forward(const struct spread *s, int hop, uint16_t send, uint1
     int out = (s->position + ranks - hop) % ranks, in = (previous + ranks - hop) % ranks;
     uint32_t segments = s->shape->segments;
     for (uint32_t i = 0; i < segments; i++) {
-        uint32_t chunk = (uint32_t)out * segments + i, comes = (uint32_t)in * segments + i;
+        uint32_t chunk = (uint32_t)out * segments + i, in_chunk = (uint32_t)in * segments + i;
         if (out < next || out >= spread_end(next, ranks))
             disti_build_send(s->b, .lane = send, .after = disti_build_written(s->b, chunk),
                              .peer = spread_rank(s, next), .src = disti_out(chunk), .data = chunk);
         if (in < s->position || in >= spread_end(s->position, ranks))
             disti_build_recv(s->b, .lane = recv, .peer = spread_rank(s, previous),
-                             .dst = disti_out(comes), .data = comes);
+                             .dst = disti_out(in_chunk), .data = in_chunk);
     }
 }
 

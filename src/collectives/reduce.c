@@ -327,7 +327,7 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
     struct disti_team team = disti_team(shape, shape->topology->order);
-    disti_team_give(b, &team, 0, CHANNEL_REDUCE);
+    disti_team_send(b, &team, 0, CHANNEL_REDUCE);
     slice_reduce(shape, b, &team);
     for (int i = 0; i < team.size && shape->rank == shape->root; i++) {
         uint16_t lane = disti_build_lane(b, CHANNEL_GATHER);

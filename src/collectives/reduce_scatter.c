@@ -52,10 +52,10 @@ static void ring_hop(const struct ring *r, int hop, uint32_t s)
     struct disti_chunk_ref to = last ? disti_build_out(r->b, in) : ring_slot(r, hop, s);
     struct disti_step_ref has = hop == 0 ? DISTI_NOW : ring_step_ref(r, r->recv, hop - 1, s);
     /* the slot's previous item, from two hops ago, was sent in the previous hop */
-    struct disti_step_ref gone =
+    struct disti_step_ref slot_sent =
         hop < 2 || last ? DISTI_NOW : ring_step_ref(r, r->send, hop - 1, s);
     disti_build_send(r->b, .lane = r->send, .after = has, .peer = next, .src = from, .data = out);
-    disti_build_recv_reduce(r->b, .lane = r->recv, .after = gone, .peer = previous, .dst = to,
+    disti_build_recv_reduce(r->b, .lane = r->recv, .after = slot_sent, .peer = previous, .dst = to,
                             .src = disti_in(in), .data = in, .finish = last);
 }
 
@@ -145,15 +145,16 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
         int half = (h.high - h.low) / 2, middle = h.low + half;
         bool upper = h.fold.virtual_rank >= middle;
         int peer = disti_fold_position(&h.fold, h.fold.virtual_rank ^ half);
-        uint32_t give = halving_block(&h, upper ? h.low : middle);
-        uint32_t give_end = halving_block(&h, upper ? middle : h.high);
+        uint32_t send_first = halving_block(&h, upper ? h.low : middle);
+        uint32_t send_end = halving_block(&h, upper ? middle : h.high);
         h.low = upper ? middle : h.low;
         h.high = upper ? h.high : middle;
         uint32_t keep = halving_block(&h, h.low), count = halving_block(&h, h.high) - keep;
         bool last = round == h.fold.rounds - 1;
         struct disti_chunk_ref mine = halving_value(&h, keep);
         disti_build_send(h.b, .lane = h.send, .after = h.has, .peer = peer,
-                         .src = halving_value(&h, give), .data = give, .chunks = give_end - give);
+                         .src = halving_value(&h, send_first), .data = send_first,
+                         .chunks = send_end - send_first);
         if (h.fresh) {
             disti_build_scratch(h.b, count);
             h.base = keep;
@@ -204,7 +205,7 @@ void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct
 {
     disti_build_chunks(b, shape->segments);
     struct disti_team team = disti_team(shape, NULL);
-    disti_team_give(b, &team, 0, 0);
+    disti_team_send(b, &team, 0, 0);
     uint16_t lane = disti_build_lane(b, 0);
     for (uint32_t s = 0; s < shape->segments; s++)
         disti_ordered_sum(b, lane, shape->ranks, shape->rank,
@@ -280,9 +281,9 @@ static void scatter_hop(const struct scatter *c, int turn, uint32_t s)
     int previous = disti_node_member(topology, (c->node + c->nodes - 1) % c->nodes, c->index);
     uint32_t out = scatter_chunk(c, c->index, turn, s);
     uint32_t in = scatter_chunk(c, c->index, turn + 1, s);
-    struct disti_step_ref came = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s + 1};
+    struct disti_step_ref received = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s + 1};
     struct disti_chunk_ref from = turn ? scatter_sum(c, turn, s) : scatter_value(c, turn, s);
-    disti_build_send(c->b, .lane = c->send, .after = turn ? came : scatter_added(c, turn, s),
+    disti_build_send(c->b, .lane = c->send, .after = turn ? received : scatter_added(c, turn, s),
                      .peer = next, .src = from, .data = out);
     disti_build_recv_reduce(c->b, .lane = c->recv, .after = scatter_added(c, turn + 1, s),
                             .peer = previous, .dst = scatter_sum(c, turn + 1, s),

@@ -60,13 +60,13 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
             return;
         }
         disti_build_scratch(b, count);
-        struct disti_step_ref came =
+        struct disti_step_ref received =
             disti_build_recv(b, .lane = lane, .peer = tree.parent, .dst = disti_scratch(0),
                              .list = list, .chunks = count);
         for (int i = 0; i < tree.children; i++) { /* the largest subtree is the last in the list */
             uint32_t many = disti_subtree(shape->topology, shape->root, tree.child[i], list);
             slot -= many;
-            disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came,
+            disti_build_send(b, .lane = disti_build_lane(b, 0), .after = received,
                              .peer = tree.child[i], .src = disti_scratch(slot), .list = list,
                              .chunks = many);
         }

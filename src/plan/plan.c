@@ -514,7 +514,7 @@ static bool check_step(const struct check *check, const struct disti_step *step)
         return check_fault(check, "has kind %d, which does not exist", step->kind);
     if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
         return check_fault(check, "finishes, but reduces nothing");
-    if (disti_step_talks(step) &&
+    if (disti_step_has_peer(step) &&
         (step->peer < 0 || step->peer >= plan->ranks || step->peer == plan->rank))
         return check_fault(check, "its peer is rank %d of %d", step->peer, plan->ranks);
     if (writes && step->dst.space == DISTI_IN)
@@ -574,7 +574,7 @@ static bool check_lanes(struct check *check, struct check_end *ends, uint32_t *c
             const struct disti_step *step = &plan->steps[lane->first + check->step];
             if (!check_step(check, step))
                 return false;
-            if (disti_step_talks(step))
+            if (disti_step_has_peer(step))
                 check_note(check, step, ends, count);
         }
     }

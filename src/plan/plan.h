@@ -314,7 +314,7 @@ static inline uint32_t disti_plan_data_chunks(const struct disti_plan *plan)
 }
 
 /* True if the step exchanges a message with its peer. */
-static inline bool disti_step_talks(const struct disti_step *step)
+static inline bool disti_step_has_peer(const struct disti_step *step)
 {
     return step->kind <= DISTI_RECV_REDUCE;
 }

@@ -455,7 +455,7 @@ static void draft_steps(struct draft *draft)
             const struct disti_step *step = &plan->steps[lane->first + i];
             if (step->kind == DISTI_SEND)
                 draft_add(draft->sends, &program->send_count, draft_end(draft, lane, step));
-            else if (disti_step_talks(step))
+            else if (disti_step_has_peer(step))
                 draft_add(draft->recvs, &program->recv_count, draft_end(draft, lane, step));
         }
     }
@@ -476,7 +476,7 @@ static void draft_steps(struct draft *draft)
             if (step->kind == DISTI_SEND)
                 own->end =
                     sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
-            else if (disti_step_talks(step))
+            else if (disti_step_has_peer(step))
                 own->end =
                     sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
             hash = draft_mix(hash, (uint64_t)own->end << 32 | own->chunks);

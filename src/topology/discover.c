@@ -167,7 +167,7 @@ static int32_t sysfs_number(const int *lowest, int group)
 
 /* Returns the index in 0 .. count - 1 assigned to local_rank, when `count` cores are distributed in
  * order. */
-static int discover_share(int local_rank, int local_ranks, int count)
+static int discover_index(int local_rank, int local_ranks, int count)
 {
     int64_t turn = local_ranks > 0 ? local_rank % local_ranks : 0;
 
@@ -193,7 +193,7 @@ bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank
     qsort(cores, (size_t)count, sizeof(*cores), sysfs_compare);
     for (int i = 0; i < count; i++)
         usable += sysfs_meets(machine, cores[i][2], cpus);
-    mine = discover_share(local_rank, local_ranks, usable);
+    mine = discover_index(local_rank, local_ranks, usable);
     for (int i = 0; i < count && !found; i++) {
         if (!sysfs_meets(machine, cores[i][2], cpus) || mine-- > 0)
             continue;
@@ -247,7 +247,7 @@ static int cpus_of_group(struct cpus_paths *paths, const char *folder, int versi
 }
 
 /* Returns the lower of two limits, where 0 means no limit. */
-static int cpus_tighter(int a, int b)
+static int cpus_minimum(int a, int b)
 {
     if (a == 0 || b == 0)
         return a + b;
@@ -264,7 +264,7 @@ static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char 
     if (snprintf(folder, sizeof(paths->folder), "%s%s", mount, group) >= (int)sizeof(paths->folder))
         return cpus_of_group(paths, mount, version);
     for (;;) {
-        cpus = cpus_tighter(cpus, cpus_of_group(paths, folder, version));
+        cpus = cpus_minimum(cpus, cpus_of_group(paths, folder, version));
         char *slash = strrchr(folder, '/');
         if (strlen(folder) <= top || !slash)
             return cpus;
@@ -283,11 +283,11 @@ int disti_quota_cpus(const char *membership, const char *mounts)
             continue;
         /* Version 2 has hierarchy 0 and no controllers. */
         if (strcmp(paths->line, "0") == 0 && !*controllers)
-            cpus = cpus_tighter(cpus, cpus_of_path(paths, mounts, group, 2));
+            cpus = cpus_minimum(cpus, cpus_of_path(paths, mounts, group, 2));
         else if (disti_cgroup_controls(controllers, "cpu") &&
                  snprintf(paths->mount, sizeof(paths->mount), "%s/cpu", mounts) <
                      (int)sizeof(paths->mount))
-            cpus = cpus_tighter(cpus, cpus_of_path(paths, paths->mount, group, 1));
+            cpus = cpus_minimum(cpus, cpus_of_path(paths, paths->mount, group, 1));
     }
     if (file)
         fclose(file);
@@ -326,7 +326,7 @@ int disti_usable_cpus(void)
         quota = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
         atomic_store(&known, quota);
     }
-    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0), quota);
+    int cpus = cpus_minimum(cpus_of_affinity(NULL, 0), quota);
     return cpus > 0 ? cpus : 1;
 }
 
@@ -382,7 +382,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
             int count = 0, mine;
             while ((o = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], o)))
                 count++;
-            mine = discover_share(local_rank, local_ranks, count);
+            mine = discover_index(local_rank, local_ranks, count);
             while (mine-- >= 0 && count)
                 core = hwloc_get_next_obj_covering_cpuset_by_type(topology, cpus, types[i], core);
         }
@@ -405,7 +405,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 /* Without hwloc only the number of CPUs is known. */
 static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
-    locality->core = discover_share(local_rank, local_ranks, disti_usable_cpus());
+    locality->core = discover_index(local_rank, local_ranks, disti_usable_cpus());
 }
 
 #endif
@@ -417,7 +417,7 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     static const char *const names[] = {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE", "HWLOC_FSROOT",
                                         "HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"};
     char boot[64];
-    bool told = false;
+    bool replaced = false;
     memset(&locality, 0,
            sizeof(locality)); /* padding included, since it is sent to the other ranks */
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
@@ -433,15 +433,15 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
         locality.machine = locality.kernel;
     locality.processes = discover_namespace(locality.kernel, DISTI_PROCESS_OWN "/ns/pid");
     locality.quota_cpus = disti_quota_cpus(DISTI_PROCESS_OWN "/cgroup", "/sys/fs/cgroup");
-    int cpus = cpus_tighter(cpus_of_affinity(locality.cpus, DISTI_CPU_WORDS), locality.quota_cpus);
+    int cpus = cpus_minimum(cpus_of_affinity(locality.cpus, DISTI_CPU_WORDS), locality.quota_cpus);
     locality.usable_cpus = cpus > 0 ? cpus : 1;
     locality.pid = getpid();
     /* The kernel's files are preferred: hwloc loads plugins, which takes 256 KiB and most of the
      * start-up time. */
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        told = told || disti_env(names[i]);
-    if (told || !disti_sysfs_locality("/sys/devices/system", locality.cpus, local_rank, local_ranks,
-                                      &locality.place))
+        replaced = replaced || disti_env(names[i]);
+    if (replaced || !disti_sysfs_locality("/sys/devices/system", locality.cpus, local_rank,
+                                          local_ranks, &locality.place))
         discover_by_hwloc(local_rank, local_ranks, &locality.place);
     *locality_p = locality;
     return DIST_OK;

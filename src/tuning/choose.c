@@ -143,7 +143,7 @@ static const struct select_rule select_ordered_rules[] = {
     {.algorithm = NULL},
 };
 
-bool disti_select_blind(dist_collective collective)
+bool disti_counts_are_private(dist_collective collective)
 {
     return disti_collectives[collective].counts == DISTI_COUNTS_OWN_LISTED;
 }
@@ -206,7 +206,7 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
 {
     const struct disti_algorithm *algorithm = choice->forced[collective];
     bool ordered = choice->reproducible && disti_algorithm_reduces(collective);
-    if (disti_select_blind(collective))
+    if (disti_counts_are_private(collective))
         bytes = 0;
     if (!algorithm)
         algorithm = select_by_rule(ordered, collective, bytes, topology);
@@ -217,7 +217,7 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
 /* ---- forced algorithms ---- */
 
 /* True if the algorithm may be forced. With reproducible results, a reduction must be ordered. */
-static bool choice_allows(const struct disti_choice *choice, const struct disti_algorithm *a)
+static bool choice_is_allowed(const struct disti_choice *choice, const struct disti_algorithm *a)
 {
     return !choice->reproducible || a->ordered || !disti_algorithm_reduces(a->collective);
 }
@@ -229,7 +229,7 @@ static void choice_list(const struct disti_choice *choice, dist_collective only,
 {
     size_t length = 0;
     for (const struct disti_algorithm *a = disti_algorithms; a->name && length < size; a++)
-        if (choice_allows(choice, a) && (only == DIST_COLL_COUNT || only == a->collective))
+        if (choice_is_allowed(choice, a) && (only == DIST_COLL_COUNT || only == a->collective))
             length += (size_t)snprintf(text + length, size - length, "%s%s:%s", length ? ", " : "",
                                        dist_collective_string(a->collective), a->name);
 }
@@ -259,7 +259,7 @@ static dist_status choice_algorithms(const char *text, struct disti_choice *choi
                 "separated by commas: %s",
                 (int)(length < 200 ? length : 200), text, list);
         }
-        if (!choice_allows(choice, a)) {
+        if (!choice_is_allowed(choice, a)) {
             const char *collective = dist_collective_string(a->collective);
             char list[512];
             choice_list(choice, a->collective, list, sizeof(list));
@@ -316,7 +316,7 @@ struct choose {
 };
 
 /* True if status is OK. Only ERR_NO_MEMORY is an error of the selection; a missing plan is not. */
-static bool choose_knows(struct choose *choose, dist_status status)
+static bool choose_is_known(struct choose *choose, dist_status status)
 {
     if (status == DIST_ERR_NO_MEMORY)
         choose->status = status;
@@ -336,13 +336,13 @@ const char *disti_reason_string(enum disti_reason reason)
 
 /* True if simulating the algorithm is worthwhile and within the limit of steps. Stores a lower
  * bound on its time. The steps of all ranks are estimated as rank 0's times the number of ranks. */
-static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
-                         const struct disti_algorithm *algorithm, double *least_p)
+static bool choose_is_worth(struct choose *choose, const struct disti_shape *shape,
+                            const struct disti_algorithm *algorithm, double *least_p)
 {
     struct disti_plan *plan;
     uint64_t steps;
 
-    if (!choose_knows(choose, disti_plan_write(algorithm, shape, &plan)))
+    if (!choose_is_known(choose, disti_plan_write(algorithm, shape, &plan)))
         return false;
     steps = (uint64_t)plan->step_count * (uint64_t)choose->topology->ranks;
     /* The time that rank 0 alone needs, in seconds: a lower bound. */
@@ -355,7 +355,7 @@ static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
     least = cost->step_s * plan->step_count;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const struct disti_step *step = &plan->steps[i];
-        if (disti_step_talks(step))
+        if (disti_step_has_peer(step))
             least += disti_node_of(choose->topology, step->peer) == node ? inside : outside;
     }
     *least_p = least;
@@ -377,9 +377,9 @@ static bool choose_predict(struct choose *choose, struct disti_candidate *candid
     double seconds;
 
     candidate->seconds = candidate->least = -1;
-    if (!choose_worth(choose, &shape, candidate->algorithm, &candidate->least) ||
-        !choose_knows(choose, disti_simulate(candidate->algorithm, &shape, choose->bytes,
-                                             &choose->tuning->cost, &seconds)) ||
+    if (!choose_is_worth(choose, &shape, candidate->algorithm, &candidate->least) ||
+        !choose_is_known(choose, disti_simulate(candidate->algorithm, &shape, choose->bytes,
+                                                &choose->tuning->cost, &seconds)) ||
         !(seconds >= 0))
         return false;
     candidate->seconds = seconds;
@@ -431,7 +431,7 @@ static void choose_best_cut(struct choose *choose, struct disti_candidate *candi
 }
 
 /* Returns the reason why nothing can be simulated, or PREDICTED. */
-static enum disti_reason choose_hindrance(const struct choose *choose)
+static enum disti_reason choose_obstacle(const struct choose *choose)
 {
     const struct disti_topology *topology = choose->topology;
 
@@ -439,7 +439,7 @@ static enum disti_reason choose_hindrance(const struct choose *choose)
         return DISTI_REASON_RULE_SINGLE;
     if (!choose->tuning->predict)
         return DISTI_REASON_RULE_OFF;
-    if (disti_select_blind(choose->collective))
+    if (disti_counts_are_private(choose->collective))
         return DISTI_REASON_RULE_BLIND;
     if (topology->ranks > DISTI_CHOOSE_RANKS)
         return DISTI_REASON_RULE_RANKS;
@@ -471,7 +471,7 @@ static void choose_best(struct disti_chosen *chosen)
 }
 
 /* Applies forced and fixed algorithms, which override predictions. */
-static void choose_said(const struct choose *choose, struct disti_chosen *chosen)
+static void choose_override(const struct choose *choose, struct disti_chosen *chosen)
 {
     const struct disti_choice *choice = choose->choice;
     const struct disti_fixed *fixed = disti_tuning_fixed(choose->tuning, choose->collective,
@@ -514,7 +514,7 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
     chosen_p->rule.seconds = chosen_p->rule.least = -1;
     disti_select(choice, collective, bytes, topology, &chosen_p->rule.algorithm,
                  &chosen_p->rule.segments);
-    chosen_p->reason = choose_hindrance(&choose);
+    chosen_p->reason = choose_obstacle(&choose);
     chosen_p->best = chosen_p->rule;
     if (chosen_p->reason == DISTI_REASON_PREDICTED) {
         /* The rules' choice comes first, as the time to compare with. */
@@ -536,7 +536,7 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
         chosen_p->best = chosen_p->rule;
         choose_best(chosen_p);
     }
-    choose_said(&choose, chosen_p);
+    choose_override(&choose, chosen_p);
     disti_environment_leave(saved);
     return choose.status;
 }

@@ -33,7 +33,7 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
                   uint32_t *segments_p);
 
 /* True if each rank knows only its own counts, so the selection must not depend on the bytes. */
-bool disti_select_blind(dist_collective collective);
+bool disti_counts_are_private(dist_collective collective);
 
 /* ---- selection by predicted time ---- */
 

@@ -93,9 +93,9 @@ struct verify {
     uint32_t *when;  /* by step: its index in order[] */
     uint32_t executed;
     uint32_t *queue, queued; /* lanes that the run must examine, each at most once */
-    uint64_t *knows; /* BARRIER, by step: the set of ranks of the window that have entered before
+    uint64_t *entered; /* BARRIER, by step: the set of ranks of the window that have entered before
                         the step ends */
-    uint32_t window; /* ranks [window, window + 64) */
+    uint32_t window;   /* ranks [window, window + 64) */
 };
 
 static inline struct verify_step *verify_step(const struct verify *v, uint32_t step)
@@ -276,7 +276,7 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
                                     .src = step->src,
                                     .kind = step->kind,
                                     .finish = step->finish};
-    if (disti_step_talks(step)) {
+    if (disti_step_has_peer(step)) {
         bool sends = step->kind == DISTI_SEND;
         uint32_t rank = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
         uint32_t *counter = collect_counter(v, lane, step);
@@ -393,7 +393,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
     for (uint32_t l = 0; l < plan->lane_count; l++)
         for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
             const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
-            if (disti_step_talks(step))
+            if (disti_step_has_peer(step))
                 *collect_counter(v, &plan->lanes[l], step) = 0;
         }
     rank[1] = (struct verify_rank){.first_lane = (uint32_t)v->lanes.count,
@@ -613,15 +613,15 @@ static bool run_data(struct verify *v, uint32_t from, uint32_t step)
 
 /* Computes the ranks that are known to have entered when the step begins: its own rank and the
  * ranks known to the steps before it. */
-static void run_learn(struct verify *v, uint32_t step)
+static void run_barrier_step(struct verify *v, uint32_t step)
 {
     const struct verify_step *s = verify_step(v, step);
     uint32_t own = s->rank - v->window;
-    v->knows[step] = own < 64 ? UINT64_C(1) << own : 0;
+    v->entered[step] = own < 64 ? UINT64_C(1) << own : 0;
     for (uint32_t i = 0; i <= s->waits; i++) {
         uint32_t before = verify_wait(v, step, i);
         if (before != VERIFY_NONE)
-            v->knows[step] |= v->knows[before];
+            v->entered[step] |= v->entered[before];
     }
 }
 
@@ -629,10 +629,10 @@ static void run_learn(struct verify *v, uint32_t step)
 static bool run_step(struct verify *v, uint32_t step)
 {
     uint32_t from = verify_receives(verify_step(v, step)) ? verify_step(v, step)->match : step;
-    if (v->knows) {
-        run_learn(v, from);
-        run_learn(v, step);
-        v->knows[step] |= v->knows[from];
+    if (v->entered) {
+        run_barrier_step(v, from);
+        run_barrier_step(v, step);
+        v->entered[step] |= v->entered[from];
     } else if (!run_data(v, from, step)) {
         return false;
     }
@@ -781,21 +781,21 @@ static bool verify_outputs(struct verify *v, uint64_t order)
 
 /* Checks the promise of a barrier for the ranks of the window: a rank that has left it has heard
  * from all of them. */
-static bool verify_met(struct verify *v)
+static bool verify_barrier(struct verify *v)
 {
     uint32_t of_window = v->ranks - v->window;
     uint64_t all = of_window >= 64 ? UINT64_MAX : UINT64_MAX >> (64 - of_window);
     for (uint32_t rank = 0; rank < v->ranks; rank++) {
         uint32_t own = rank - v->window;
-        uint64_t knows = own < 64 ? UINT64_C(1) << own : 0;
+        uint64_t entered = own < 64 ? UINT64_C(1) << own : 0;
         for (uint32_t s = v->rank[rank].first_step; s < v->rank[rank + 1].first_step; s++)
-            knows |= v->knows[s];
-        if (knows != all)
+            entered |= v->entered[s];
+        if (entered != all)
             return verify_fault(
                 v, VERIFY_NONE,
                 "rank %u leaves the barrier after hearing from ranks %#llx only, of 64 from rank "
                 "%u on",
-                rank, (unsigned long long)knows, v->window);
+                rank, (unsigned long long)entered, v->window);
     }
     return true;
 }
@@ -846,7 +846,7 @@ static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
 }
 
 /* True if `step` is `early` or a later step of the same lane. */
-static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
+static bool race_is_after(const struct verify *v, uint32_t step, uint32_t early)
 {
     return verify_step(v, step)->lane == verify_step(v, early)->lane && step >= early;
 }
@@ -872,7 +872,7 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
             uint32_t end = verify_wait(v, step, i);
             if (end == VERIFY_NONE || v->when[end] < v->when[early])
                 continue;
-            if (race_behind(v, end, early) || race_behind(v, end, taken))
+            if (race_is_after(v, end, early) || race_is_after(v, end, taken))
                 return true;
             /* Skips a message that may not be sent although the chunk has data: if a call has fewer
              * elements than chunks, the last chunks of each block are empty. */
@@ -1121,10 +1121,10 @@ static void verify_all(struct verify *v)
     if (v->lost || !verify_match(v))
         goto out;
     if (v->shape.collective == DIST_COLL_BARRIER) {
-        v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
-        v->lost = !v->knows;
+        v->entered = calloc(v->steps.count + 1, sizeof(*v->entered));
+        v->lost = !v->entered;
         for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
-            if (!verify_run(v) || !verify_met(v))
+            if (!verify_run(v) || !verify_barrier(v))
                 break;
         goto out;
     }
@@ -1216,7 +1216,7 @@ static dist_status verify_close(struct verify *v, dist_status status,
     free(v->scratch);
     free(v->order);
     free(v->when);
-    free(v->knows);
+    free(v->entered);
     return status;
 }
 

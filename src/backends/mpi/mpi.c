@@ -20,7 +20,7 @@ static struct mpi_end *end_open;
  * MPI_Finalize waits for these ranks, so they are notified that this rank leaves its groups.
  * Returns the longest timeout of the groups.
  */
-static int end_tell(void)
+static int end_notify(void)
 {
     int timeout_ms = 0;
 
@@ -41,7 +41,7 @@ static int end_tell(void)
 extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
 /* True if the MPI accepts GPU memory. DIST_MPI_CUDA=0|1 overrides what the MPI reports. */
-static bool mpi_takes_devices(void)
+static bool mpi_accepts_devices(void)
 {
     const char *setting = disti_env("DIST_MPI_CUDA");
 
@@ -51,12 +51,12 @@ static bool mpi_takes_devices(void)
 }
 
 /* True if MPI can execute this call in GPU memory, without access to the data by the host. */
-static bool native_takes_devices(const struct disti_native *native, const struct dist_call *call)
+static bool native_accepts_devices(const struct disti_native *native, const struct dist_call *call)
 {
     size_t count;
 
-    return mpi_takes_devices() && disti_native_takes(native, call) && call->op != DIST_AVG &&
-           !disti_native_stages(native, call, &count) && !disti_native_brings(native, call);
+    return mpi_accepts_devices() && disti_native_supports(native, call) && call->op != DIST_AVG &&
+           !disti_native_stages(native, call, &count) && !disti_native_copies_own(native, call);
 }
 
 /* Waits until the work submitted to the call's stream has completed, since MPI has no streams. */
@@ -194,7 +194,7 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
         mpi->end.next = end_open;
         end_open = &mpi->end;
         pthread_mutex_unlock(&end_lock);
-        disti_mpi_on_end(end_tell);
+        disti_mpi_on_end(end_notify);
     }
     return status;
 }
@@ -250,7 +250,7 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     struct mpi_state *mpi = state;
     dist_status status = DIST_OK;
 
-    if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
+    if (!mpi->use_native || !disti_native_supports(&mpi->native, call))
         return mpi->planned.host->engine_post(mpi->planned.engine, call, ticket);
     if (call->memory != DIST_MEMORY_HOST)
         status = native_wait_stream(&mpi->native, call);
@@ -261,7 +261,7 @@ static dist_status mpi_at_once(void *state, const struct dist_call *call)
 {
     struct mpi_state *mpi = state;
 
-    if (mpi->use_native && disti_native_takes(&mpi->native, call))
+    if (mpi->use_native && disti_native_supports(&mpi->native, call))
         return DIST_ERR_UNSUPPORTED;
     return mpi->planned.host->engine_at_once(mpi->planned.engine, call);
 }
@@ -272,7 +272,7 @@ static dist_manner mpi_manner(const void *state, const struct dist_call *call)
     const struct mpi_state *mpi = state;
 
     if (call->memory == DIST_MEMORY_HOST ||
-        (mpi->use_native && native_takes_devices(&mpi->native, call)))
+        (mpi->use_native && native_accepts_devices(&mpi->native, call)))
         return DIST_MANNER_HOST;
     return DIST_MANNER_STAGED;
 }
@@ -282,7 +282,7 @@ static dist_status mpi_prepare(void *state, const struct dist_call *call, void *
 {
     struct mpi_state *mpi = state;
 
-    if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
+    if (!mpi->use_native || !disti_native_supports(&mpi->native, call))
         return mpi->planned.host->engine_prepare(mpi->planned.engine, call, prepared_p);
     *prepared_p = NULL;
     return DIST_OK;

@@ -86,7 +86,7 @@ static bool native_all_fit(const struct disti_native *native, const struct dist_
     return true;
 }
 
-bool disti_native_takes(const struct disti_native *native, const struct dist_call *call)
+bool disti_native_supports(const struct disti_native *native, const struct dist_call *call)
 {
     const struct disti_collective *traits = &disti_collectives[call->collective];
     const bool each = traits->in == DISTI_BLOCKS_EACH || traits->out == DISTI_BLOCKS_EACH;
@@ -227,7 +227,7 @@ static void *native_out(void *out, size_t bytes)
     return bytes ? out : &nothing;
 }
 
-bool disti_native_brings(const struct disti_native *native, const struct dist_call *call)
+bool disti_native_copies_own(const struct disti_native *native, const struct dist_call *call)
 {
     size_t own = (size_t)native->rank;
 
@@ -245,7 +245,7 @@ bool disti_native_brings(const struct disti_native *native, const struct dist_ca
 
 /* Copies this rank's part to its place in OUT, unless it is there. MPI requires MPI_IN_PLACE on all
  * ranks or on none, and a rank knows only its own buffers, so all ranks use it. */
-static void native_bring(void *to, const void *from, size_t bytes)
+static void native_copy_own(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes)
         memcpy(to, from, bytes);
@@ -264,7 +264,7 @@ static int native_start_reduction(const struct disti_native *native, struct dist
 
     switch (call->collective) {
     case DIST_COLL_ALL_REDUCE:
-        native_bring(out, call->in, bytes);
+        native_copy_own(out, call->in, bytes);
         return MPI_Iallreduce(MPI_IN_PLACE, out, count, type, op, native->comm, &c->request);
     case DIST_COLL_REDUCE:
         out = root ? out : native_out(NULL, 0);
@@ -289,7 +289,7 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
     case DIST_COLL_BROADCAST:
         return MPI_Ibcast(out, n, MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_ALL_GATHER:
-        native_bring(out + own, in, bytes);
+        native_copy_own(out + own, in, bytes);
         return MPI_Iallgather(MPI_IN_PLACE, n, MPI_BYTE, out, n, MPI_BYTE, native->comm,
                               &c->request);
     case DIST_COLL_GATHER:
@@ -323,7 +323,7 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
         at += call->out_counts[r];
     }
     out = c->stage ? (char *)c->stage : native_out(call->out, at);
-    native_bring(out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
+    native_copy_own(out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
     return MPI_Iallgatherv(MPI_IN_PLACE, c->out.counts[own], MPI_BYTE, out, c->out.counts,
                            c->out.offsets, MPI_BYTE, native->comm, &c->request);
 }

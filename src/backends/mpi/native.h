@@ -48,7 +48,7 @@ struct disti_native_call {
  * not on in-place buffers, and not on the counts of GATHER_V, SCATTER_V and ALL_TO_ALL_V. GATHER_V
  * and SCATTER_V always use plans.
  */
-bool disti_native_takes(const struct disti_native *native, const struct dist_call *call);
+bool disti_native_supports(const struct disti_native *native, const struct dist_call *call);
 
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket);
@@ -76,6 +76,6 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
                          size_t *count_p);
 
 /* True if this rank's part of the input must be copied to its place in OUT. */
-bool disti_native_brings(const struct disti_native *native, const struct dist_call *call);
+bool disti_native_copies_own(const struct disti_native *native, const struct dist_call *call);
 
 #endif

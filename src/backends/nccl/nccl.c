@@ -148,7 +148,7 @@ dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
 /* ---- opening a group: devices and communicator ---- */
 
 /* What each rank reports to the other ranks. */
-struct open_card {
+struct open_report {
     char node[48]; /* identifies the machine; NCCL_HOSTID if that is set */
     char bus[20];  /* PCI address of the device */
     int32_t device;
@@ -163,13 +163,13 @@ struct open_id {
 };
 
 __attribute__((format(printf, 3, 4))) static void
-open_refuse(struct open_card *card, dist_status status, const char *format, ...)
+open_refuse(struct open_report *report, dist_status status, const char *format, ...)
 {
     va_list arguments;
 
-    card->status = status;
+    report->status = status;
     va_start(arguments, format);
-    vsnprintf(card->text, sizeof(card->text), format, arguments);
+    vsnprintf(report->text, sizeof(report->text), format, arguments);
     va_end(arguments);
 }
 
@@ -178,7 +178,7 @@ open_refuse(struct open_card *card, dist_status status, const char *format, ...)
 /* Selects the configured device, or the only visible one, or the one with the local rank's
  * number. */
 static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
-                        struct open_card *card)
+                        struct open_report *report)
 {
     int count = 0, error = nccl->driver->device_count(&count);
     int device = config->device >= 0 ? config->device : config->world_local_rank;
@@ -189,29 +189,29 @@ static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend
     if (!error && device >= 0 && device < count)
         return true;
     if (error || count == 0)
-        open_refuse(card, DIST_ERR_SYSTEM, "no GPU is visible%s%s: check CUDA_VISIBLE_DEVICES",
+        open_refuse(report, DIST_ERR_SYSTEM, "no GPU is visible%s%s: check CUDA_VISIBLE_DEVICES",
                     error ? ": " : "", error ? disti_driver_text(nccl->driver, error) : "");
     else if (config->device >= 0)
-        open_refuse(card, DIST_ERR_INVALID_ARGUMENT,
+        open_refuse(report, DIST_ERR_INVALID_ARGUMENT,
                     "device %d was requested, but only devices 0 to %d exist: check DIST_DEVICE "
                     "and CUDA_VISIBLE_DEVICES",
                     device, count - 1);
     else
-        open_refuse(card, DIST_ERR_INVALID_ARGUMENT,
+        open_refuse(report, DIST_ERR_INVALID_ARGUMENT,
                     "local rank %d finds only devices 0 to %d: start fewer ranks on this machine, "
                     "or set DIST_DEVICE",
                     device, count - 1);
     return false;
 }
 
-static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
+static bool open_context(struct disti_nccl_state *nccl, struct open_report *report)
 {
     const struct disti_driver *driver = nccl->driver;
     struct disti_nccl_gpu *gpu = calloc(1, sizeof(*gpu));
     int error;
 
     if (!gpu) {
-        open_refuse(card, DIST_ERR_NO_MEMORY, "out of host memory for device %d: free some",
+        open_refuse(report, DIST_ERR_NO_MEMORY, "out of host memory for device %d: free some",
                     nccl->device);
         return false;
     }
@@ -223,10 +223,10 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
     if (!error)
         error = driver->context_retain(&gpu->context, gpu->handle);
     if (!error)
-        error = driver->device_bus(card->bus, sizeof(card->bus), gpu->handle);
-    card->device = nccl->device;
+        error = driver->device_bus(report->bus, sizeof(report->bus), gpu->handle);
+    report->device = nccl->device;
     if (error)
-        open_refuse(card, DIST_ERR_SYSTEM,
+        open_refuse(report, DIST_ERR_SYSTEM,
                     "device %d cannot be used: %s. Check its state (nvidia-smi)", nccl->device,
                     disti_driver_text(driver, error));
     return !error;
@@ -234,7 +234,7 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
 
 /* Allocates resources before the ranks exchange their reports, because a rank that fails later
  * makes the other ranks wait for it. */
-static void open_resources(struct disti_nccl_state *nccl, struct open_card *card)
+static void open_resources(struct disti_nccl_state *nccl, struct open_report *report)
 {
     const struct disti_driver *driver = nccl->driver;
     struct disti_nccl_visit visit;
@@ -242,74 +242,75 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     int error;
 
     if (!disti_nccl_enter(nccl->gpu, &visit)) {
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: check its state (nvidia-smi)",
-                    nccl->device);
+        open_refuse(report, DIST_ERR_SYSTEM,
+                    "device %d cannot be used: check its state (nvidia-smi)", nccl->device);
         return;
     }
     error = driver->stream_create(&nccl->gpu->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
     if (!error)
-        error = driver->event_create(&nccl->gpu->moment, DISTI_DRIVER_EVENT_NO_TIMING);
+        error = driver->event_create(&nccl->gpu->order_event, DISTI_DRIVER_EVENT_NO_TIMING);
     if (!error)
         error = driver->memory_alloc(&one, 1);
     nccl->gpu->one = disti_nccl_pointer(one);
     disti_nccl_exit(nccl->gpu, &visit);
     if (error)
         open_refuse(
-            card, DIST_ERR_SYSTEM,
+            report, DIST_ERR_SYSTEM,
             "cannot create a stream or allocate memory on device %d: %s. End other processes that "
             "use it (nvidia-smi)",
             nccl->device, disti_driver_text(driver, error));
 }
 
 /* Checks the reports of all ranks. All ranks have the same reports and get the same result. */
-static dist_status open_check(const struct disti_nccl_state *nccl, const struct open_card *cards)
+static dist_status open_check(const struct disti_nccl_state *nccl,
+                              const struct open_report *reports)
 {
     for (int r = 0; r < nccl->ranks; r++) {
-        if (cards[r].status != DIST_OK)
-            return nccl->host->fail((dist_status)cards[r].status, "rank %d: backend nccl: %.*s", r,
-                                    (int)sizeof(cards[r].text), cards[r].text);
+        if (reports[r].status != DIST_OK)
+            return nccl->host->fail((dist_status)reports[r].status, "rank %d: backend nccl: %.*s",
+                                    r, (int)sizeof(reports[r].text), reports[r].text);
     }
     for (int r = 1; r < nccl->ranks; r++) {
         for (int s = 0; s < r; s++) {
-            if (strncmp(cards[r].node, cards[s].node, sizeof(cards[r].node)) == 0 &&
-                strncmp(cards[r].bus, cards[s].bus, sizeof(cards[r].bus)) == 0)
+            if (strncmp(reports[r].node, reports[s].node, sizeof(reports[r].node)) == 0 &&
+                strncmp(reports[r].bus, reports[s].bus, sizeof(reports[r].bus)) == 0)
                 return nccl->host->fail(
                     DIST_ERR_INVALID_ARGUMENT,
                     "rank %d and rank %d are both on device %d (%.*s) of one machine, but NCCL "
                     "allows one rank per device: start as many ranks as there are devices, or give "
                     "each its own (DIST_DEVICE, CUDA_VISIBLE_DEVICES)",
-                    s, r, cards[r].device, (int)sizeof(cards[r].bus), cards[r].bus);
+                    s, r, reports[r].device, (int)sizeof(reports[r].bus), reports[r].bus);
         }
     }
     return DIST_OK;
 }
 
-static dist_status open_introduce(struct disti_nccl_state *nccl,
-                                  const struct dist_backend_config *config)
+static dist_status open_exchange(struct disti_nccl_state *nccl,
+                                 const struct dist_backend_config *config)
 {
-    struct open_card card = {.status = DIST_OK};
-    struct open_card *cards = calloc((size_t)nccl->ranks, sizeof(*cards));
+    struct open_report report = {.status = DIST_OK};
+    struct open_report *reports = calloc((size_t)nccl->ranks, sizeof(*reports));
     dist_status status;
     const char *host;
 
-    if (!cards)
+    if (!reports)
         return disti_nccl_no_memory(nccl);
     host = disti_env("NCCL_HOSTID");
     if (host)
-        snprintf(card.node, sizeof(card.node), "%s", host);
+        snprintf(report.node, sizeof(report.node), "%s", host);
     else
-        snprintf(card.node, sizeof(card.node), "node %d", config->places[config->rank].node);
-    nccl->driver = disti_driver_load(card.text, sizeof(card.text));
+        snprintf(report.node, sizeof(report.node), "node %d", config->places[config->rank].node);
+    nccl->driver = disti_driver_load(report.text, sizeof(report.text));
     if (nccl->driver)
-        nccl->api = nccl_load(nccl->driver, card.text, sizeof(card.text));
+        nccl->api = nccl_load(nccl->driver, report.text, sizeof(report.text));
     if (!nccl->api)
-        card.status = DIST_ERR_NO_BACKEND;
-    else if (open_choose(nccl, config, &card) && open_context(nccl, &card))
-        open_resources(nccl, &card);
-    status = config->all_gather(config->all_gather_arg, &card, cards, sizeof(card));
+        report.status = DIST_ERR_NO_BACKEND;
+    else if (open_choose(nccl, config, &report) && open_context(nccl, &report))
+        open_resources(nccl, &report);
+    status = config->all_gather(config->all_gather_arg, &report, reports, sizeof(report));
     if (status == DIST_OK)
-        status = open_check(nccl, cards);
-    free(cards);
+        status = open_check(nccl, reports);
+    free(reports);
     return status;
 }
 
@@ -378,9 +379,9 @@ static dist_status nccl_open(void *state, const struct dist_backend_config *conf
     nccl->device = -1;
     TAILQ_INIT(&nccl->held);
     TAILQ_INIT(&nccl->issued);
-    TAILQ_INIT(&nccl->parcels);
+    TAILQ_INIT(&nccl->unmatched);
     TAILQ_INIT(&nccl->kept);
-    status = open_introduce(nccl, config);
+    status = open_exchange(nccl, config);
     if (status != DIST_OK)
         return status;
     if (!disti_nccl_enter(nccl->gpu, &visit))
@@ -434,7 +435,7 @@ static void close_stage(struct disti_nccl_gpu *gpu)
         gpu->driver->host_free(gpu->pinned.memory);
 }
 
-static void *close_let_go(void *arg)
+static void *close_release(void *arg)
 {
     struct disti_nccl_gpu *gpu = arg;
     struct disti_nccl_visit visit;
@@ -447,8 +448,8 @@ static void *close_let_go(void *arg)
         close_stage(gpu);
         while (gpu->spares)
             driver->event_destroy(gpu->spare[--gpu->spares]);
-        if (gpu->moment)
-            driver->event_destroy(gpu->moment);
+        if (gpu->order_event)
+            driver->event_destroy(gpu->order_event);
         if (gpu->one)
             driver->memory_free((uintptr_t)gpu->one);
         if (gpu->copies)
@@ -472,7 +473,7 @@ static void *close_abort(void *arg)
         gpu->api->comm_abort(gpu->closing);
         disti_nccl_exit(gpu, &visit);
     }
-    return close_let_go(gpu);
+    return close_release(gpu);
 }
 
 static void *close_destroy(void *arg)
@@ -496,7 +497,7 @@ static void *close_destroy(void *arg)
             gpu->api->comm_abort(gpu->closing);
         disti_nccl_exit(gpu, &visit);
     }
-    return close_let_go(gpu);
+    return close_release(gpu);
 }
 
 /* ---- functions that run in the caller ---- */
@@ -528,7 +529,7 @@ static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void 
 /* Frees the calls without changing their tickets. */
 static void close_forget(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_queue *const queues[] = {&nccl->held, &nccl->issued, &nccl->parcels,
+    struct disti_nccl_queue *const queues[] = {&nccl->held, &nccl->issued, &nccl->unmatched,
                                                &nccl->kept};
     struct disti_nccl_visit visit;
     struct disti_nccl_call *c;
@@ -568,7 +569,7 @@ void disti_nccl_close(void *state)
         return;
     close_forget(nccl);
     if (!nccl->comm) {
-        close_run(nccl, close_let_go);
+        close_run(nccl, close_release);
     } else {
         nccl->gpu->closing = nccl->comm;
         close_run(nccl, pending ? close_abort : close_destroy);

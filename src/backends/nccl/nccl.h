@@ -37,9 +37,9 @@ struct disti_nccl_call {
     void *stream;                   /* the stream of the call */
     void *end;                      /* event recorded after the call; NULL while it is held */
     struct disti_nccl_call
-        *parcel;   /* message to the own rank: the copy that is received, freed with this call */
-    bool captured; /* it is captured into a graph */
-    bool done;     /* the device has completed it */
+        *sent_copy; /* message to the own rank: the copy that is received, freed with this call */
+    bool captured;  /* it is captured into a graph */
+    bool done;      /* the device has completed it */
 };
 
 /* Calls, oldest first. */
@@ -61,11 +61,11 @@ struct disti_nccl_gpu {
     atomic_int holders;
     const struct disti_driver *driver;
     const struct disti_nccl_api *api;
-    int handle;    /* the driver's handle of the device */
-    void *context; /* retained; NULL: none */
-    void *stream;  /* for calls that do not run on the program's stream */
-    void *copies;  /* stream of the copies from and to host memory */
-    void *moment;  /* event used to order two streams, reused at once */
+    int handle;        /* the driver's handle of the device */
+    void *context;     /* retained; NULL: none */
+    void *stream;      /* for calls that do not run on the program's stream */
+    void *copies;      /* stream of the copies from and to host memory */
+    void *order_event; /* event used to order two streams, reused at once */
     void *spare[DISTI_NCCL_EVENTS];
     int spares;
     struct disti_nccl_pinned pinned;
@@ -87,11 +87,11 @@ struct disti_nccl_state {
     struct disti_nccl_queue held;   /* not passed to NCCL yet */
     struct disti_nccl_queue issued; /* passed to NCCL, not ended */
     struct disti_nccl_queue
-        parcels; /* sends and receives of this rank with itself that are not matched yet */
+        unmatched; /* sends and receives of this rank with itself that are not matched yet */
     struct disti_nccl_queue kept;     /* copies of such sends that graphs read */
     bool batch;                       /* a batch has begun: posts are started together at its end */
     int64_t quiet_ns;                 /* held calls are started if nothing is posted until then */
-    int64_t look_ns;                  /* time of the next check for asynchronous errors */
+    int64_t check_ns;                 /* time of the next check for asynchronous errors */
     struct disti_nccl_memory *memory; /* memory from alloc */
 };
 

@@ -70,7 +70,7 @@ static dist_status nccl_driver_fail(const struct disti_nccl_state *nccl, int err
 }
 
 /* Takes an event from the cache, or creates one. disti_nccl_call_free() returns it to the cache. */
-static dist_status nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
+static dist_status nccl_event_get(struct disti_nccl_state *nccl, void **event_p)
 {
     int error;
 
@@ -86,10 +86,10 @@ static dist_status nccl_event_take(struct disti_nccl_state *nccl, void **event_p
  * `earlier`. */
 static dist_status nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
 {
-    int error = nccl->driver->event_record(nccl->gpu->moment, earlier);
+    int error = nccl->driver->event_record(nccl->gpu->order_event, earlier);
 
     if (!error)
-        error = nccl->driver->stream_wait(later, nccl->gpu->moment, 0);
+        error = nccl->driver->stream_wait(later, nccl->gpu->order_event, 0);
     return error ? nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
 }
 
@@ -152,7 +152,7 @@ static dist_status stage_pin(struct disti_nccl_state *nccl)
         error = nccl->driver->stream_create(&nccl->gpu->copies, DISTI_DRIVER_STREAM_NON_BLOCKING);
     for (int i = 0; i < DISTI_NCCL_SLOTS && !error && status == DIST_OK; i++) {
         if (!pinned->events[i])
-            status = nccl_event_take(nccl, &pinned->events[i]);
+            status = nccl_event_get(nccl, &pinned->events[i]);
     }
     if (status != DIST_OK)
         return status;
@@ -387,30 +387,30 @@ static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti
  * place of the send, without a ticket. */
 static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
-    struct disti_nccl_call *parcel = calloc(1, sizeof(*parcel));
+    struct disti_nccl_call *sent_copy = calloc(1, sizeof(*sent_copy));
     dist_status status = DIST_OK;
 
-    if (!parcel)
+    if (!sent_copy)
         return disti_nccl_no_memory(nccl);
-    parcel->call = c->call;
-    parcel->stream = c->stream;
+    sent_copy->call = c->call;
+    sent_copy->stream = c->stream;
     if (c->stage) { /* the data have been copied already */
-        parcel->stage = c->stage;
+        sent_copy->stage = c->stage;
         c->stage = NULL;
     } else {
-        status = nccl_stage_copy(nccl, self_bytes(nccl, c), parcel);
+        status = nccl_stage_copy(nccl, self_bytes(nccl, c), sent_copy);
     }
     if (status == DIST_OK)
-        status = nccl_event_take(nccl, &parcel->end);
-    if (status == DIST_OK && nccl->driver->event_record(parcel->end, c->stream) != 0)
+        status = nccl_event_get(nccl, &sent_copy->end);
+    if (status == DIST_OK && nccl->driver->event_record(sent_copy->end, c->stream) != 0)
         status = nccl->host->fail(
             DIST_ERR_SYSTEM,
             "rank %d cannot record an event for a message to itself: check its device (nvidia-smi)",
             nccl->rank);
     if (status != DIST_OK)
-        disti_nccl_call_free(nccl, parcel);
+        disti_nccl_call_free(nccl, sent_copy);
     else
-        TAILQ_INSERT_TAIL(&nccl->parcels, parcel, next);
+        TAILQ_INSERT_TAIL(&nccl->unmatched, sent_copy, next);
     return status;
 }
 
@@ -448,7 +448,7 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
         return DIST_OK;
     }
     TAILQ_INSERT_TAIL(&nccl->issued, c, next);
-    status = nccl_event_take(nccl, &c->end);
+    status = nccl_event_get(nccl, &c->end);
     if (status != DIST_OK)
         return status;
     error = nccl->driver->event_record(c->end, c->stream);
@@ -457,20 +457,20 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
 
 /* A receive whose message has already been sent. */
 static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
-                                struct disti_nccl_call *parcel)
+                                struct disti_nccl_call *sent_copy)
 {
-    dist_status status = self_copy(nccl, parcel, recv, recv->stream);
+    dist_status status = self_copy(nccl, sent_copy, recv, recv->stream);
 
     if (status != DIST_OK) {
-        disti_nccl_call_free(nccl, parcel);
+        disti_nccl_call_free(nccl, sent_copy);
         disti_nccl_call_free(nccl, recv);
         return status;
     }
     /* The copy's memory is freed when the receive has ended. */
     if (!recv->captured)
-        recv->parcel = parcel;
+        recv->sent_copy = sent_copy;
     else
-        TAILQ_INSERT_TAIL(&nccl->kept, parcel, next);
+        TAILQ_INSERT_TAIL(&nccl->kept, sent_copy, next);
     return nccl_mark(nccl, recv);
 }
 
@@ -504,11 +504,11 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
     struct disti_nccl_call *other;
     dist_status status;
 
-    other = TAILQ_FIRST(&nccl->parcels);
+    other = TAILQ_FIRST(&nccl->unmatched);
     while (other && other->call.collective != end)
         other = TAILQ_NEXT(other, next);
     if (other)
-        TAILQ_REMOVE(&nccl->parcels, other, next);
+        TAILQ_REMOVE(&nccl->unmatched, other, next);
     if (other)
         return sends ? self_send(nccl, c, other) : self_receive(nccl, c, other);
     if (sends) {
@@ -525,7 +525,7 @@ static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_ca
                                 "first, or use dist_irecv",
                                 nccl->rank);
     }
-    TAILQ_INSERT_TAIL(&nccl->parcels, c, next);
+    TAILQ_INSERT_TAIL(&nccl->unmatched, c, next);
     return DIST_OK;
 }
 
@@ -687,22 +687,24 @@ static int compose_exchange(const struct compose *a)
     for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         const size_t count =
             r == call->root ? call->count : 0; /* rooted collectives: with the root only */
-        struct compose_block give = {NULL, 0}, take = {NULL, 0};
+        struct compose_block outgoing = {NULL, 0}, incoming = {NULL, 0};
 
         if (gather)
-            give = (struct compose_block){(char *)call->in, count};
+            outgoing = (struct compose_block){(char *)call->in, count};
         else if (!scatter || root)
-            give = compose_in(a, r);
+            outgoing = compose_in(a, r);
         if (scatter)
-            take = (struct compose_block){call->out, count};
+            incoming = (struct compose_block){call->out, count};
         else if (!gather || root)
-            take = compose_out(a, r);
-        if (r == a->nccl->rank && give.data == take.data)
+            incoming = compose_out(a, r);
+        if (r == a->nccl->rank && outgoing.data == incoming.data)
             continue; /* in place */
-        if (give.count)
-            result = api->send(give.data, give.count, a->dtype, r, a->nccl->comm, a->stream);
-        if (take.count && disti_nccl_accepted(result))
-            result = api->recv(take.data, take.count, a->dtype, r, a->nccl->comm, a->stream);
+        if (outgoing.count)
+            result =
+                api->send(outgoing.data, outgoing.count, a->dtype, r, a->nccl->comm, a->stream);
+        if (incoming.count && disti_nccl_accepted(result))
+            result =
+                api->recv(incoming.data, incoming.count, a->dtype, r, a->nccl->comm, a->stream);
     }
     return result;
 }
@@ -804,18 +806,18 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
 /* Puts the calls on their streams, in one NCCL group. */
 static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_queue *calls)
 {
-    const struct disti_nccl_call *guilty = TAILQ_FIRST(calls), *c;
+    const struct disti_nccl_call *current = TAILQ_FIRST(calls), *c;
     int result = nccl->api->group_start(), end;
     char what[128];
 
-    for (c = guilty; c && disti_nccl_accepted(result); c = TAILQ_NEXT(c, next)) {
-        guilty = c;
+    for (c = current; c && disti_nccl_accepted(result); c = TAILQ_NEXT(c, next)) {
+        current = c;
         result = issue_call(nccl, c);
     }
     end = nccl->api->group_end();
     if (disti_nccl_accepted(result))
         result = end;
-    nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
+    nccl_describe_call(nccl, &current->call, what, sizeof(what));
     if (!disti_nccl_accepted(result))
         return disti_nccl_fail(nccl, result, what);
     return disti_nccl_wait(nccl, what);
@@ -834,8 +836,8 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
 
 void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
-    if (c->parcel)
-        disti_nccl_call_free(nccl, c->parcel);
+    if (c->sent_copy)
+        disti_nccl_call_free(nccl, c->sent_copy);
     if (c->end && nccl->gpu->spares < DISTI_NCCL_EVENTS)
         nccl->gpu->spare[nccl->gpu->spares++] = c->end;
     else if (c->end)
@@ -1020,7 +1022,7 @@ dist_status disti_nccl_batch(void *state, bool begin)
 /* ---- progress: detecting completion and errors ---- */
 
 /* Interval of the checks for asynchronous errors, which take longer than querying an event. */
-#define PROGRESS_LOOK_NS (10 * 1000 * 1000)
+#define PROGRESS_CHECK_NS (10 * 1000 * 1000)
 
 /* Returns 1 if the call has ended, 0 if not, a negative status on failure. */
 static int progress_move(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
@@ -1078,15 +1080,15 @@ static int progress_issued(struct disti_nccl_state *nccl)
     return moved;
 }
 
-static dist_status progress_look(struct disti_nccl_state *nccl)
+static dist_status progress_check(struct disti_nccl_state *nccl)
 {
     int64_t now = disti_now_ns();
     int error = DISTI_NCCL_SUCCESS, result;
     char what[128] = "a call";
 
-    if (now < nccl->look_ns)
+    if (now < nccl->check_ns)
         return DIST_OK;
-    nccl->look_ns = now + PROGRESS_LOOK_NS;
+    nccl->check_ns = now + PROGRESS_CHECK_NS;
     result = nccl->api->comm_error(nccl->comm, &error);
     if (result == DISTI_NCCL_SUCCESS)
         result = error;
@@ -1112,7 +1114,7 @@ int disti_nccl_progress(void *state)
     if (moved == DIST_OK)
         moved = progress_issued(nccl);
     if (moved == 0)
-        moved = progress_look(nccl);
+        moved = progress_check(nccl);
     disti_nccl_exit(nccl->gpu, &visit);
     return moved;
 }
@@ -1123,7 +1125,7 @@ void disti_nccl_describe(const void *state, char *text, size_t size)
     const struct disti_nccl_call *c = TAILQ_FIRST(&nccl->issued);
 
     c = c ? c : TAILQ_FIRST(&nccl->held);
-    c = c ? c : TAILQ_FIRST(&nccl->parcels);
+    c = c ? c : TAILQ_FIRST(&nccl->unmatched);
     if (size)
         text[0] = '\0';
     if (c && c->call.root >= 0 && disti_collective_pair(c->call.collective))
