@@ -21,7 +21,7 @@ mpi_module_sources += \
 	src/backends/mpi/native.c \
 	src/backends/mpi/native.h
 
-# NCCL's ABI is declared here, and its library loaded at run time.
+# NCCL's ABI is declared in abi.h, and its library is loaded at run time.
 nccl_module_sources = \
 	src/backends/nccl/nccl.c \
 	src/backends/nccl/nccl.h \

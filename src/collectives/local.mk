@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The floor of collective algorithms.
+# The collective algorithms.
 libdist_core_sources += \
 	src/collectives/algorithms.c \
 	src/collectives/algorithms.def \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Plans: what they are, how they are built, what is wrong with one.
+# Plans: format, builder, checks.
 libdist_core_sources += \
 	src/plan/plan.c \
 	src/plan/plan.h

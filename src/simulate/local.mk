@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The simulator: how long a plan takes on machines as described.
+# The simulator, which predicts how long plans take.
 libdist_core_sources += \
 	src/simulate/internal.h \
 	src/simulate/simulate.c

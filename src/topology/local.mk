@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The floor that knows where the ranks are.
+# Where the ranks are: model, rings, trees, discovery.
 libdist_core_sources += \
 	src/topology/discover.c \
 	src/topology/discover.h \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What a plan costs, and which one is chosen.
+# Costs, and the selection of algorithms.
 libdist_core_sources += \
 	src/tuning/choose.c \
 	src/tuning/choose.h \

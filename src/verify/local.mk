@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The proof of plans: used by dist_sim and the tests, not by the library.
+# The verifier of plans: used by dist_sim and the tests, not by the library.
 noinst_LTLIBRARIES += libverify.la
 libverify_la_LIBTOOLFLAGS = $(static_only)
 libverify_la_SOURCES = \
