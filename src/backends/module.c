@@ -184,8 +184,8 @@ static bool place_walk(const char *path, bool (*fn)(const char *folder, void *ar
     return true;
 }
 
-/* True if those with write permission can replace files in the directory: not if it is sticky, like
- * /tmp. */
+/* True if the group or everybody (`to`) can replace files in the directory: it is writable for them
+ * and not sticky, like /tmp. */
 static bool place_is_open(const struct stat *status, mode_t to)
 {
     return (status->st_mode & to) && !(status->st_mode & S_ISVTX);

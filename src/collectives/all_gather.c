@@ -160,7 +160,7 @@ void disti_all_gather_neighbour_exchange(const struct disti_shape *shape, struct
 /*
  * All-gather by direct exchange: each rank sends its block to all other ranks.
  *
- * Each peer and direction has a lane of its own, so a slow peer does not delay the others. Rank i
+ * Each peer and direction has a lane of its own, so a slow peer does not delay other peers. Rank i
  * starts with the next rank on the ring. Steps: 1. Messages of a rank: n - 1.
  */
 

@@ -87,11 +87,11 @@ void disti_all_reduce_ring(const struct disti_shape *shape, struct disti_builder
  *       / \     /                    \     / \
  *      0   2   4                      1   3   5        (positions, 6 ranks)
  *
- * The trees are built over the nodes and then inside each node (topology/topology.c), so with n
- * nodes, each tree has n - 1 edges between nodes. A rank that is an inner vertex of one tree is a
- * leaf of the other, so the two trees together use each rank's link fully in both directions. Each
- * tree carries `segments` pipelined chunks. Steps: 2 log2 n + 2 segments in sequence. Bytes sent by
- * a rank: at most 2 vectors.
+ * The trees are built over the nodes and then inside each node (topology/trees.c), so with N nodes,
+ * each tree has N - 1 edges between nodes. A rank that is an inner vertex of one tree is a leaf of
+ * the other, so the two trees together use each rank's link fully in both directions. Each tree
+ * carries `segments` pipelined chunks. Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a
+ * rank: at most 2 vectors.
  */
 
 /* A tree and its chunks: first, first + 2, ... below `end`. */
@@ -168,7 +168,7 @@ struct doubling {
 };
 
 /* Returns where the next sum goes. In an in-place call IN is OUT, so the first sum must not go to
- * OUT while IN is being sent. */
+ * OUT while IN is being sent; it goes to slot 1 instead. */
 static struct disti_chunk_ref doubling_target(const struct doubling *d, bool sending)
 {
     bool out = (d->receptions - 1 - d->done) % 2 == 0;
@@ -343,8 +343,7 @@ int disti_team_rank(const struct disti_team *team, int index)
     return team->ranks ? team->ranks[index] : index;
 }
 
-/* team_before() and disti_team_after() start at this member, so that members do not all start with
- * the same peer. */
+/* Distances are relative to this member, so that members do not all start with the same peer. */
 int disti_team_after(const struct disti_team *team, int distance)
 {
     return disti_team_rank(team, (team->index + distance) % team->size);
@@ -394,8 +393,8 @@ void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, u
 }
 
 /* ---- rank i --slice i of OUT--> all ranks ---- */
-/* Each owner sends each chunk of its slice to all members as soon as it has been written. */
 
+/* Each owner sends each chunk of its slice to all members as soon as it has been written. */
 static void team_gather(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                         uint16_t channel)
 {
@@ -466,14 +465,13 @@ void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct dis
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5
  *
  *     1. in each node, slice i is reduced at the i-th rank               (direct)
- *     2. the i-th ranks of all nodes all-reduce slice i                  (one ring per slice,
- * concurrently)
+ *     2. the i-th ranks of all nodes all-reduce slice i                  (a ring per slice)
  *     3. in each node, the i-th rank sends slice i to the other ranks    (direct)
  *
- * A chunk enters the next phase as soon as it has left the previous one. Phase 1 processes chunks
- * in the order in which the ring needs them, phase 3 in the order in which the ring completes them.
- * If nodes have different numbers of ranks, slices cannot be matched, and the leaders own the whole
- * vector.
+ * The rings of different slices run concurrently. A chunk enters the next phase as soon as it has
+ * left the previous one. Phase 1 processes chunks in the order in which the ring needs them, phase
+ * 3 in the order in which the ring completes them. If nodes have different numbers of ranks, slices
+ * cannot be matched, and the leaders own the whole vector.
  *
  * With m ranks on each of N nodes: steps: 2 + 2 (N - 1) in sequence. Bytes sent over the network by
  * a rank: 2 (N - 1) / (N m) of the vector; inside the node: 2 (m - 1) / m.

@@ -121,7 +121,7 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
 /*
  * All-to-all by direct exchange: each rank sends each other rank its block.
  *
- * Each peer and direction has a lane of its own, so a slow peer does not delay the others. Rank i
+ * Each peer and direction has a lane of its own, so a slow peer does not delay other peers. Rank i
  * starts with the next rank on the ring. Blocks may differ in size. Steps: 1. Messages of a rank: n
  * - 1. Bytes sent by a rank: n - 1 blocks.
  */

@@ -77,9 +77,9 @@ void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder
  *        even /    \ odd chunks          both trees span all ranks but the root; an inner
  *       tree 0      tree 1               vertex of one tree is a leaf of the other
  *
- * The trees are built over the nodes and then inside each node (topology/topology.c), without the
+ * The trees are built over the nodes and then inside each node (topology/trees.c), without the
  * root. Steps: log2 n + 2 segments in sequence. Bytes sent inside a node by a rank: at most one
- * vector; by a node to other nodes: the same.
+ * vector; by a node to other nodes: at most one vector.
  */
 
 void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b)

@@ -71,7 +71,7 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
 /*
  * Gather by direct sends: each rank sends its block to the root, which receives it at its place.
  *
- * The root has one lane per peer, so a slow peer does not delay the others. Blocks may differ in
+ * The root has one lane per peer, so a slow peer does not delay other peers. Blocks may differ in
  * size. Steps: 1. Messages: n - 1.
  */
 

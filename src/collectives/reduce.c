@@ -39,16 +39,16 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
  * Reduce over a binomial tree with the shape of the order of reproducible results (plan.h), for any
  * root; pipelined.
  *
- *   virtual    0   1   2   3   4   5   6   7      root 5: after round k, the ranks whose
- *   round 0      ->      ->      ->      ->       bits 0 .. k equal the root's have the sums
- *   round 1        --------->        <-------
- *   round 2                ---------->
+ *   virtual    0   1   2   3   4   5   6   7      root 5
+ *   round 0    --->    --->    --->    --->
+ *   round 1        <-------        <-------
+ *   round 2        --------------->
  *
- * In round k, the two virtual ranks that have not sent yet and differ only in bit k of their
- * remaining bits exchange: the one whose bit equals the root's receives. Before that, ranks that
- * are folded together (disti_fold) are added: at the even one, or at the root if it is one of them.
- * Partial sums pass through a window of scratch slots. Steps: log2 n (+ 1) + segments in sequence.
- * Bytes sent by a rank: one vector.
+ * Round k pairs virtual ranks that differ in bit k and whose lower bits equal those of the root.
+ * The one whose bit k equals the root's receives and adds. Before round 0, ranks that are folded
+ * together (disti_fold) are added: at the even one, or at the root if it is one of them. Partial
+ * sums pass through a window of scratch slots. Steps: log2 n (+ 1) + segments in sequence. Bytes
+ * sent by a rank: one vector.
  */
 
 struct cube {
@@ -87,8 +87,8 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
     struct disti_window window = disti_window(b, 0);
     for (uint32_t chunk = 0; chunk < shape->segments; chunk++) {
         if (goes_on == shape->rank) {
-            /* Sums up the chunk at this rank, then sends it to `to`. The step in `window` is waited
-             * for, so that the slot is free. */
+            /* Sums up the chunk at this rank, then sends it to `to`. The additions wait until the
+             * window's slot is free. */
             bool root = c.shape->rank == c.shape->root;
             int to = root ? -1 : cube_rank(&c, c.virtual_rank ^ (1 << rounds));
             struct disti_chunk_ref value = disti_in(chunk);
@@ -189,14 +189,14 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
  */
 
 /*
- * The tree of additions is traversed from this rank's virtual rank P: the m-th vector received is
+ * The tree of additions is traversed from this rank's virtual rank P: the m-th value received is
  * that of P xor m, so that at any time each rank sends to one receiver. Sums that wait for their
- * other operand are on a stack, whose lowest entry is in OUT and whose other entries are in
- * scratch:
+ * other operand are on a stack, whose lowest entry is in OUT and whose other entries are in scratch
+ * (k is the value of P xor k):
  *
- *   m     0    1      2       3          4 ...
- *   OUT   P    P+1    P+1     P+1+2+3    P+1+2+3
- *   0                 2       (2+3)      4
+ *   m         0    1      2       3          4 ...
+ *   OUT       P    P+1    P+1     P+1+2+3    P+1+2+3
+ *   slot 0                2       (2+3)      4
  */
 struct ordered {
     struct disti_builder *b;
@@ -349,7 +349,7 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
  *
  * A rank adds its children's data to its own and sends the sum to its parent. Partial sums pass
  * through a window of scratch slots per tree. Steps: log2 n + 2 segments in sequence. Bytes sent by
- * a rank: one vector. With n nodes, each tree has n - 1 edges between nodes.
+ * a rank: one vector. With N nodes, each tree has N - 1 edges between nodes.
  */
 
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)

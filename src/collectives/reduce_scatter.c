@@ -218,8 +218,7 @@ void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
  *
  *     1. in each node the i-th rank reduces the blocks of the i-th ranks of all nodes   (direct)
- *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8     (a ring
- * each)
+ *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8     (rings)
  *
  * Blocks are processed in the order in which the ring needs them, this rank's own block last. A
  * segment enters its ring as soon as its node has added it. A block leaves each node once, and the

@@ -78,7 +78,7 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
 /*
  * Scatter by direct sends: the root sends each rank its block from its place in IN.
  *
- * The root has one lane per peer, so a slow peer does not delay the others. Blocks may differ in
+ * The root has one lane per peer, so a slow peer does not delay other peers. Blocks may differ in
  * size. Steps: 1. Messages: n - 1.
  */
 

@@ -409,7 +409,7 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
     return status;
 }
 
-/* ---- checks of a plan ---- */
+/* ---- checks of a plan: is it well formed on its own ---- */
 
 /* The position in the plan that is being checked, and where the error message goes. */
 struct check {

@@ -16,10 +16,10 @@
  *   lane 1 (channel 0):  RECV_REDUCE b -----> RECV_REDUCE c
  *
  * A message is sent on its lane's channel. On each channel, the k-th SEND from rank a to rank b
- * matches the k-th RECV or RECV_REDUCE from a at b. All SENDs to one peer on one channel must be in
- * one lane, and so must all RECVs from one peer on one channel. A SEND may end only after its
- * receive has been posted (rendezvous) or long before that (eager); a plan must be correct in both
- * cases. The verifier searches for deadlocks assuming rendezvous, and for races assuming eager.
+ * matches the k-th RECV or RECV_REDUCE at b from a. On one channel, all SENDs to one peer must be
+ * in one lane, and so must all RECVs from one peer. A SEND may end as late as its receive is posted
+ * (rendezvous) or long before (eager). A plan must be correct in both cases: the verifier searches
+ * for deadlocks assuming rendezvous, and for races assuming eager.
  *
  * Memory is counted in chunks, so that a plan is valid for every count. The data consist of blocks
  * of `count` elements (in a _V form each block has its own count). A block is cut into `chunks`
@@ -50,10 +50,9 @@
  * scratch only blocks that IN or OUT has too, since it does not know the size of other blocks.
  *
  * When count < chunks, some chunks are empty. A step whose data are empty waits like any other
- * step, but its message is neither sent nor received. There are two exceptions, in which empty
- * messages are sent: calls with count 0 (always so for BARRIER), and _V forms, in which a rank may
- * not know which blocks are empty at its peers. Ranks that pass different counts are detected by
- * these messages.
+ * step, but its message is neither sent nor received. Empty messages are sent only in calls with
+ * count 0 (always so for BARRIER), and in _V forms, in which a rank may not know which blocks are
+ * empty at its peers. Through these messages, ranks detect that they have passed different counts.
  */
 enum disti_step_kind {
     DISTI_SEND,        /* sends src to peer */
@@ -163,7 +162,8 @@ struct disti_shape {
  * disti_plan_write(). */
 struct disti_builder;
 
-/* What a step waits for: the first `steps` steps of a lane. 0 steps: nothing. */
+/* A condition that a step can wait for: the first `steps` steps of a lane have ended. 0 steps: no
+ * condition. */
 struct disti_step_ref {
     uint16_t lane;
     uint32_t steps;
@@ -262,15 +262,14 @@ struct disti_promise {
 /*
  * A row of the table of algorithms.
  *
- * Reproducible results need a fixed order of additions. For each element, ranks 2 i and 2 i + 1 of
- * the first 2 surplus ranks are added first (collectives/algorithms.h), then virtual ranks at
- * distances 1, 2, 4, ...:
+ * Reproducible results need a fixed order of additions. For each element, ranks 2 i and 2 i + 1 (i
+ * < surplus, collectives/algorithms.h) are added first, then virtual ranks at distances 1, 2, 4,
+ * ...:
  *
  *   6 ranks   ((0 + 1) + (2 + 3)) + (4 + 5)      surplus 2, virtual ranks {0, 1} {2, 3} 4 5
  *
- * Addition commutes, so the order of the two operands does not matter. A number of ranks thus has
- * one result, which does not depend on the ordered algorithm, transport, segments, root or
- * topology.
+ * Addition commutes, so the order of the two operands does not matter. For a given number of ranks,
+ * the result does not depend on the ordered algorithm, the transport, segments, root or topology.
  */
 struct disti_algorithm {
     dist_collective collective;
@@ -279,8 +278,8 @@ struct disti_algorithm {
     int pieces; /* a vector has `pieces` pieces, each cut into segments; DISTI_RANKS: one piece per
                    rank; 0: no segments */
     bool ordered; /* adds in the order of reproducible results if the topology is flat */
-    bool turns; /* if all nodes have one size, the plan of a rank is that of its counterpart on the
-                   previous node, rotated */
+    bool turns;   /* if all nodes have the same number of ranks, each rank does the same as its
+                     counterpart on the previous node, relative to its ring position */
     const char *summary;
     struct disti_promise promise; /* checked by the tests */
 };

@@ -106,8 +106,8 @@ struct sim_wire {
     uint32_t rank;    /* the receiver */
     uint32_t arrived; /* messages that have arrived and have not been received */
     uint32_t lane;    /* the lane that waits for a message, or SIM_NONE */
-    uint32_t sender;  /* the lane whose send ends when the last of these messages is received, or
-                         SIM_NONE */
+    uint32_t sender; /* the lane whose send ends when the last message that has arrived is received,
+                        or SIM_NONE */
     uint8_t distance;
 };
 
@@ -138,7 +138,8 @@ struct sim {
     const struct sim_programs *programs;
     const struct disti_topology *topology;
     uint32_t count;  /* simulated ranks */
-    uint32_t period; /* ranks per unit; a unit could represent all ranks */
+    uint32_t period; /* ranks of a unit, one of which can represent all units; all ranks if there is
+                        none */
     double chunk_bytes;
     double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
     uint64_t step, change; /* step_s, switch_s */
@@ -329,9 +330,9 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
 /* ---- CPU and memory time ---- */
 
 /*
- * Occupies the rank for `work`, from `from` at the earliest. Meanwhile it transfers data through
- * its node's memory, which takes the memory `memory` picoseconds. Stores the start in *start_p and
- * returns the end.
+ * Occupies the rank for `work` picoseconds, from `from` at the earliest. Meanwhile it transfers
+ * data through its node's memory, which is busy with it for `memory` picoseconds. Stores the start
+ * in *start_p and returns the end.
  *
  * The memory is reserved from the current time even if the rank starts later. Otherwise a busy
  * rank's reservation in the future would block other ranks from memory that is free until then.
@@ -370,7 +371,7 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
     return end;
 }
 
-/* Programs: conversion of plans. Equal programs are kept once. */
+/* ---- programs: conversion of plans; equal programs are kept once ---- */
 
 /* ---- the program of one plan ---- */
 
@@ -714,8 +715,8 @@ static const struct sim_step *lane_step(const struct sim *sim, uint32_t lane)
 
 /*
  * The lane receives its message, whose first byte arrived at `head` and whose last byte at `tail`,
- * at most the current time. Between nodes, data are reduced while they arrive. Inside a node, the
- * receiver first copies them.
+ * now or earlier. Between nodes, data are reduced while they arrive. Inside a node, the receiver
+ * first copies them.
  */
 static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, uint64_t head,
                         uint64_t tail)

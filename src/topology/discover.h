@@ -10,7 +10,7 @@
 
 #define DISTI_CPU_WORDS 16
 
-/* What each rank reports about its machine. The size is fixed, since it is exchanged as bytes. */
+/* The report of a rank about its machine. The size is fixed, since it is exchanged as bytes. */
 struct disti_locality {
     uint64_t
         machine; /* equal if and only if two ranks share a machine: its memory and its network */
@@ -45,7 +45,7 @@ int disti_usable_cpus(void);
  */
 bool disti_crowded(const struct disti_locality *localities, int ranks, int rank);
 
-/* Returns the number of CPUs that all ranks share, if they are on several machines that are
+/* Returns the number of CPUs of all ranks together, if the ranks are on several machines that are
  * containers of one kernel; 0: not so, or unknown. */
 int disti_shared_cpus(const struct disti_locality *localities, int ranks);
 

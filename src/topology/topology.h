@@ -6,9 +6,9 @@
 #include <dist/backend.h>
 
 /*
- * The ranks by locality. `order` is the ring: it lists the ranks of one node after the other, and
- * inside a node those of one package, NUMA node and core after the other. Node i has
- * order[node_first[i] .. node_first[i + 1]); its first rank is its leader.
+ * The ranks by locality. `order` is the ring: it groups the ranks by node, and inside a node by
+ * package, NUMA node and core. Node i has order[node_first[i] .. node_first[i + 1]); its first rank
+ * is its leader.
  */
 struct disti_topology {
     int ranks;

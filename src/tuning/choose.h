@@ -6,7 +6,8 @@
 #include "plan/plan.h"
 #include "tuning/tuning.h"
 
-/* What the user forces with DIST_ALGO="all_reduce:ring,broadcast:chain" and DIST_SEGMENTS. */
+/* The user's choices: DIST_ALGO="all_reduce:ring,broadcast:chain", DIST_SEGMENTS,
+ * DIST_REPRODUCIBLE. */
 struct disti_choice {
     const struct disti_algorithm *forced[DIST_COLL_COUNT];
     uint32_t forced_segments; /* 0: not forced */

@@ -24,10 +24,10 @@ enum disti_distance disti_distance(const struct disti_topology *topology, int on
  * receiver for overhead_s each, and between nodes for b / network_bytes_per_second more, while it
  * is transmitted.
  *
- * Inside a node the receiver copies the bytes: after latency_s it has noticed the message, and is
- * then busy for b / bytes_per_second more. At DISTI_OTHER_NODE, all ranks of a node share one line
- * in each direction, of bytes_per_second. At DISTI_OTHER_RACK, all nodes of a rack share one more
- * line, of that distance's bytes_per_second; a message then passes four lines.
+ * Inside a node the receiver copies the bytes: it notices the message after latency_s, and is then
+ * busy for b / bytes_per_second more. At DISTI_OTHER_NODE, all ranks of a node share one line in
+ * each direction, of bytes_per_second. At DISTI_OTHER_RACK, all nodes of a rack share one more line
+ * in each direction, of that distance's bytes_per_second; a message then passes four lines.
  *
  * A rate of 0 means unlimited. Latencies and overheads may be 0.
  */

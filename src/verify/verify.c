@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The verifier: collects the steps of all ranks, matches their messages, runs them symbolically,
- * checks the results and searches for races. Only some chunks of the data are followed. Of each
- * plan only the steps that handle these chunks are kept, so that not all plans need to be in memory
- * at once.
+ * checks the results and searches for races. It follows only some chunks of the data, and keeps
+ * only the steps that handle these chunks, so that not all plans need to be in memory at once.
  *
  *   lane 0   [a]   b    c   [d]        kept: a, d, f. That d runs after f is found by going back
  *                  |                   from c to e, which is not kept, and from there to f.
@@ -61,7 +60,7 @@ struct verify_lane {
     bool queued, parked;
 };
 
-/* Where a rank's entries begin in the lists. */
+/* The start of a rank's entries in the lists. */
 struct verify_rank {
     uint32_t first_lane, first_step;
     size_t first_slot;
@@ -93,8 +92,8 @@ struct verify {
     uint32_t *when;  /* by step: its index in order[] */
     uint32_t executed;
     uint32_t *queue, queued; /* lanes that the run must examine, each at most once */
-    uint64_t *entered; /* BARRIER, by step: the set of ranks of the window that have entered before
-                        the step ends */
+    uint64_t *entered; /* BARRIER, by step: the ranks of the window that are known to have entered
+                          when the step ends */
     uint32_t window;   /* ranks [window, window + 64) */
 };
 
@@ -217,8 +216,8 @@ struct reader {
                          into the plan */
     uint32_t *waits;  /* by step: the first step with a wait, from this one on in its lane; or the
                          lane's end */
-    uint32_t *covered, *stamp; /* by lane: the number of its steps that are known to come before;
-                                  stamp: for which lane */
+    uint32_t *covered, *stamp; /* by lane: number of its steps that are already covered by waits;
+                                  valid if its stamp is the number of the lane being read, plus 1 */
     struct reader_wait *stack;
 };
 
@@ -854,7 +853,8 @@ static bool race_is_after(const struct verify *v, uint32_t step, uint32_t early)
 /*
  * True if `early` is over before `late` touches memory. Searches backwards from `late` through all
  * steps that come before. The order of the run respects every such order, so steps that ran before
- * `early` are skipped. Messages that may be empty although `chunk` is not do not count.
+ * `early` are skipped. So are messages that may be empty, and thus not sent, although chunk `chunk`
+ * has data.
  */
 static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32_t chunk)
 {
@@ -874,8 +874,11 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
                 continue;
             if (race_is_after(v, end, early) || race_is_after(v, end, taken))
                 return true;
-            /* Skips a message that may not be sent although the chunk has data: if a call has fewer
-             * elements than chunks, the last chunks of each block are empty. */
+            /*
+             * Follows a message only if it is sent whenever the chunk has data: if a call has fewer
+             * elements than chunks, the last chunks of each block are empty, and their messages are
+             * not sent.
+             */
             if (verify_receives(verify_step(v, end)) &&
                 (verify_step(v, end)->first % chunks <= chunk % chunks ||
                  verify_step(v, end)->first % chunks + verify_step(v, end)->items > chunks))

@@ -15,7 +15,7 @@ struct mpi_end {
 
 /* ---- MPI's own nonblocking collectives, for DIST_MPI_COLL=native ---- */
 
-/* One per group. The first five members are set by the creator, the last is zeroed. */
+/* Native mode of one group. The creator sets the first five members and zeroes the last. */
 struct disti_native {
     const struct dist_host *host;
     MPI_Comm comm;

@@ -18,7 +18,7 @@
 #define DISTI_NCCL_MAGIC 0xcafebeefu
 #define DISTI_NCCL_UNDEFINED INT_MIN
 
-/* NCCL has no such dtype or op. */
+/* A dtype or op that NCCL lacks. */
 enum { DISTI_NCCL_NONE = -1 };
 
 /* ncclResult_t */

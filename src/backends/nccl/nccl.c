@@ -147,7 +147,7 @@ dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
 
 /* ---- opening a group: devices and communicator ---- */
 
-/* What each rank reports to the other ranks. */
+/* The report of a rank to the other ranks. */
 struct open_report {
     char node[48]; /* identifies the machine; NCCL_HOSTID if that is set */
     char bus[20];  /* PCI address of the device */
@@ -156,7 +156,7 @@ struct open_report {
     char text[176];
 };
 
-/* What rank 0 broadcasts. */
+/* The message that rank 0 broadcasts. */
 struct open_id {
     int32_t result; /* NCCL's result */
     struct disti_nccl_id id;

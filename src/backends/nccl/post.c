@@ -872,7 +872,7 @@ static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_q
 /* Starts all held calls. The caller has entered the device. */
 static dist_status nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_queue queues[2]; /* a NCCL group is captured as a whole or not at all */
+    struct disti_nccl_queue queues[2]; /* an NCCL group is captured as a whole or not at all */
     dist_status status = DIST_OK;
     struct disti_nccl_call *c;
 
