@@ -277,9 +277,8 @@ struct disti_algorithm {
     disti_algorithm_fn write;
     int pieces; /* a vector has `pieces` pieces, each cut into segments; DISTI_RANKS: one piece per
                    rank; 0: no segments */
-    bool ordered; /* adds in the order of reproducible results if the topology is flat */
-    bool turns;   /* if all nodes have the same number of ranks, each rank does the same as its
-                     counterpart on the previous node, relative to its ring position */
+    bool ordered;   /* adds in the order of reproducible results if the topology is flat */
+    bool symmetric; /* on equal nodes, a rank does what its counterpart on the previous node does */
     const char *summary;
     struct disti_promise promise; /* checked by the tests */
 };

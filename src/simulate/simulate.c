@@ -604,7 +604,7 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
         alike = a->package == b->package && a->numa == b->numa;
     }
     period = alike ? period : programs->ranks;
-    programs->period = algorithm->turns ? period : programs->ranks;
+    programs->period = algorithm->symmetric ? period : programs->ranks;
     programs->bucket_count = 64;
     while (programs->bucket_count < programs->period)
         programs->bucket_count *= 2;
@@ -616,11 +616,11 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
         status = programs_rank(programs, &draft, algorithm, shape, i);
     for (uint32_t i = programs->period; i < programs->ranks; i++)
         programs->at[i] = programs->at[i - programs->period];
-    bool turns =
+    bool symmetric =
         status == DIST_OK; /* for some algorithms this holds only with some numbers of ranks */
-    for (uint32_t i = period; i < programs->ranks && turns; i++)
-        turns = programs->at[i] == programs->at[i - period];
-    if (turns)
+    for (uint32_t i = period; i < programs->ranks && symmetric; i++)
+        symmetric = programs->at[i] == programs->at[i - period];
+    if (symmetric)
         programs->period = period;
     free(draft.lanes);
     free(draft.steps);

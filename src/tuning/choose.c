@@ -235,7 +235,7 @@ static void choice_list(const struct disti_choice *choice, dist_collective only,
 }
 
 /* True if item[length] is "collective:name" of this algorithm. */
-static bool choice_names(const struct disti_algorithm *algorithm, const char *item, size_t length)
+static bool choice_matches(const struct disti_algorithm *algorithm, const char *item, size_t length)
 {
     char full[64];
     snprintf(full, sizeof(full), "%s:%s", dist_collective_string(algorithm->collective),
@@ -248,7 +248,7 @@ static dist_status choice_algorithms(const char *text, struct disti_choice *choi
     while (text) {
         size_t length = strcspn(text, ",");
         const struct disti_algorithm *a = disti_algorithms;
-        while (a->name && !choice_names(a, text, length))
+        while (a->name && !choice_matches(a, text, length))
             a++;
         if (!a->name) {
             char list[2048];
@@ -336,8 +336,8 @@ const char *disti_reason_string(enum disti_reason reason)
 
 /* True if simulating the algorithm is worthwhile and within the limit of steps. Stores a lower
  * bound on its time. The steps of all ranks are estimated as rank 0's times the number of ranks. */
-static bool choose_is_worth(struct choose *choose, const struct disti_shape *shape,
-                            const struct disti_algorithm *algorithm, double *least_p)
+static bool choose_is_worthwhile(struct choose *choose, const struct disti_shape *shape,
+                                 const struct disti_algorithm *algorithm, double *least_p)
 {
     struct disti_plan *plan;
     uint64_t steps;
@@ -377,7 +377,7 @@ static bool choose_predict(struct choose *choose, struct disti_candidate *candid
     double seconds;
 
     candidate->seconds = candidate->least = -1;
-    if (!choose_is_worth(choose, &shape, candidate->algorithm, &candidate->least) ||
+    if (!choose_is_worthwhile(choose, &shape, candidate->algorithm, &candidate->least) ||
         !choose_is_known(choose, disti_simulate(candidate->algorithm, &shape, choose->bytes,
                                                 &choose->tuning->cost, &seconds)) ||
         !(seconds >= 0))

@@ -717,12 +717,12 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     uint64_t sum = v->all;
     if (!reduces) { /* the number of the rank that owns the data chunk */
         const struct disti_plan *shape = &v->shape;
-        bool root_gives = /* broadcast, scatter */
+        bool root_is_source = /* broadcast, scatter */
             disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1;
         uint64_t block = v->followed[c] / shape->chunks;
         sum = verify_number(
-            v, root_gives ? (uint32_t)shape->root
-                          : (uint32_t)(block / (disti_plan_data_blocks(shape) / v->ranks)));
+            v, root_is_source ? (uint32_t)shape->root
+                              : (uint32_t)(block / (disti_plan_data_blocks(shape) / v->ranks)));
     }
     if (!cell->written)
         return verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,

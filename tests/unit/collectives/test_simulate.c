@@ -307,7 +307,7 @@ static void stands_for_others(const struct disti_algorithm *algorithm,
     assert_int_equal(disti_sim_run(simulation, bytes, true, cost, &all), DIST_OK);
     disti_simulation_close(simulation);
     assert_int_equal(all.simulated, shape->ranks);
-    assert_true(few.simulated < shape->ranks || !algorithm->turns);
+    assert_true(few.simulated < shape->ranks || !algorithm->symmetric);
     few.simulated = all.simulated;
     if (memcmp(&few, &all, sizeof(few)) != 0)
         fail_msg("%s of %zu bytes, %d ranks: %.17g s instead of %.17g s", algorithm->name, bytes,
@@ -319,7 +319,7 @@ static void test_algorithms_turn(void **state)
 {
     (void)state;
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
-        for (size_t i = 0; a->turns && i < ALIKE * 2; i++) {
+        for (size_t i = 0; a->symmetric && i < ALIKE * 2; i++) {
             struct disti_topology *topology = alike_topology(i % ALIKE);
             struct disti_shape shape = {.collective = a->collective,
                                         .ranks = topology->ranks,
@@ -327,7 +327,7 @@ static void test_algorithms_turn(void **state)
                                         .topology = topology};
             struct disti_algorithm each = *a;
             struct disti_forecast few, all;
-            each.turns = false;
+            each.symmetric = false;
             assert_int_equal(disti_forecast(a, &shape, 0, &disti_cost_usual, &few), DIST_OK);
             assert_int_equal(disti_forecast(&each, &shape, 0, &disti_cost_usual, &all), DIST_OK);
             if (all.simulated != few.simulated || all.simulated == shape.ranks)
