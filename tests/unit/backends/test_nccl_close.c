@@ -133,7 +133,7 @@ static struct disti_nccl_state *open_group(bool is_slow)
     nccl->gpu->context = &contexts;
     nccl->gpu->stream = resource();
     nccl->gpu->copies = resource();
-    nccl->gpu->moment = resource();
+    nccl->gpu->order_event = resource();
     nccl->gpu->one = resource();
     nccl->gpu->spare[nccl->gpu->spares++] = resource();
     return nccl;

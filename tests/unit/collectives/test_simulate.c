@@ -314,8 +314,8 @@ static void stands_for_others(const struct disti_algorithm *algorithm,
                  shape->ranks, few.seconds, all.seconds);
 }
 
-/* Of algorithms that turn not all plans are written: are they what they would be? */
-static void test_algorithms_turn(void **state)
+/* The plans of symmetric algorithms are not all written; they must equal those that would be. */
+static void test_algorithms_symmetric(void **state)
 {
     (void)state;
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
@@ -331,7 +331,7 @@ static void test_algorithms_turn(void **state)
             assert_int_equal(disti_forecast(a, &shape, 0, &disti_cost_usual, &few), DIST_OK);
             assert_int_equal(disti_forecast(&each, &shape, 0, &disti_cost_usual, &all), DIST_OK);
             if (all.simulated != few.simulated || all.simulated == shape.ranks)
-                fail_msg("%s does not turn: %d ranks", a->name, shape.ranks);
+                fail_msg("%s is not symmetric: %d ranks", a->name, shape.ranks);
             disti_topology_free(topology);
         }
 }
@@ -390,7 +390,7 @@ int main(void)
         cmocka_unit_test(test_work_for_the_network),
         cmocka_unit_test(test_nodes_share_cpus),
         cmocka_unit_test(test_ranks_share_memory),
-        cmocka_unit_test(test_algorithms_turn),
+        cmocka_unit_test(test_algorithms_symmetric),
         cmocka_unit_test(test_ranks_stand_for_others),
         cmocka_unit_test(test_all_algorithms_and_always_alike),
     };
