@@ -212,7 +212,7 @@ static dist_status registry_transport_reason(const char *name,
     const struct dist_transport *const *transports;
     const struct disti_module *module;
     dist_status status;
-    char others[128]; /* the transports that the module has */
+    char names[128]; /* the transports that the module has */
     size_t used = 0;
 
     *transport_p = disti_built_in_transport(name);
@@ -221,22 +221,22 @@ static dist_status registry_transport_reason(const char *name,
     status = disti_module_load(name, &module, reason, reason_size);
     if (status != DIST_OK)
         return status;
-    disti_text(others, sizeof(others), "none");
+    disti_text(names, sizeof(names), "none");
     transports = module->entry->transports;
     for (int i = 0; transports && transports[i]; i++) {
         if (strcmp(transports[i]->name, name) == 0) {
             *transport_p = transports[i];
             return DIST_OK;
         }
-        if (used < sizeof(others))
-            used += (size_t)snprintf(others + used, sizeof(others) - used, "%s%s", i ? ", " : "",
+        if (used < sizeof(names))
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
                                      transports[i]->name);
     }
     disti_text(
         reason, reason_size,
         "module %s has no transport '%s' (its transports: %s): a transport must be in a module of "
         "the same name",
-        module->path, name, others);
+        module->path, name, names);
     return DIST_ERR_NO_BACKEND;
 }
 
@@ -402,7 +402,7 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
 struct list {
     char *buffer;
     size_t size, used;
-    int others; /* number of third-party modules listed */
+    int third_party; /* number of third-party modules listed */
 };
 
 static struct list list_begin(char *buffer, size_t size)
@@ -437,7 +437,8 @@ static bool list_is_built_in(const char *name)
 }
 
 /* Adds the third-party modules in the module directories. */
-static void list_add_others(struct list *list, void (*add)(struct list *list, const char *name))
+static void list_add_third_party(struct list *list,
+                                 void (*add)(struct list *list, const char *name))
 {
     struct disti_module_names names;
 
@@ -657,13 +658,13 @@ size_t dist_list_backends(char *buffer, size_t size)
     struct list list = list_begin(buffer, size);
 
     list_add_own(&list);
-    list_add_others(&list, list_add_backend);
+    list_add_third_party(&list, list_add_backend);
     return list.used;
 }
 
 static void list_add_choice(struct list *list, const char *name)
 {
-    list_add(list, "%s%s", list->others++ ? ", " : "  other modules: ", name);
+    list_add(list, "%s%s", list->third_party++ ? ", " : "  other modules: ", name);
 }
 
 /* Writes this project's backends in the format of dist_list_backends(), and the names of other
@@ -673,8 +674,8 @@ static size_t list_choices(char *text, size_t size)
     struct list list = list_begin(text, size);
 
     list_add_own(&list);
-    list_add_others(&list, list_add_choice);
-    list_add(&list, list.others ? "\n" : "");
+    list_add_third_party(&list, list_add_choice);
+    list_add(&list, list.third_party ? "\n" : "");
     return list.used;
 }
 
@@ -710,7 +711,7 @@ size_t dist_list_names(char *buffer, size_t size)
         list_add_name(&list, registry_modules[i]);
     for (int i = 0; registry_transports[i]; i++)
         list_add_name(&list, registry_transports[i]->name);
-    list_add_others(&list, list_add_name);
+    list_add_third_party(&list, list_add_name);
     return list.used;
 }
 

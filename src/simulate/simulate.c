@@ -142,7 +142,7 @@ struct sim {
                         none */
     double chunk_bytes;
     double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
-    uint64_t step, change; /* step_s, switch_s */
+    uint64_t step, context_switch; /* step_s, switch_s */
     size_t eager;
     int node_cpus, all_cpus; /* all_cpus 0: one CPU per rank, or node_cpus per node */
     struct sim_link links[DISTI_DISTANCES];
@@ -222,14 +222,14 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
     const int *order = sim->topology->order;
     for (uint32_t i = 0; i < program->send_count; i++) {
         struct sim_end end = program->sends[i];
-        uint32_t to = (rank + end.offset) % sim->programs->ranks, stands = to % sim->count;
-        const struct sim_program *other = sim->programs->at[stands];
+        uint32_t to = (rank + end.offset) % sim->programs->ranks, representative = to % sim->count;
+        const struct sim_program *other = sim->programs->at[representative];
         struct sim_end back = {sim->programs->ranks - end.offset, end.channel};
         uint32_t wire = sim_end_find(other->recvs, other->recv_count, back);
         if (wire == SIM_NONE)
             return disti_fail(DIST_ERR_INTERNAL,
                               "no rank receives the message from position %u to %u", rank, to);
-        wire += sim->ranks[stands].first_wire;
+        wire += sim->ranks[representative].first_wire;
         sim->wires[wire].distance = (uint8_t)disti_distance(sim->topology, order[rank], order[to]);
         sim->routes[sim->ranks[rank].first_send + i] = wire;
     }
@@ -268,7 +268,7 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
     sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
     sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
     sim->step = machine_time(cost->step_s);
-    sim->change = machine_time(cost->switch_s);
+    sim->context_switch = machine_time(cost->switch_s);
     sim->eager = cost->eager_bytes;
     sim->node_cpus = cost->node_cpus;
     sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
@@ -351,7 +351,7 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
         struct sim_cpu *other = &node->cpus[i];
         uint64_t at = begin > other->free ? begin : other->free;
         if (wakes && other->last != rank + 1 && other->last != 0)
-            at += sim->change;
+            at += sim->context_switch;
         if (!cpu || at < start) {
             cpu = other;
             start = at;
@@ -971,7 +971,7 @@ const struct disti_cost disti_cost_usual = {.links = {[DISTI_SAME_NUMA] = {0.5e-
                                             .node_cpus = 0};
 
 static void simulate_lines(const struct sim *sim, const struct sim_line *lines, uint32_t count,
-                           uint64_t stands, struct disti_traffic *traffic)
+                           uint64_t represented, struct disti_traffic *traffic)
 {
     double waited = 0; /* sum of whole picoseconds: exact up to some hours */
     for (uint32_t i = 0; i < count; i++) {
@@ -979,7 +979,7 @@ static void simulate_lines(const struct sim *sim, const struct sim_line *lines, 
         traffic->busiest = busy > traffic->busiest ? busy : traffic->busiest;
         waited += (double)lines[i].waited;
     }
-    traffic->waited_s += waited * (double)stands / SIM_SECOND;
+    traffic->waited_s += waited * (double)represented / SIM_SECOND;
 }
 
 struct disti_simulation {
@@ -1047,20 +1047,20 @@ dist_status disti_sim_run(const struct disti_simulation *simulation, size_t byte
                             sim.topology->ranks);
         goto out;
     }
-    /* Each simulated rank represents `stands` ranks. */
-    uint64_t stands = sim.programs->ranks / sim.count, busy = 0;
+    /* The number of ranks that each simulated rank represents. */
+    uint64_t represented = sim.programs->ranks / sim.count, busy = 0;
     struct disti_traffic *links = forecast.links;
-    simulate_lines(&sim, sim.node_lines, 2 * sim.node_count, stands, &links[DISTI_OTHER_NODE]);
-    simulate_lines(&sim, sim.rack_lines, 2 * sim.rack_count, stands, &links[DISTI_OTHER_RACK]);
+    simulate_lines(&sim, sim.node_lines, 2 * sim.node_count, represented, &links[DISTI_OTHER_NODE]);
+    simulate_lines(&sim, sim.rack_lines, 2 * sim.rack_count, represented, &links[DISTI_OTHER_RACK]);
     for (int d = 0; d < DISTI_DISTANCES; d++) {
-        links[d].messages *= stands;
-        links[d].bytes = (double)(sim.chunks[d] * stands) * sim.chunk_bytes;
+        links[d].messages *= represented;
+        links[d].bytes = (double)(sim.chunks[d] * represented) * sim.chunk_bytes;
     }
     for (uint32_t i = 0; i < sim.count; i++)
         busy = sim.ranks[i].busy > busy ? sim.ranks[i].busy : busy;
     forecast.busiest_rank = (double)busy / (sim.now ? (double)sim.now : 1);
     forecast.seconds = (double)sim.now / SIM_SECOND;
-    forecast.steps = sim.steps_done * stands;
+    forecast.steps = sim.steps_done * represented;
     forecast.simulated = (int)sim.count;
     *forecast_p = forecast;
 out:

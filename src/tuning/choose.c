@@ -410,8 +410,8 @@ static bool choose_climb(struct choose *choose, bool up, struct disti_candidate 
 }
 
 /* Returns the algorithm with the number of segments that the rules select. */
-static struct disti_candidate choose_rule_cut(struct choose *choose,
-                                              const struct disti_algorithm *algorithm)
+static struct disti_candidate choose_rule_segments(struct choose *choose,
+                                                   const struct disti_algorithm *algorithm)
 {
     struct disti_candidate candidate = {
         .algorithm = algorithm,
@@ -422,7 +422,7 @@ static struct disti_candidate choose_rule_cut(struct choose *choose,
 }
 
 /* Improves the candidate's number of segments. */
-static void choose_best_cut(struct choose *choose, struct disti_candidate *candidate)
+static void choose_best_segments(struct choose *choose, struct disti_candidate *candidate)
 {
     if (candidate->seconds < 0 || !candidate->algorithm->pieces || choose->choice->forced_segments)
         return;
@@ -520,17 +520,17 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
         /* The rules' choice comes first, as the time to compare with. */
         bool ordered = choose.choice->reproducible && disti_algorithm_reduces(choose.collective);
         const struct disti_algorithm *forced = choose.choice->forced[choose.collective];
-        chosen_p->rule = choose_rule_cut(&choose, chosen_p->rule.algorithm);
+        chosen_p->rule = choose_rule_segments(&choose, chosen_p->rule.algorithm);
         chosen_p->candidates[chosen_p->count] = chosen_p->rule;
-        choose_best_cut(&choose, &chosen_p->candidates[chosen_p->count++]);
+        choose_best_segments(&choose, &chosen_p->candidates[chosen_p->count++]);
         for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
             struct disti_candidate *candidate = &chosen_p->candidates[chosen_p->count];
             if (a->collective != choose.collective || a == chosen_p->rule.algorithm ||
                 (ordered && !a->ordered) || (forced && a != forced) ||
                 chosen_p->count == DISTI_CANDIDATES_MAX)
                 continue;
-            *candidate = choose_rule_cut(&choose, a);
-            choose_best_cut(&choose, candidate);
+            *candidate = choose_rule_segments(&choose, a);
+            choose_best_segments(&choose, candidate);
             chosen_p->count++;
         }
         chosen_p->best = chosen_p->rule;

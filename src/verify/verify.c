@@ -75,9 +75,9 @@ struct verify_list {
 struct verify {
     struct disti_plan shape; /* what all plans have in common: a plan without steps, of rank 0 */
     uint32_t ranks;
-    bool aliased; /* a block that IN and OUT both hold is the same memory */
-    bool lost;    /* out of memory */
-    uint64_t all; /* the sum of all ranks' numbers */
+    bool aliased;   /* a block that IN and OUT both hold is the same memory */
+    bool no_memory; /* out of memory */
+    uint64_t all;   /* the sum of all ranks' numbers */
     uint32_t data_chunks;
     uint32_t count, *followed; /* the chunks of the data that are followed, ascending */
     struct disti_verdict *verdict;
@@ -174,14 +174,14 @@ __attribute__((format(printf, 3, 4))) static bool verify_fault(struct verify *v,
 
 /* ---- lists ---- */
 
-/* Appends an uninitialized item. Returns NULL and sets v->lost if there is no memory. */
+/* Appends an uninitialized item. Returns NULL and sets v->no_memory if there is no memory. */
 static void *list_add(struct verify *v, struct verify_list *list)
 {
     if (list->count == list->room) {
         size_t room = list->room * 2 + 1024;
         void *items = realloc(list->items, room * list->size);
         if (!items) {
-            v->lost = true;
+            v->no_memory = true;
             return NULL;
         }
         list->items = items;
@@ -287,7 +287,7 @@ static bool reader_step(struct verify *v, struct reader *r, const struct disti_l
         v->verdict->messages += sends;
         v->verdict->chunks_sent += sends ? step->chunks : 0;
     }
-    if (!own || v->lost || step->list == DISTI_NO_LIST)
+    if (!own || v->no_memory || step->list == DISTI_NO_LIST)
         return true;
     for (uint32_t i = 0; i < items; i++) { /* a message contains each chunk once */
         uint32_t chunk = verify_items(v, r->kept[at])[i].chunk;
@@ -345,8 +345,8 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
                        .covered = calloc(lanes, sizeof(*r.covered)),
                        .stamp = calloc(lanes, sizeof(*r.stamp))};
     struct verify_rank *rank = &v->rank[plan->rank];
-    v->lost = !r.kept || !r.before || !r.waits || !r.stack || !r.covered || !r.stamp;
-    bool good = !v->lost;
+    v->no_memory = !r.kept || !r.before || !r.waits || !r.stack || !r.covered || !r.stamp;
+    bool good = !v->no_memory;
     for (uint32_t l = 0; l < plan->lane_count && good; l++) {
         const struct disti_lane *lane = &plan->lanes[l];
         uint32_t first = (uint32_t)v->steps.count, number = (uint32_t)v->lanes.count;
@@ -357,7 +357,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
         if (own)
             *verify_lane(v, number) =
                 (struct verify_lane){.first = first, .count = (uint32_t)v->steps.count - first};
-        good = good && !v->lost;
+        good = good && !v->no_memory;
     }
     for (uint32_t l = 0; l < plan->lane_count && good; l++) {
         /* Steps without waits, which are most, are skipped with this table. */
@@ -375,7 +375,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
             const struct disti_step *step = &plan->steps[at];
             if (step->wait_lane != DISTI_NO_LANE)
                 reader_cover(v, &r, l, (struct reader_wait){step->wait_lane, step->wait_step});
-            if (r.kept[at] == VERIFY_NONE || v->lost)
+            if (r.kept[at] == VERIFY_NONE || v->no_memory)
                 continue;
             verify_step(v, r.kept[at])->first_wait = first;
             verify_step(v, r.kept[at])->waits = (uint32_t)v->waits.count - first;
@@ -398,7 +398,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
     rank[1] = (struct verify_rank){.first_lane = (uint32_t)v->lanes.count,
                                    .first_step = (uint32_t)v->steps.count,
                                    .first_slot = rank[0].first_slot + plan->scratch_chunks};
-    return good && !v->lost;
+    return good && !v->no_memory;
 }
 
 /* ---- matching of messages: those from one rank to another on one channel stay in order ---- */
@@ -673,7 +673,7 @@ static bool verify_run(struct verify *v)
     v->queue = malloc((v->lanes.count + 1) * sizeof(*v->queue));
     v->queued = 0;
     bool good = v->queue;
-    v->lost = !good;
+    v->no_memory = !good;
     v->executed = 0;
     for (uint32_t lane = (uint32_t)v->lanes.count; lane > 0 && good; lane--) {
         struct verify_lane *l = verify_lane(v, lane - 1);
@@ -861,7 +861,7 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
     const struct verify *v = race->v;
     bool sends = verify_step(v, early)->kind == DISTI_SEND;
     uint32_t chunks = v->shape.chunks;
-    uint32_t taken = sends ? verify_step(v, early)->match : early, depth = 0;
+    uint32_t receiver = sends ? verify_step(v, early)->match : early, depth = 0;
     race->searches++;
     if (verify_receives(verify_step(v, late)))
         race_push(race, &depth, verify_step(v, late)->match);
@@ -872,7 +872,7 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
             uint32_t end = verify_wait(v, step, i);
             if (end == VERIFY_NONE || v->when[end] < v->when[early])
                 continue;
-            if (race_is_after(v, end, early) || race_is_after(v, end, taken))
+            if (race_is_after(v, end, early) || race_is_after(v, end, receiver))
                 return true;
             /*
              * Follows a message only if it is sent whenever the chunk has data: if a call has fewer
@@ -1077,7 +1077,7 @@ static bool verify_races(struct verify *v)
     struct race race = {.v = v};
     bool good = race_allocate(&race);
     if (!good) {
-        v->lost = true;
+        v->no_memory = true;
         goto out;
     }
     memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* sets all to VERIFY_NONE */
@@ -1120,21 +1120,21 @@ static void verify_all(struct verify *v)
     uint64_t *sums = calloc(v->ranks, sizeof(*sums));
     v->order = calloc(v->steps.count + 1, sizeof(*v->order));
     v->when = calloc(v->steps.count + 1, sizeof(*v->when));
-    v->lost = !sums || !v->order || !v->when;
-    if (v->lost || !verify_match(v))
+    v->no_memory = !sums || !v->order || !v->when;
+    if (v->no_memory || !verify_match(v))
         goto out;
     if (v->shape.collective == DIST_COLL_BARRIER) {
         v->entered = calloc(v->steps.count + 1, sizeof(*v->entered));
-        v->lost = !v->entered;
-        for (v->window = 0; v->window < v->ranks && !v->lost; v->window += 64)
+        v->no_memory = !v->entered;
+        for (v->window = 0; v->window < v->ranks && !v->no_memory; v->window += 64)
             if (!verify_run(v) || !verify_barrier(v))
                 break;
         goto out;
     }
     v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
     v->scratch = calloc(v->rank[v->ranks].first_slot + 1, sizeof(*v->scratch));
-    v->lost = !v->cells || !v->scratch;
-    if (v->lost)
+    v->no_memory = !v->cells || !v->scratch;
+    if (v->no_memory)
         goto out;
     for (uint32_t rank = 0; rank < v->ranks;
          rank++) { /* the initial content of the ranks' memory */
@@ -1188,7 +1188,7 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
     v->seen = calloc(v->count, sizeof(*v->seen));
     v->rank = calloc((size_t)v->ranks + 1, sizeof(*v->rank));
     v->counters = calloc((size_t)2 * DISTI_CHANNELS * v->ranks, sizeof(*v->counters));
-    v->lost = !v->followed || !v->seen || !v->rank || !v->counters;
+    v->no_memory = !v->followed || !v->seen || !v->rank || !v->counters;
     for (uint32_t i = 0; i < v->count && v->followed; i++)
         v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
 }
@@ -1198,9 +1198,9 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
 static dist_status verify_close(struct verify *v, dist_status status,
                                 struct disti_verdict *verdict_p)
 {
-    if (status == DIST_OK && v->verdict->ok && !v->lost)
+    if (status == DIST_OK && v->verdict->ok && !v->no_memory)
         verify_all(v);
-    if (status == DIST_OK && v->lost)
+    if (status == DIST_OK && v->no_memory)
         status =
             disti_fail(DIST_ERR_NO_MEMORY, "no memory to verify the plans of %u ranks", v->ranks);
     if (status == DIST_OK)
@@ -1230,7 +1230,7 @@ dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
     struct verify v;
     dist_status status = DIST_OK;
     verify_open(&v, plans[0], in_place, &verdict);
-    for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++) {
+    for (int rank = 0; rank < plans[0]->ranks && !v.no_memory; rank++) {
         /* The plan must have the same shape as the first one and be well formed. */
         const struct disti_plan *plan = plans[rank], *shape = &v.shape;
         char text[256];
@@ -1259,7 +1259,7 @@ dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
     struct verify v = {.verdict = &verdict};
     dist_status status = DIST_OK;
     bool good = true;
-    for (int rank = 0; rank < shape->ranks && good && !v.lost; rank++) {
+    for (int rank = 0; rank < shape->ranks && good && !v.no_memory; rank++) {
         struct disti_shape own = *shape;
         struct disti_plan *plan;
         own.rank = rank;
@@ -1268,7 +1268,7 @@ dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
             break;
         if (rank == 0)
             verify_open(&v, plan, in_place, &verdict);
-        good = !v.lost && verify_collect(&v, plan);
+        good = !v.no_memory && verify_collect(&v, plan);
         disti_plan_free(plan);
     }
     return verify_close(&v, status, verdict_p);

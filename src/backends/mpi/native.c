@@ -134,7 +134,7 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
                          size_t *count_p)
 {
     size_t own = (size_t)native->rank;
-    bool far = false;
+    bool large = false;
 
     switch (call->collective) {
     case DIST_COLL_REDUCE_SCATTER:
@@ -148,16 +148,16 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
         for (int r = 0; r < native->ranks; r++) {
             *count_p += call->out_counts[r];
             /* True if a block's offset in bytes exceeds an int. */
-            far |= call->out_offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype);
+            large |= call->out_offsets[r] > (size_t)INT_MAX / native->host->dtype_size(call->dtype);
         }
-        return far;
+        return large;
     default:
         return false;
     }
 }
 
 /* Allocates the memory that the call needs besides the program's. ERR_NO_MEMORY. */
-static dist_status native_make_room(const struct disti_native *native, struct disti_native_call *c)
+static dist_status native_allocate(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
     size_t ranks = (size_t)native->ranks, count = 0;
@@ -186,7 +186,7 @@ static dist_status native_make_room(const struct disti_native *native, struct di
 }
 
 /* Copies MPI's result from the stage to its final place. */
-static void native_unstage(const struct disti_native *native, const struct disti_native_call *c)
+static void native_copy_stage(const struct disti_native *native, const struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
     size_t count = 0, at = 0;
@@ -344,7 +344,7 @@ static int native_reduce_scatter_v(const struct disti_native *native, struct dis
 }
 
 /* Creates a type whose single element is a block of any size at any offset. */
-static int native_far_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
+static int native_large_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
 {
     size_t runs = bytes / NATIVE_RUN, whole = runs * NATIVE_RUN;
     MPI_Datatype run = MPI_DATATYPE_NULL;
@@ -395,13 +395,13 @@ static int native_describe(const struct disti_native *native, const struct dist_
     for (int r = 0; r < native->ranks && code == MPI_SUCCESS; r++) {
         size_t bytes = disti_native_bytes(native, call, counts[r]);
         size_t offset = bytes ? disti_native_bytes(native, call, offsets[r] - first) : 0;
-        bool far = bytes > INT_MAX || offset > INT_MAX;
+        bool large = bytes > INT_MAX || offset > INT_MAX;
 
         blocks->types[r] = MPI_BYTE;
-        blocks->counts[r] = far ? 1 : (int)bytes;
-        blocks->offsets[r] = far ? 0 : (int)offset;
-        if (far)
-            code = native_far_type(offset, bytes, &blocks->types[r]);
+        blocks->counts[r] = large ? 1 : (int)bytes;
+        blocks->offsets[r] = large ? 0 : (int)offset;
+        if (large)
+            code = native_large_type(offset, bytes, &blocks->types[r]);
     }
     return code;
 }
@@ -481,7 +481,7 @@ dist_status disti_native_post(struct disti_native *native, const struct dist_cal
         return native->host->fail(DIST_ERR_NO_MEMORY, "no memory to start an MPI collective");
     c->call = *call;
     c->ticket = ticket;
-    status = native_make_room(native, c);
+    status = native_allocate(native, c);
     if (status == DIST_OK && disti_mpi_lock()) {
         int code = native_start_call(native, c);
 
@@ -544,7 +544,7 @@ int disti_native_progress(struct disti_native *native)
             continue;
         }
         *at = c->next;
-        native_unstage(native, c);
+        native_copy_stage(native, c);
         if (disti_algorithm_reduces(c->call.collective) && c->call.op == DIST_AVG)
             native_average(native, &c->call);
         c->ticket->status = DIST_OK;
