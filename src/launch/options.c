@@ -306,7 +306,7 @@ static const struct args_row options_rows[] = {
      "start them on the hosts of a file with lines HOST slots=N"},
     {"remote-shell", 0, ARGS_TEXT, AT(remote_shell), 0, 0, "COMMAND",
      "command that runs another command on a host (" DISTI_HOSTS_AGENT ")"},
-    {"remote", 0, ARGS_FLAG, AT(remote), 0, 0, NULL, NULL},
+    {"from-starter", 0, ARGS_FLAG, AT(remote), 0, 0, NULL, NULL},
     {"standalone", 0, ARGS_FLAG, AT(standalone), 0, 0, NULL,
      "single node, on a free port (default)"},
     {"nnodes", 0, ARGS_TEXT, AT(nodes_text), 0, 0, "N|MIN:MAX",
@@ -571,9 +571,9 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
 static bool options_is_per_host(const struct args_row *row)
 {
     static const char *const here[] = {
-        "nproc-per-node", "np",          "hosts,host", "hostfile,machinefile",
-        "remote-shell",   "remote",      "nnodes",     "node-rank",
-        "master-addr",    "master-port", "local-addr", "secret-file"};
+        "nproc-per-node", "np",           "hosts,host", "hostfile,machinefile",
+        "remote-shell",   "from-starter", "nnodes",     "node-rank",
+        "master-addr",    "master-port",  "local-addr", "secret-file"};
 
     for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
         if (strcmp(row->names, here[i]) == 0)

@@ -171,7 +171,7 @@ static dist_status starter_script(struct starter *starter, int h, const char *se
      */
     options = starter->options;
     disti_run_list_add(&command, "%s", self);
-    disti_run_list_add(&command, "--remote");
+    disti_run_list_add(&command, "--from-starter");
     disti_run_options_arguments(options, &command);
     if (options->workers_text)
         disti_run_list_add(&command, "--nproc-per-node=%s", options->workers_text);

@@ -211,7 +211,7 @@ alone()
 {
     two=("${hosts[@]}" -H localhost:4)
     begins 'echo ready; sleep 40'
-    kill -KILL "$(pgrep -P "$(starter)" -f -- '--remote ')"
+    kill -KILL "$(pgrep -P "$(starter)" -f -- '--from-starter ')"
     wait $pid
     job_check "an only host that is lost: exit code 137" [ $? = 137 ]
     job_check "an only host that is lost is told of" \
