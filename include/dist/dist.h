@@ -33,9 +33,9 @@
  * after the group's timeout at the latest. Any thread may call any function, unless the function
  * says otherwise; threads that share a group agree on one order of its collectives. A thread that
  * is cancelled (pthread_cancel, deferred) ends after its call; asynchronous cancelling is not
- * supported. The library never exits, and prints nothing unless DIST_DEBUG asks for it, but a line
- * on a misspelt DIST_ variable, and on a call that has waited for half of its time. libdist(3) says
- * more.
+ * supported. The library never exits. By default it prints nothing, except one line for an unknown
+ * DIST_ variable and one for a call that has waited for half of its timeout. libdist(3) has the
+ * details.
  */
 #ifndef DIST_DIST_H
 #define DIST_DIST_H
@@ -205,7 +205,7 @@ typedef struct dist_work dist_work;
 
 /*
  * An all-gather that the program provides, for ranks to find each other without a store address.
- * Every rank gives `bytes` bytes at `in`, and receives world_size * bytes at `out`, in rank order.
+ * Every rank passes `bytes` bytes at `in`, and receives world_size * bytes at `out`, in rank order.
  * May block. Returns 0 on success, anything else on failure.
  */
 typedef int (*dist_oob_all_gather_fn)(void *arg, const void *in, void *out, size_t bytes);
@@ -240,19 +240,19 @@ struct dist_options {
 /*
  * Joins the world. Blocks until all world_size ranks have joined.
  *
- * options may be NULL: the library then asks the environment for everything, and a process without
- * a launcher is a world of one rank. The caller owns *group_p and gives it to
+ * options may be NULL: the library then reads everything from the environment, and a process
+ * without a launcher is a world of one rank. The caller owns *group_p and passes it to
  * dist_destroy_process_group.
  *
  * Errors: ERR_NO_BACKEND (dist_last_error lists the backends that exist), ERR_RENDEZVOUS,
  * ERR_ADDRESS_IN_USE, ERR_INVALID_ARGUMENT, ERR_TIMEOUT (dist_last_error names the missing ranks),
  * ERR_MISMATCH (the ranks ask for different backends or settings). A rank whose options are wrong
- * tells the other ranks, if it can meet them within two seconds.
+ * reports it to the other ranks, if it can reach them within two seconds.
  *
- * A process that MindSpore's variables make the scheduler (MS_ROLE=MS_SCHED) is no rank: it holds
- * the store here, for as long as the job lasts, and then gets ERR_SCHEDULER if all ranks have left
- * in order, ERR_PEER_LOST if one was lost (dist_last_error says which), ERR_TIMEOUT if not all
- * came.
+ * A process that MindSpore's variables make the scheduler (MS_ROLE=MS_SCHED) is not a rank. The
+ * call runs the store until the job ends, and returns ERR_SCHEDULER if all ranks have left in
+ * order, ERR_PEER_LOST if one was lost (dist_last_error names it), or ERR_TIMEOUT if not all ranks
+ * joined.
  */
 DIST_API dist_status dist_init_process_group(const struct dist_options *options,
                                              dist_group **group_p);
@@ -277,13 +277,13 @@ DIST_API dist_status dist_destroy_process_group(dist_group *group);
  * Pending works and blocked calls (collectives, dist_wait, dist_recv, dist_monitored_barrier,
  * dist_new_group of this parent) return ERR_ABORTED on every rank, and dist_last_error says which
  * rank aborted the group. Later calls are refused, and the group cannot be a parent. The caller
- * must still give it to dist_destroy_process_group, which then waits for no other rank. Other
+ * must still pass it to dist_destroy_process_group, which then waits for no other rank. Other
  * groups continue. A second abort does nothing.
  *
- * Any thread may call it, also while others are in calls with the group, and so may a signal
+ * Any thread may call it, even while other threads are in calls with the group, and so may a signal
  * handler: it is async-signal-safe and does not set dist_last_error. The group must not be
- * destroyed yet. Where only calls advance works (DIST_PROGRESS_THREAD=0), this process's works end
- * with its next call; the other ranks learn of the abort at once all the same.
+ * destroyed yet. If only calls make progress (DIST_PROGRESS_THREAD=0), this process's works end
+ * with its next call; the other ranks are notified immediately in any case.
  *
  * Errors: ERR_INVALID_ARGUMENT (NULL, or a group that was destroyed or belongs to the process that
  * forked this one).
@@ -292,13 +292,13 @@ DIST_API dist_status dist_abort(dist_group *group);
 
 /*
  * Writes the last calls of each group of this process to a file, as JSON for `dist_info flight`.
- * path NULL: to that of DIST_FLIGHT_FILE, dist-flight.RANK.json in the current folder if it is
- * unset. A file that is there is replaced. The library does so by itself when a group ends with an
+ * If path is NULL, the file is that of DIST_FLIGHT_FILE, or dist-flight.RANK.json in the current
+ * directory. An existing file is replaced. The library does so by itself when a group ends with an
  * error that is not the loss of a process (the error names the file), and when the process gets
  * SIGUSR1, if the program does not handle that signal.
  *
- * Blocks only as long as the file system does. Any thread may call it, also while others are in
- * calls.
+ * Blocks only as long as the file system does. Any thread may call it, even while other threads are
+ * in calls.
  *
  * Errors: ERR_INVALID_ARGUMENT (this process has no group), ERR_SYSTEM (the file cannot be
  * written).
@@ -322,9 +322,9 @@ struct dist_group_options {
                             of one rank gets "self" in both cases */
     int timeout_ms;      /* 0: the parent's */
     void *stream;        /* see dist_set_stream; NULL: the parent's */
-    /* For what else has to move while a call of this group waits, such as an MPI library: a thread
-     * that waits calls meanwhile(meanwhile_arg) every millisecond or so. It must return soon, and
-     * call nothing of libdist. NULL: nothing, also if the parent has one */
+    /* Called about every millisecond by a thread that waits in a call of this group, to make
+     * progress on something else, such as an MPI library. It must return soon and must not call
+     * libdist. NULL: no function, even if the parent has one */
     void (*meanwhile)(void *arg);
     void *meanwhile_arg;
 };
@@ -348,7 +348,7 @@ struct dist_group_options {
  *
  * Groups do not disturb each other: each has its own connections, its own order of operations and
  * its own errors. A group that has failed can still be a parent, so that the remaining ranks can
- * continue among themselves. The caller gives *group_p to dist_destroy_process_group.
+ * continue among themselves. The caller passes *group_p to dist_destroy_process_group.
  */
 DIST_API dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                                     const struct dist_group_options *options, dist_group **group_p);
@@ -369,19 +369,19 @@ DIST_API dist_status dist_dup_group(dist_group *parent, const struct dist_group_
                                     dist_group **group_p);
 
 /*
- * Makes a group of those ranks of `group` that are still there, in its order. Collective over them;
- * blocks, at most twice the timeout.
+ * Makes a group of the remaining ranks of `group`, in its order. Collective over them; blocks, at
+ * most twice the timeout.
  *
- * For a program that goes on after ERR_PEER_LOST. A rank that died, was lost or has left its world
- * is not there; a group that has failed will do, one that was aborted not. All ranks that are left
- * get the group, or none, also if more ranks are lost meanwhile. One that lives but does not call
- * ends it on all others with ERR_TIMEOUT, which names it. The old group stays to be destroyed;
- * destroying the world still destroys both.
+ * For a program that continues after ERR_PEER_LOST. A rank that died, was lost or has left its
+ * world does not remain. The group may have failed, but not been aborted. Either all remaining
+ * ranks get the new group or none does, even if more ranks are lost during the call. If a remaining
+ * rank does not call, all other ranks get ERR_TIMEOUT with an error that names it. The caller must
+ * still destroy the old group; destroying the world destroys both.
  *
- * The job's store must outlive the ranks that are lost. distrun --on-failure continue and
- * dist_spawn_with hold it, so any rank may die. Under mpirun, srun and other launchers rank 0 holds
- * it: after rank 0's death the call returns ERR_RENDEZVOUS on all ranks, and so does every further
- * try. ERR_PEER_LOST means that ranks were lost until the timeout: try again.
+ * The job's store must outlive the lost ranks. distrun --on-failure continue and dist_spawn_with
+ * run it in their own process, so any rank may die. Under mpirun, srun and other launchers rank 0
+ * runs it: after rank 0's death every call returns ERR_RENDEZVOUS on all ranks. ERR_PEER_LOST means
+ * that more ranks were lost until the timeout: try again.
  */
 DIST_API dist_status dist_shrink(dist_group *group, const struct dist_group_options *options,
                                  dist_group **group_p);
@@ -409,7 +409,7 @@ typedef void (*dist_reduce_fn)(void *arg, void *dst, const void *a, const void *
  * Creates an operation that fn computes, for every dtype. Any thread may call it.
  *
  * The operation belongs to the process, not to a group: every rank creates its own, and may use it
- * in any number of calls. arg must live as long as the operation. The caller gives *op_p to
+ * in any number of calls. arg must live as long as the operation. The caller passes *op_p to
  * dist_op_free when no call uses it. Up to 65536 created operations, PREMUL_SUM included, may exist
  * at a time.
  *
@@ -418,8 +418,8 @@ typedef void (*dist_reduce_fn)(void *arg, void *dst, const void *a, const void *
 DIST_API dist_status dist_op_create(dist_reduce_fn fn, void *arg, dist_op *op_p);
 
 /*
- * Creates the sum of factor * in over the ranks, for floating-point dtypes; each rank gives its own
- * factor.
+ * Creates the sum of factor * in over the ranks, for floating-point dtypes; each rank passes its
+ * own factor.
  *
  * Except for float64, the factor is rounded to float32 before it multiplies. The product is rounded
  * to the dtype before it is added. Otherwise as dist_op_create.
@@ -436,20 +436,21 @@ DIST_API dist_status dist_op_free(dist_op op);
 /* ---- collectives ---- */
 
 /*
- * What holds for all of them:
+ * Rules for all collectives:
  *
  * Order. Every rank of the group calls the same collectives in the same order, with the same count,
  * dtype, op and root. Operations of one group start in the order of the calls.
  *
  * Buffers. in and out must not overlap, except in place as each collective says. With offsets, the
- * blocks must not overlap; they may lie in each other's gaps. A buffer whose count is 0 may have
- * any address, NULL included. Where offsets are NULL, the blocks lie one after the other. A count
- * or an offset that no buffer can have, such as (size_t)-1, is ERR_INVALID_ARGUMENT.
+ * blocks must not overlap, but a block may be placed in the gaps of another buffer's blocks. A
+ * buffer whose count is 0 may have any address, NULL included. If offsets are NULL, the blocks are
+ * contiguous, in rank order. A count or an offset that no buffer can have, such as (size_t)-1, is
+ * ERR_INVALID_ARGUMENT.
  *
  * Forms. The form without a suffix blocks. The _async form starts the operation and never waits for
- * another rank: on success *work_p must be given to dist_wait once. Until the work has ended the
- * buffers belong to the library; arrays of counts and offsets are copied. The _v form takes blocks
- * of different sizes, one entry of `counts` for each rank.
+ * another rank: on success *work_p must be passed to dist_wait once. Until the work has ended the
+ * buffers belong to the library; arrays of counts and offsets are copied. The _v form has blocks of
+ * different sizes, one entry of `counts` for each rank.
  *
  * Errors:
  *     ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED     nothing was started, the group is as before
@@ -474,7 +475,7 @@ DIST_API dist_status dist_all_reduce_async(dist_group *group, const void *in, vo
                                            dist_work **work_p);
 
 /*
- * All-reduce of buffer_count buffers in place, as one operation: small buffers travel together.
+ * All-reduce of buffer_count buffers in place, as one operation: small buffers are sent together.
  *
  * buffers[i] has counts[i] elements. Both arrays are copied.
  */
@@ -515,8 +516,8 @@ DIST_API dist_status dist_monitored_barrier(dist_group *group, int timeout_ms);
  * All-gather: block r of out becomes a copy of rank r's in, on every rank.
  *
  * in has count elements, out has world_size * count. In place: in == out + rank * count elements.
- * _v: rank r gives counts[r] elements, which arrive at out + offsets[r] elements. In place: in is
- * the place of this rank's block in out.
+ * _v: rank r contributes counts[r] elements, which are stored at out + offsets[r] elements. In
+ * place: in is the place of this rank's block in out.
  */
 DIST_API dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
                                      dist_dtype dtype);
@@ -550,8 +551,9 @@ DIST_API dist_status dist_reduce_scatter_v_async(dist_group *group, const void *
  * Gather: block r of root's out becomes a copy of rank r's in.
  *
  * in has count elements, out has world_size * count and matters at root only. In place at root: in
- * is the place of root's block in out. _v: this rank gives count elements; root expects counts[r]
- * elements from rank r at out + offsets[r] elements. counts and offsets matter at root only.
+ * is the place of root's block in out. _v: this rank contributes count elements; root receives
+ * counts[r] elements from rank r at out + offsets[r] elements. counts and offsets matter at root
+ * only.
  */
 DIST_API dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
                                  dist_dtype dtype, int root);
@@ -608,12 +610,12 @@ DIST_API dist_status dist_all_to_all_v_async(dist_group *group, const void *in,
 /*
  * Send count elements to rank `peer`, or receive them from it.
  *
- * Sender and receiver give the same count, dtype and tag (0 to DIST_TAG_MAX). Messages with one tag
- * between two ranks stay in order. A rank may send to itself. A receive from DIST_ANY_SOURCE takes
- * the first message with the tag, whoever sent it.
+ * Sender and receiver pass the same count, dtype and tag (0 to DIST_TAG_MAX). Messages with one tag
+ * between two ranks stay in order. A rank may send to itself. A receive from DIST_ANY_SOURCE
+ * matches the first message with the tag, from any sender.
  *
  * dist_send and dist_recv block; a send may block until the peer receives it. dist_isend and
- * dist_irecv start the operation, and *work_p must be given to dist_wait once. *source_p becomes
+ * dist_irecv start the operation, and *work_p must be passed to dist_wait once. *source_p becomes
  * the sender's rank when the receive has ended, or at once if a stream orders the receive (see
  * device memory). source_p may be NULL. Errors: as for collectives.
  */
@@ -638,8 +640,8 @@ DIST_API dist_status dist_irecv(dist_group *group, void *data, size_t count, dis
  *
  * The pair may be nested; the outermost end counts. A call with a wrong argument fails at once and
  * is not recorded. dist_all_reduce_coalesced starts the calls recorded so far, then itself. _async
- * forms and dist_monitored_barrier run at once. A function given to dist_on_complete must not call
- * them.
+ * forms and dist_monitored_barrier run at once. A function passed to dist_on_complete must not call
+ * these two functions.
  */
 DIST_API dist_status dist_group_start(void);
 DIST_API dist_status dist_group_end(void);
@@ -648,13 +650,13 @@ DIST_API dist_status dist_group_end(void);
 
 /*
  * Collectives of one group end in the order in which they were started. Sends, receives, and works
- * of different groups end in any order. The library's progress thread advances works while the
- * program computes; with DIST_PROGRESS_THREAD=0 only calls do. A call that waits, for whatever it
- * is, advances the works of all groups of the process, so ranks may wait in any order.
+ * of different groups end in any order. The library's progress thread makes progress on works while
+ * the program computes; with DIST_PROGRESS_THREAD=0 only calls do. Every call that waits makes
+ * progress on the works of all groups of the process, so ranks may wait in any order.
  *
- * All of these functions return ERR_INVALID_ARGUMENT for a work that was freed. dist_wait does so
- * for a work that another thread waits for. A dist_work is a handle, not an address: no two works
- * of a process have the same one.
+ * All of these functions return ERR_INVALID_ARGUMENT for a work that was freed. dist_wait also
+ * returns it for a work that another thread waits for. A dist_work is a handle, not an address: no
+ * two works of a process have the same one.
  */
 
 /* Blocks until the work has ended, returns how it ended, and frees it in any case. */
@@ -667,17 +669,17 @@ DIST_API dist_status dist_wait(dist_work *work);
 DIST_API dist_status dist_wait_for(dist_work *work, int timeout_ms);
 
 /*
- * Advances works and sets *done_p to whether this one has ended. Does not block, and does not free
- * the work. dist_wait, not dist_test, returns a failure of the work.
+ * Makes progress on works and sets *done_p to whether this one has ended. Does not block, and does
+ * not free the work. dist_wait, not dist_test, returns a failure of the work.
  */
 DIST_API dist_status dist_test(dist_work *work, bool *done_p);
 
 /*
- * Has fn(arg, status) called once, when the work has ended.
+ * Registers fn, which is called once, as fn(arg, status), when the work has ended.
  *
  * The thread that finds the work ended calls fn: this one before the call returns, or any other. fn
- * may start operations but must not wait for them. The work must still be given to dist_wait. A
- * work takes one function at most, a persistent work none.
+ * may start operations but must not wait for them. The work must still be passed to dist_wait. A
+ * work can have one function; a persistent work cannot have any.
  */
 typedef void (*dist_work_fn)(void *arg, dist_status status);
 DIST_API dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg);
@@ -700,17 +702,18 @@ DIST_API dist_status dist_work_free(dist_work *work);
 /* ---- device memory ---- */
 
 /*
- * Buffers may be memory of a GPU, CUDA's or HIP's. Backend nccl takes it directly, and so do MPI's
- * own collectives (DIST_MPI_COLL=native) where the MPI supports it. Otherwise the library copies it
- * to the host and back.
+ * Buffers may be memory of a GPU, CUDA's or HIP's. Backend nccl uses it directly, and so do MPI's
+ * own collectives (DIST_MPI_COLL=native) if the MPI supports it. Otherwise the library copies it to
+ * the host and back.
  *
  * With backend nccl, streams order the calls on such memory, as with NCCL itself:
  *
- *     dist_all_reduce        is put on the group's stream and returns at once; what is put on the
- *                            stream afterwards begins when it has ended
- *     dist_all_reduce_async  begins after what is on the group's stream now, and runs beside it
- *     dist_wait              puts the end of the work on the group's stream: what comes afterwards
- *                            begins after it. The host does not wait
+ *     dist_all_reduce        is put on the group's stream and returns at once; later work on the
+ *                            stream begins when it has ended
+ *     dist_all_reduce_async  begins after the work that is on the group's stream now, and runs
+ *                            concurrently with later work
+ *     dist_wait              makes later work on the group's stream begin after the operation has
+ *                            ended. The host does not wait
  *     dist_test              says whether the work has ended on the device
  *
  * To wait on the host, wait for the stream (cudaStreamSynchronize). A call that fails later, for
@@ -739,14 +742,14 @@ DIST_API dist_status dist_set_stream(dist_group *group, void *stream);
  * process may use any part of it. With group NULL it is host memory, which groups that the process
  * joins later share too.
  *
- * The call is local: ranks need not allocate alike, or at all. Each allocation takes whole pages; a
- * process needs few descriptors for all of them. Where no memory can be shared, because no
- * descriptor is left or memfd_create is not allowed, it is ordinary memory. The caller gives
+ * The call is local: ranks need not allocate alike, or at all. Each allocation has whole pages; a
+ * process needs few descriptors for all of them. If no memory can be shared, because no descriptor
+ * is left or memfd_create is not allowed, the function returns ordinary memory. The caller passes
  * *memory_p to dist_free. With bytes 0, *memory_p becomes NULL.
  *
- * Pages are allocated at the first touch; if none is left then, the process ends as with malloc. A
- * forked child has its own view: its writes stay its own, it may or may not see the parent's later
- * writes, and it cannot free the memory.
+ * Pages are allocated at the first touch; if the machine has none left, the kernel kills the
+ * process, as with malloc. A forked child has a private copy: the parent does not see its writes,
+ * it may or may not see the parent's later writes, and it cannot free the memory.
  *
  * Errors: ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_SYSTEM, ERR_ABORTED (the backend allocates, and
  * the group has ended).
@@ -757,28 +760,28 @@ DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p
  * Frees memory of dist_alloc at once.
  *
  * Complete all operations that use it first, those of other ranks that wait for this one included.
- * `group` is the one given to dist_alloc, or NULL; it may have been destroyed. A backend's own
+ * `group` is the one passed to dist_alloc, or NULL; it may have been destroyed. A backend's own
  * memory is freed with its group, and refused here afterwards. memory may be NULL. The end of the
  * process frees the rest.
  *
- * Errors: ERR_INVALID_ARGUMENT (dist_alloc did not give it to this process, or it was freed).
+ * Errors: ERR_INVALID_ARGUMENT (memory is not from dist_alloc in this process, or was freed).
  */
 DIST_API dist_status dist_free(dist_group *group, void *memory);
 
 /*
- * Allocates memory of all ranks of a machine that each of them sees: a part for each rank. As
- * MPI_Win_allocate_shared does.
+ * Allocates memory that all ranks of a machine share, with a part for each rank, like
+ * MPI_Win_allocate_shared.
  *
  * Collective over group, whose ranks are on one machine; blocks. bytes is the size of this rank's
  * own part, and may differ between the ranks. parts has room for world_size addresses: parts[r]
  * becomes rank r's part as this process sees it. Any rank may read and write any part at any time;
- * what order that has is the program's business. What a rank wrote before a barrier of the group
- * the others see after it. Each part is zeroed, aligned to a page, from 2 MiB on to 2 MiB, and at
- * least a page; in calls its own part serves a rank as memory of dist_alloc does.
+ * the program orders these accesses. After a barrier of the group every rank sees what the other
+ * ranks wrote before it. Each part is zeroed, aligned to a page, from 2 MiB on to 2 MiB, and at
+ * least a page. In calls, a rank's own part is as fast as memory of dist_alloc.
  *
- * A part stays where it is until its rank gives it to dist_shared_free, even if that rank's process
- * ends. A forked child has a view of its parent's own part as with dist_alloc; the other parts it
- * sees as they are, and may not write to.
+ * A part stays mapped until its rank passes it to dist_shared_free, even if that rank's process
+ * ends. A forked child has a private copy of its parent's own part, as with dist_alloc; it shares
+ * the other parts, and must not write to them.
  *
  * Errors: ERR_UNSUPPORTED on all ranks (they are on several machines, may not map each other's
  * memory, or DIST_NODE_MEMORY is 0), ERR_NO_MEMORY, ERR_INVALID_ARGUMENT, those of collectives.
@@ -786,29 +789,30 @@ DIST_API dist_status dist_free(dist_group *group, void *memory);
 DIST_API dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts);
 
 /*
- * Frees this rank's own part at once, and lets go of the others' parts. Local; does not block.
+ * Frees this rank's own part at once, and unmaps the parts of the other ranks. Local; does not
+ * block.
  *
- * `memory` is parts[rank]. No other rank may use this part any more: a barrier before sees to that.
+ * `memory` is parts[rank]. No other rank may use this part any more: call a barrier first.
  * Call it before the group is destroyed. NULL is accepted.
  *
- * Errors: ERR_INVALID_ARGUMENT (it is no part of this process, or was freed).
+ * Errors: ERR_INVALID_ARGUMENT (memory is not a part of this process, or was freed).
  */
 DIST_API dist_status dist_shared_free(void *memory);
 
 /*
- * Turns memory that the program has into memory like dist_alloc's, in place: address and contents
- * stay.
+ * Turns existing memory of the program into memory like dist_alloc's, in place: address and
+ * contents stay.
  *
- * It must be ordinary memory, as malloc and mmap(MAP_PRIVATE | MAP_ANONYMOUS) give it, at any
- * address: not a file's, not shared, not the stack. The pages that belong to it alone become shared
- * ones. What it has of the page before those and of the page behind them stays where it is, each
- * call copies that to where the others see it, and so no rank sees what else is in these pages.
+ * It must be ordinary memory, as from malloc or mmap(MAP_PRIVATE | MAP_ANONYMOUS), at any address:
+ * not a file's, not shared, not the stack. The pages that it fills become shared pages. The first
+ * and the last page, if it fills only a part of them, stay private; each call copies the bytes in
+ * them, so that no rank sees the other data in these pages.
  *
  * During the call no other thread may write there and no operation may use it. The call copies the
- * memory once, so it takes twice the room meanwhile. Locking (mlock) and pinning for a device are
- * lost. With bytes 0 nothing happens to the memory. Give the memory to dist_unregister before
- * freeing, reallocating or unmapping it. Where no memory can be shared, or code may run in it, the
- * call succeeds and the memory stays ordinary.
+ * memory once, so it needs twice the memory until it returns. Locking (mlock) and pinning for a
+ * device are lost. With bytes 0 nothing happens to the memory. Pass the memory to dist_unregister
+ * before freeing, reallocating or unmapping it. If no memory can be shared, or the memory is
+ * executable, the call succeeds and the memory stays ordinary.
  *
  * Errors: ERR_INVALID_ARGUMENT (dist_last_error says what is wrong with the memory), ERR_NO_MEMORY,
  * ERR_SYSTEM. After an error the memory is as before.
@@ -818,8 +822,8 @@ DIST_API dist_status dist_register(dist_group *group, void *memory, size_t bytes
 /*
  * Turns registered memory into ordinary memory again; address and contents stay.
  *
- * `memory` is what dist_register was given, or NULL. The rules for `group` are dist_free's, those
- * for threads and operations are dist_register's.
+ * `memory` is the address passed to dist_register, or NULL. The rules for `group` are those of
+ * dist_free; the rules for threads and operations are those of dist_register.
  */
 DIST_API dist_status dist_unregister(dist_group *group, void *memory);
 
@@ -829,9 +833,9 @@ DIST_API dist_status dist_unregister(dist_group *group, void *memory);
  * Runs fn(rank, arg) in `ranks` new processes on this machine. Blocks until all have ended.
  *
  * Each process has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set,
- * so that dist_init_process_group finds its world. When one fails, the others are ended too.
- * *exit_code_p becomes 0, or the exit code of the first failure (128 + signal if a signal ended
- * it). Call it before this process has threads or a group.
+ * so that dist_init_process_group finds its world. When one fails, the other processes are ended
+ * too. *exit_code_p becomes 0, or the exit code of the first failure (128 + signal if a signal
+ * ended it). Call it before this process has threads or a group.
  */
 DIST_API dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg,
                                 int *exit_code_p);
@@ -864,8 +868,8 @@ DIST_API dist_status dist_spawn_with(int ranks, int (*fn)(int rank, void *arg), 
 /*
  * Writes one line for each known backend, "NAME  yes|no  SUMMARY OR REASON", to buffer.
  *
- * Modules are tried in a child process, so this one does not load them and stays as it is. Only
- * nccl is loaded, if the process uses a GPU.
+ * Modules are probed in a child process, so this process does not load them. Only nccl is loaded,
+ * if the process uses a GPU.
  *
  * The text is always terminated. Returns the length of the whole text, as snprintf does.
  */
