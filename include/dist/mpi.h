@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <mpi.h>
 
-/* The communicator's all-gather, by which the ranks meet. */
+/* The communicator's all-gather, through which the ranks find each other. */
 static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     if (bytes > INT_MAX)
@@ -27,8 +27,8 @@ static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size
  * Joins the ranks of `comm`, an intracommunicator, in a world of their own. Collective over comm;
  * blocks.
  *
- * Rank and world size are the communicator's, whatever the options say; options may be NULL. The
- * communicator stays the caller's, and is used in this call only. Otherwise as
+ * Rank and world size are those of the communicator, and the options' are ignored; options may be
+ * NULL. The caller keeps the communicator, which is used in this call only. Otherwise as
  * dist_init_process_group.
  *
  * Errors: ERR_INVALID_ARGUMENT (comm is MPI_COMM_NULL or invalid), else those of

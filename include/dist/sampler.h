@@ -10,10 +10,10 @@
  *     }
  *     dist_sampler_destroy(sampler);
  *
- * As torch's DistributedSampler: all samples stand in an order that is the same on every rank, and
- * rank r takes the samples r, r + world_size, r + 2 * world_size, ... of it. So the ranks' batches
- * of n samples together are the batch of n * world_size that one rank alone would see. The order is
- * not stored but computed, so a data set may have any size.
+ * It works like torch's DistributedSampler: the samples have an order that is the same on every
+ * rank, and rank r gets samples r, r + world_size, r + 2 * world_size, ... of this order. So the
+ * batches of n samples of all ranks together are the batch of n * world_size samples that a single
+ * rank would get. The order is not stored but computed, so a data set may have any size.
  *
  * No function blocks or communicates. One thread at a time uses a sampler.
  */
@@ -36,8 +36,9 @@ struct dist_sampler_options {
     int world_size; /* -1: that of the group; MindSpore's num_shards */
     bool shuffle;   /* another order in each epoch; else that of the data set */
     uint64_t seed;  /* of the orders: the same on all ranks */
-    bool drop_last; /* samples at the end that are too few for every rank to have one are left out;
-                       else the first ones of the order are seen again, so that no rank has fewer */
+    bool
+        drop_last; /* leave out the last samples if there are too few for every rank; else the first
+                      samples of the order are used again, so that every rank has the same number */
 };
 
 #define DIST_SAMPLER_OPTIONS_INIT                                                                  \
@@ -47,7 +48,7 @@ struct dist_sampler_options {
 
 /*
  * Makes a sampler, which begins with epoch 0. group may be NULL if the options have rank and
- * world_size. The caller gives *sampler_p to dist_sampler_destroy.
+ * world_size. The caller passes *sampler_p to dist_sampler_destroy.
  *
  * Errors: ERR_INVALID_ARGUMENT, ERR_NO_MEMORY.
  */
@@ -64,39 +65,42 @@ DIST_API void dist_sampler_destroy(dist_sampler *sampler);
 /* Begins an epoch, at its first sample. The order depends on seed and epoch only. */
 DIST_API void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch);
 
-/* Samples of this rank in what dist_sampler_set_epoch or _restore began: the same on every rank. */
+/* Returns the number of this rank's samples since dist_sampler_set_epoch or _restore; the same on
+ * every rank. */
 DIST_API uint64_t dist_sampler_count(const dist_sampler *sampler);
 
-/* Returns the index in the data set of this rank's i-th sample there, i < dist_sampler_count. */
+/* Returns the index in the data set of this rank's i-th sample, i < dist_sampler_count. */
 DIST_API uint64_t dist_sampler_at(const dist_sampler *sampler, uint64_t i);
 
 /*
- * Whether this rank's i-th sample stands in for one that is not there: another rank, or this one,
- * has it in this epoch too. What is counted once (a test's hits) leaves it out.
+ * Returns true if this rank's i-th sample is a repetition: it also occurs elsewhere in this epoch,
+ * on this rank or another. Leave it out of counts, such as the hits of a test.
  */
 DIST_API bool dist_sampler_is_padding(const dist_sampler *sampler, uint64_t i);
 
-/* Sets *index_p to the next sample's index. False, and nothing is set: the epoch has ended. */
+/* Sets *index_p to the next sample's index. Returns false and sets nothing if the epoch has ended.
+ */
 DIST_API bool dist_sampler_next(dist_sampler *sampler, uint64_t *index_p);
 
-/* Where in which epoch all ranks are together: fixed numbers, for a checkpoint. */
+/* The position of all ranks together, for a checkpoint. */
 struct dist_sampler_state {
     uint64_t seed, epoch;
-    uint64_t seen; /* samples of the epoch that the ranks have taken together */
+    uint64_t seen; /* samples of the epoch that all ranks together have used */
 };
 
 /*
- * Save where the sampler is when all ranks have taken as many samples as this one, and restore it,
- * also with another number of ranks: they share what is left of the epoch. dist_sampler_next
- * counts what it gave; with dist_sampler_at, say so by dist_sampler_skip.
+ * Save the position, assuming that all ranks have used as many samples as this one, and restore it,
+ * possibly with another number of ranks, which share the remaining samples of the epoch.
+ * dist_sampler_next counts the samples that it returns; a program that uses dist_sampler_at calls
+ * dist_sampler_skip.
  *
- * Errors of _restore: ERR_INVALID_ARGUMENT (more seen than there are samples).
+ * Errors of _restore: ERR_INVALID_ARGUMENT (seen is larger than the number of samples).
  */
 DIST_API void dist_sampler_save(const dist_sampler *sampler, struct dist_sampler_state *state_p);
 DIST_API dist_status dist_sampler_restore(dist_sampler *sampler,
                                           const struct dist_sampler_state *state);
 
-/* This rank has taken so many more samples, at most those that are left. */
+/* Records that this rank has used `samples` more samples, at most the remaining ones. */
 DIST_API void dist_sampler_skip(dist_sampler *sampler, uint64_t samples);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Data-parallel training in which each rank keeps the optimizer's state of its share of the
- * parameters only, and updates these for all.
+ * Data-parallel training with a sharded optimizer: each rank keeps the optimizer's state of its
+ * share of the parameters only, and updates this share for all ranks.
  *
  *     struct dist_zero_adam adam = DIST_ZERO_ADAM_INIT;
  *     struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
@@ -21,15 +21,14 @@
  *     }
  *     dist_zero_destroy(zero);
  *
- * What ZeroRedundancyOptimizer of PyTorch does, and stage 1 of ZeRO (Rajbhandari et al., "ZeRO:
- * Memory Optimizations Toward Training Trillion Parameter Models", SC 2020). Of N ranks each has an
- * N-th of the state. Where all ranks are on one machine they also have one copy of the parameters
- * together, in memory that all of them see.
+ * It does what PyTorch's ZeroRedundancyOptimizer does: stage 1 of ZeRO (Rajbhandari et al., "ZeRO:
+ * Memory Optimizations Toward Training Trillion Parameter Models", SC 2020). Each of N ranks has an
+ * N-th of the state. If all ranks are on one machine, they also share one copy of the parameters.
  *
  * float32 in host memory. One thread at a time calls functions with one dist_zero. All ranks make
  * the same steps. A failure of a rank or between ranks ends the dist_zero on all ranks, with the
  * statuses of collectives (see dist.h), and the parameters are then undefined; the program's own
- * group goes on.
+ * group stays usable.
  */
 #ifndef DIST_ZERO_H
 #define DIST_ZERO_H
@@ -45,32 +44,32 @@ typedef struct dist_zero dist_zero;
 /* A parameter of the model. */
 struct dist_zero_parameter {
     const char *name;      /* for messages; copied. NULL: "parameter 3" */
-    const float *values;   /* count elements to begin with, of which rank 0's count; NULL: zeros */
+    const float *values;   /* count initial elements, overwritten by those of rank 0; NULL: zeros */
     size_t count;          /* elements */
     const float *gradient; /* count elements of the program's memory, which dist_zero_ready copies;
                               NULL: the program writes to dist_zero_gradient */
 };
 
-/* Elements of one parameter that this rank updates, some thousand at most. */
+/* Elements of one parameter that this rank updates, at most a few thousand. */
 struct dist_zero_slice {
     int parameter;       /* its index */
     size_t first;        /* of the slice's elements, among those of the parameter */
     size_t count;        /* elements */
     float *values;       /* to be changed */
     float *gradients;    /* reduced, and clipped; may be changed */
-    float *const *state; /* state_floats arrays of count elements, which stay from step to step */
+    float *const *state; /* state_floats arrays of count elements, kept from step to step */
     int state_floats;    /* as in the options */
     uint64_t step;       /* 1 in the first step */
 };
 
 /*
- * Updates the values and the state of a slice. Called by dist_zero_finish for each slice of this
- * rank's, in its thread. What an element becomes must not depend on how a parameter is cut into
- * slices. A result other than 0 ends the dist_zero. Must not call the library.
+ * Updates the values and the state of a slice. dist_zero_finish calls it for each slice of this
+ * rank, in the calling thread. The result for an element must not depend on how a parameter is
+ * divided into slices. A result other than 0 ends the dist_zero. Must not call the library.
  */
 typedef int (*dist_zero_step_fn)(void *arg, const struct dist_zero_slice *slice);
 
-/* Numbers of state of an element, at most. */
+/* The largest number of state values of an element. */
 #define DIST_ZERO_STATE_MAX 8
 
 /* The same on all ranks. Initialise with DIST_ZERO_OPTIONS_INIT: `size` lets the struct grow. */
@@ -80,13 +79,13 @@ struct dist_zero_options {
     size_t first_bucket_bytes; /* as in dist_ddp_options; */
     size_t bucket_bytes;       /* 0: 1 MiB and 25 MiB */
     bool sum;                  /* of the gradients over the ranks; else their mean */
-    double max_norm;           /* all gradients are scaled such that the root of the sum of their
-                                  squares is at most this; INFINITY: it is only taken; 0: neither */
-    int state_floats;          /* numbers that the optimizer keeps for an element, zero at first; 0
-                                  to DIST_ZERO_STATE_MAX, and as many as `step` needs */
-    dist_zero_step_fn step;    /* the optimizer: dist_zero_sgd_step, dist_zero_adam_step, or one of
-                                  the program's */
-    void *step_arg;            /* not copied: so a program can change a rate between steps */
+    double max_norm; /* all gradients are scaled such that the root of the sum of their squares (the
+                        norm) is at most this; INFINITY: the norm is computed only; 0: neither */
+    int state_floats;       /* numbers that the optimizer keeps for an element, zero at first; 0
+                               to DIST_ZERO_STATE_MAX, and as many as `step` needs */
+    dist_zero_step_fn step; /* the optimizer: dist_zero_sgd_step, dist_zero_adam_step, or a function
+                               of the program */
+    void *step_arg;         /* not copied, so that the program can change a rate between steps */
 };
 
 #define DIST_ZERO_OPTIONS_INIT                                                                     \
@@ -95,12 +94,12 @@ struct dist_zero_options {
     }
 
 /*
- * Makes the ranks' models one: rank 0's values. Collective over group; blocks.
+ * Creates a dist_zero and copies rank 0's values to all ranks. Collective over group; blocks.
  *
- * The parameters move to where dist_zero_values says, and the program's `values` are not used
- * again. List them in the order of the forward pass: their gradients are expected the other way
- * round, and go in buckets in that order. parameters, names and options are copied. The group must
- * outlive the dist_zero, which has a group of its own. The caller gives *zero_p to
+ * The parameters are copied to the memory that dist_zero_values returns, and the program's `values`
+ * are not used again. List them in the order of the forward pass: their gradients are expected in
+ * the reverse order, and form buckets in that order. parameters, names and options are copied. The
+ * group must outlive the dist_zero, which has a group of its own. The caller passes *zero_p to
  * dist_zero_destroy.
  *
  * Errors: ERR_INVALID_ARGUMENT (also if an argument is wrong on another rank, which dist_last_error
@@ -113,41 +112,42 @@ DIST_API dist_status dist_zero_create(dist_group *group,
                                       const struct dist_zero_options *options, dist_zero **zero_p);
 
 /*
- * Ends it at once, and frees its memory, the parameters too. Collective, unless it failed. In the
- * middle of a step it ends the other ranks' step, as dist_ddp_destroy does. After an earlier
- * failure it returns OK. NULL is accepted. Later calls with the dist_zero return
+ * Destroys the dist_zero and frees its memory, including the parameters. Collective, unless it
+ * failed. In the middle of a step, it ends the step of the other ranks, as dist_ddp_destroy does.
+ * After an earlier failure it returns OK. NULL is accepted. Later calls with the dist_zero return
  * ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_zero_destroy(dist_zero *zero);
 
 /*
- * Return where the values and the gradient of parameter `index` are, for as long as the dist_zero
- * lives. NULL: there is no such parameter. All values are one array, in the order of the
+ * Return the addresses of the values and of the gradient of parameter `index`, valid until the
+ * dist_zero is destroyed. NULL: no such parameter. All values are one array, in the order of the
  * parameters, and so are all gradients.
  *
- * The values may be one copy of all ranks of the machine: a program that writes to them ends that
- * by dist_zero_sync_values. Gradients are each rank's own. They are zero at first, and after
- * dist_zero_finish undefined.
+ * The ranks of a machine may share one copy of the values: a program that writes to them calls
+ * dist_zero_sync_values afterwards. Each rank has its own gradients. They are zero at first, and
+ * undefined after dist_zero_finish.
  */
 DIST_API float *dist_zero_values(const dist_zero *zero, int index);
 DIST_API float *dist_zero_gradient(const dist_zero *zero, int index);
 
 /*
- * Says that a gradient is complete. Does not block.
+ * Marks a gradient as complete. Does not block.
  *
- * From then on it belongs to the library, until dist_zero_finish. Once a step for each; a program
- * that adds up gradients over several passes does it in the last. Between machines the reduction of
- * a bucket begins when all its gradients are ready, while the backward pass goes on.
+ * The gradient belongs to the library until dist_zero_finish returns. Call it once a step for each
+ * gradient; a program that accumulates gradients over several passes calls it in the last pass.
+ * Between machines the reduction of a bucket begins when all its gradients are ready, while the
+ * backward pass goes on.
  */
 DIST_API dist_status dist_zero_ready(dist_zero *zero, int index);
 
 /*
  * Ends a step: blocks until all gradients are reduced and all parameters updated, on all ranks. On
- * one machine no parameter changes before all ranks have called it, and it ends when all ranks'
- * updates have been made.
+ * one machine no parameter changes before all ranks have called it, and it returns when all ranks
+ * have made their updates.
  *
- * Where a gradient was left out: ERR_INVALID_ARGUMENT, and dist_last_error names the parameters.
- * The other ranks get ERR_ABORTED.
+ * If a gradient was omitted, the function returns ERR_INVALID_ARGUMENT, and dist_last_error names
+ * the parameters. The other ranks get ERR_ABORTED.
  */
 DIST_API dist_status dist_zero_finish(dist_zero *zero);
 
@@ -155,18 +155,18 @@ DIST_API dist_status dist_zero_finish(dist_zero *zero);
 DIST_API dist_status dist_zero_clear_gradients(dist_zero *zero);
 
 /*
- * Makes the parameters rank 0's, on all ranks, after rank 0 has written to dist_zero_values; on one
- * machine no other rank does. Collective; blocks. Between steps, and no rank reads the values from
- * the end of its last step on.
+ * Copies rank 0's parameters to all ranks, after rank 0 has written to dist_zero_values. On one
+ * machine only rank 0 may write to them. Collective; blocks. Call it between steps; no rank may
+ * read the values between the end of its last step and this call.
  */
 DIST_API dist_status dist_zero_sync_values(dist_zero *zero);
 
 /*
- * Copy all of a parameter's state from the ranks that have it to root, or from root to them.
- * Collective; block. Between steps.
+ * Copy one state array of a parameter from the ranks that have it to root, or from root to these
+ * ranks. Collective; block. Call them between steps.
  *
- * which is from 0 to state_floats - 1; values has as many elements as the parameter, and matters at
- * root only. So a checkpoint fits any number of ranks.
+ * `which` is from 0 to state_floats - 1; `values` has as many elements as the parameter, and is
+ * used at root only. A checkpoint made this way can be loaded with any number of ranks.
  */
 DIST_API dist_status dist_zero_gather_state(dist_zero *zero, int index, int which, float *values,
                                             int root);
@@ -174,24 +174,24 @@ DIST_API dist_status dist_zero_scatter_state(dist_zero *zero, int index, int whi
                                              const float *values, int root);
 
 /*
- * The number of steps that were made, of which a checkpoint needs to know. The same on all ranks.
+ * Get or set the number of steps made so far, for checkpoints. Pass the same number on all ranks.
  * ERR_INVALID_ARGUMENT: more than INT64_MAX.
  */
 DIST_API uint64_t dist_zero_get_steps(const dist_zero *zero);
 DIST_API dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps);
 
-/* What it has, and did since it was created. */
+/* Sizes, and totals since the dist_zero was created. */
 struct dist_zero_stats {
-    size_t size;             /* sizeof(struct dist_zero_stats), set by the caller */
-    uint64_t steps;          /* that were made here */
-    uint64_t state_bytes;    /* of this rank: an N-th of all, give or take 128 for each bucket
-                                and number of the state */
+    size_t size;          /* sizeof(struct dist_zero_stats), set by the caller */
+    uint64_t steps;       /* that were made here */
+    uint64_t state_bytes; /* of this rank: an N-th of all, with a difference of up to 128 for each
+                             bucket and state array */
     uint64_t gradient_bytes; /* of this rank: of all parameters */
     uint64_t value_bytes;    /* of all parameters: one copy for each `sharers` ranks */
     int sharers;             /* the world size if all are on one machine, else 1 */
     int buckets;             /* in a step */
-    double waited;           /* seconds in dist_zero_finish: for other ranks, */
-    double worked;           /* and for this rank's own share */
+    double waited;           /* seconds of waiting for other ranks in dist_zero_finish,  */
+    double worked;           /* and of updating this rank's own share */
     double norm;             /* of the last step's gradients, before clipping; 0 without max_norm */
 };
 
