@@ -184,8 +184,7 @@ static void bad_overlaps(void)
         dist_gather_v(group, out + rank * COUNT + 1, COUNT, out, counts, NULL, F, rank));
     BAD("out is inside in",
         dist_scatter_v(group, in, counts, NULL, in + rank * COUNT + 1, COUNT, F, rank));
-    BAD("out is inside in",
-        dist_reduce_scatter_v(group, in, in + rank * COUNT + 1, counts, F, S));
+    BAD("out is inside in", dist_reduce_scatter_v(group, in, in + rank * COUNT + 1, counts, F, S));
 }
 
 /* One element of each, in turn: what is given stands in the gaps of what is got. */

@@ -167,7 +167,8 @@ static void wait_in_vain(int rank, void *arg)
         dist_wait(tag);
     if (rank < 2) {
         check_wait(send, "dist_isend", "dist_group_start");
-        check_wait(self, rank ? "no send with tag 4" : "no receive with tag 4", "which is this rank");
+        check_wait(self, rank ? "no send with tag 4" : "no receive with tag 4",
+                   "which is this rank");
     }
     dist_destroy_process_group(world);
 }

@@ -181,8 +181,9 @@ static void other_counts_are_called_that(void **state)
     const struct dist_call theirs = {.collective = DIST_COLL_REDUCE_SCATTER_V, .in_counts = others};
 
     (void)state;
-    assert_non_null(strstr(mismatch(&mine, 8, &theirs, 8),
-                           "but rank 2 called reduce_scatter_v(float32, sum) with different counts:"));
+    assert_non_null(
+        strstr(mismatch(&mine, 8, &theirs, 8),
+               "but rank 2 called reduce_scatter_v(float32, sum) with different counts:"));
 }
 
 static void lengths_are_told_in_elements(void **state)

@@ -200,8 +200,10 @@ static void test_start(void **state)
                           "it's $HOME; `x` \"\\\n!",
                           NULL};
     const char *environment[] = {"ODD=a 'b' $c=d", "EMPTY=", NULL};
-    struct disti_hosts_start start = {
-        .argv = argv, .environment = environment, .directory = "/usr", .secret = "0123 $HOME 'abc'"};
+    struct disti_hosts_start start = {.argv = argv,
+                                      .environment = environment,
+                                      .directory = "/usr",
+                                      .secret = "0123 $HOME 'abc'"};
     char text[1000];
     int how = run(&start, "more", text);
 
