@@ -196,7 +196,7 @@ dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int3
         return status == DIST_OK
                    ? DIST_OK
                    : disti_fail(status,
-                                "DIST_TUNING is neither off nor measure nor a tuning file: %s",
+                                "DIST_TUNING is is not off, measure or a valid tuning file nor a tuning file: %s",
                                 why);
     }
     *effort_p = TUNE_HASTE;

@@ -11,7 +11,7 @@ export DIST_TIMEOUT=30
 # Backends
 job_fails "backend 'glue' cannot be used" self 1 train_mnist --dist-backend glue "${quick[@]}"
 job_fails "self   yes" self 1 train_mnist --dist-backend glue "${quick[@]}"
-job_fails "backend self is for a world of one" self 2 train_mnist "${quick[@]}" \
+job_fails "backend self supports only one rank" self 2 train_mnist "${quick[@]}" \
     --multiprocessing-distributed --world-size 2 --dist-backend self
 job_fails "mpirun -np 4" openmpi 2 train_mnist --dist-backend mpi --world-size 4 "${quick[@]}"
 
@@ -56,7 +56,7 @@ job_fails "--batch-size" self 1 train_mnist --batch-size -3
 job_fails "--lr" self 1 train_mnist --lr ''
 job_fails "frobnicate" self 1 train_mnist --frobnicate
 DIST_ALGO=all_reduce:rung job_fails "recursive_doubling" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
-DIST_TUNING=/no/such job_fails "neither off nor measure" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
+DIST_TUNING=/no/such job_fails "is not off, measure or a valid tuning file" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 DIST_TRANSPORT=pigeon job_fails "pigeon" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 DIST_TIMEOUT=soon job_fails "DIST_TIMEOUT" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 

@@ -112,7 +112,7 @@ job_check "costs are known then" says "Costs: the file $(echo "$XDG_CACHE_HOME" 
 job shell 2 dist_info tune
 job_check "it joins a job" says "costs were written"
 job_fails "needs two ranks or more" self 1 dist_info tune
-DIST_TUNING=$job_folder/output job_fails "neither off nor measure" \
+DIST_TUNING=$job_folder/output job_fails "is not off, measure or a valid tuning file" \
     self 1 dist_info explain reduce --ranks 2
 
 # selftest: what is right passes, what is wrong does not, and what hangs is told.
@@ -137,7 +137,7 @@ if job_has_modules; then
         self 1 dist_info selftest --backend faulty --brief --timeout 1
 fi
 job_fails "there is no module dist_glue.so" self 1 dist_info selftest --backend glue
-job_fails "self is for a world of one rank" self 1 dist_info selftest --backend self --ranks 2
+job_fails "self supports only one rank" self 1 dist_info selftest --backend self --ranks 2
 job_fails "name a backend or a transport" self 1 dist_info selftest --brief
 job_check "wrong usage is exit 2" test "$job_status" = 2
 job_fails "--ranks: 'x' is not a whole number" self 1 dist_info selftest --backend self --ranks x

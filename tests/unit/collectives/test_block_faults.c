@@ -136,7 +136,7 @@ static void test_uneven(void **state)
     recv->first = 0;
     recv->src = disti_in(0);
     recv->chunks = 2;
-    planted_wrong(&p, false, "its source goes over the end of a block");
+    planted_wrong(&p, false, "its source crosses the end of a block");
     recv->kind = DISTI_RECV;
     planted_wrong(&p, false, "several slots of scratch, whose chunks may differ in size");
     *recv = held;

@@ -328,7 +328,7 @@ static void test_barrier_no_wait(void **state)
     (void)state;
     for (uint32_t i = 0; i < p.plans[0]->step_count; i++)
         planted_step(&p, 0, 0, 0)[i].wait_lane = DISTI_NO_LANE;
-    planted_wrong(&p, false, "passes the barrier");
+    planted_wrong(&p, false, "leaves the barrier");
     planted_free(&p);
 }
 

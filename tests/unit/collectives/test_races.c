@@ -14,7 +14,7 @@ static void test_write_while_sent(void **state)
     assert_int_equal(second->dst.space, DISTI_OUT);
     assert_int_not_equal(second->wait_lane, DISTI_NO_LANE);
     second->wait_lane = DISTI_NO_LANE;
-    planted_wrong(&p, true, "race: it writes what may still be read");
+    planted_wrong(&p, true, "race: it writes a chunk that may still be read");
     planted_right(&p, false); /* IN and OUT are apart */
     planted_free(&p);
 }
@@ -103,7 +103,7 @@ static void test_copy_early(void **state)
 
     (void)state;
     planted_right(&p, false);
-    planted_wrong(&p, true, "(COPY, chunk 0): race: it writes what may still be read");
+    planted_wrong(&p, true, "(COPY, chunk 0): race: it writes a chunk that may still be read");
     planted_free(&p);
 }
 
@@ -125,7 +125,7 @@ static void test_two_writers(void **state)
     struct planted p = planted_own(DIST_COLL_BROADCAST, two_writers, 2);
 
     (void)state;
-    planted_wrong(&p, true, "race: it writes what was written");
+    planted_wrong(&p, true, "race: it writes a chunk that was written");
     struct disti_step *second = planted_step(&p, 1, 1, 0);
     second->wait_lane = 0;
     planted_right(&p, true);
@@ -213,7 +213,7 @@ static void test_order_by_another_chunk(void **state)
     planted_right(&p, true);
     planted_free(&p);
     p = planted_own(DIST_COLL_ALL_REDUCE, hearsay_0, 2);
-    planted_wrong(&p, true, "race: it writes what may still be read");
+    planted_wrong(&p, true, "race: it writes a chunk that may still be read");
     planted_free(&p);
 }
 

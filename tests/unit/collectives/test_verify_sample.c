@@ -106,9 +106,9 @@ static void test_planted(void **state)
 {
     (void)state;
     spoilt_is(SPOIL_NOTHING, NULL);
-    spoilt_is(SPOIL_OWN, "rank 0, lane 0, step 0 (RECV_REDUCE from rank 1, chunk 0): finishes what "
-                         "has not each rank's contribution exactly once");
-    spoilt_is(SPOIL_TWICE, "has not each rank's contribution exactly once");
+    spoilt_is(SPOIL_OWN, "rank 0, lane 0, step 0 (RECV_REDUCE from rank 1, chunk 0): finishes a "
+                         "sum without each rank's contribution exactly once");
+    spoilt_is(SPOIL_TWICE, "without each rank's contribution exactly once");
     spoilt_is(SPOIL_UNFINISHED, "rank 0: output chunk 0 was finished 0 times");
     spoilt_is(SPOIL_UNSENT, "rank 4, lane 0, step 0 (RECV_REDUCE from rank 5, chunk 0): no rank "
                             "sends to it");
