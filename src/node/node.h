@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of this process that other processes of the machine can map. */
+/*
+ * Shared memory segments of this process, and collectives in memory that the ranks of a node share.
+ */
 #ifndef DISTI_NODE_NODE_H
 #define DISTI_NODE_NODE_H
 
@@ -10,334 +12,357 @@
 
 /*
  * A segment is a sealed memfd that its owner has mapped. It has no name in the file system: a
- * process of the same user maps it through /proc/PID/fd/FD, once, and keeps the mapping.
+ * process of the same user maps it once, through /proc/PID/fd/FD, and keeps the mapping.
  *
  *     owner                                  peer
  *     |--- segment 7 (fd 12) ---|            disti_segment_map(pid, {fd 12, key}, ...)
  *     |   block  block    block |  ------->  |--- its own mapping -----|
  *
- * Memory comes as blocks of few large segments, the arenas, so that the number of descriptors and
- * mappings does not grow with the number of blocks (segment.h).
+ * Memory is allocated as blocks of a few large segments, the arenas, so that the number of
+ * descriptors and mappings does not grow with the number of blocks (segment.h).
  *
- * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
- * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.
+ * Pages are created at first touch. If memory runs out then, the kernel kills the process, as with
+ * malloc. With vm.overcommit_memory=2, alloc creates the pages and returns an error instead.
  *
- * A forked child owns no segment. Where its parent's were it has a view of its own: what it writes
- * is its own, what the parent writes it sees until it writes to that page itself.
+ * A forked child owns no segment. At the addresses of its parent's segments it has private copies:
+ * its writes are not shared, and it sees the parent's writes to a page until it writes to that page
+ * itself.
  *
- * The segments of a process are one table for all its groups, guarded by a lock of its own; every
- * function may be called by any thread. A key is never used twice on a machine, so that a
- * descriptor that meanwhile is another file's is recognised.
+ * One table has the segments of all groups of the process; it has a lock of its own, so every
+ * function can be called by any thread. A key is never reused on a machine, so a descriptor that
+ * was closed and reused for another file is detected.
  */
 
-/* What a peer needs to map it. All zero: no segment. */
+/* What a peer needs to map a segment. All zero: no segment. */
 struct disti_segment_name {
-    uint64_t key;   /* random; stands in the seal page of the memory too */
-    uint64_t bytes; /* that can be used */
-    int32_t fd;     /* the owner's descriptor */
+    uint64_t key;   /* random; also stored in the seal page of the file */
+    uint64_t bytes; /* usable size */
+    int32_t fd;     /* descriptor in the owner */
     int32_t pid;
 };
 
-/* Where a range of memory lies in a segment. */
+/* The place of a memory range in a segment. */
 struct disti_segment_location {
-    uint64_t offset; /* of its first byte */
+    uint64_t offset; /* of the first byte */
     struct disti_segment_name name;
 };
 
 /*
- * For the program: at least `bytes` bytes, zeroed, aligned to a page (from 2 MiB on to 2 MiB, with
- * huge pages where the machine gives them), pages made at first touch. Where no shared memory can
- * be made it is ordinary memory, which disti_segment_find does not find. ERR_NO_MEMORY.
+ * Allocates at least `bytes` bytes for the program: zeroed, page-aligned (aligned to 2 MiB, with
+ * huge pages if available, from 2 MiB on), with pages created at first touch. If shared memory
+ * cannot be created it returns ordinary memory, which disti_segment_find does not find.
+ * ERR_NO_MEMORY.
  */
 dist_status disti_segment_alloc(size_t bytes, void **memory_p);
 
 /*
- * For the library: the same, but shared for certain, out of arenas of its own; and where it lies. A
- * peer maps location_p->name once for all pieces in it. ERR_NO_MEMORY.
+ * Allocates memory for the library from separate arenas, and stores its place. It never returns
+ * ordinary memory. A peer maps location_p->name once for all blocks in that segment. ERR_NO_MEMORY.
  */
 dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
                                        struct disti_segment_location *location_p);
 
 /*
- * Gives back what alloc or piece gave, at once. Peers may keep their mappings of it: these
- * read zeros and never fault, but may show what comes there next. ERR_INVALID_ARGUMENT: it is from
- * none of them. NULL: nothing.
+ * Frees memory of disti_segment_alloc or disti_segment_alloc_shared at once. Peers may keep their
+ * mappings: these read as zeros and never fault, but may show the contents of a later block.
+ * Ignores NULL. ERR_INVALID_ARGUMENT: the memory is from neither function.
  */
 dist_status disti_segment_free(void *memory);
 
 /*
- * Nothing is allocated any more where memory is now: for when a peer has failed that may still be
- * writing to memory which the program now frees.
+ * Allocates no more blocks from the program's present arenas. For use after a peer has failed that
+ * may still be writing to memory which the program then frees.
  */
 void disti_segment_retire(void);
 
 /*
- * Makes memory that the caller owns like that of disti_segment_alloc, in place: the address and the
- * contents stay, its whole pages become shared ones; or stay, where no shared memory can be made.
- * It must be private anonymous memory, and no other thread may write there during the call. What
- * the pages were besides is lost: locked in memory, advised, pinned for a device.
- * ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY. Unregister, to be called before the
- * memory is unmapped, makes it private again, contents kept.
+ * Makes memory that the caller owns shared in place: address and contents stay, but its whole pages
+ * become pages of a segment. They stay ordinary if shared memory cannot be created. The memory must
+ * be private and anonymous, and no other thread may write to it during the call. Other properties
+ * of the pages are lost: locks, advice, pinning for a device. ERR_INVALID_ARGUMENT, ERR_NO_MEMORY.
  *
- * What lies before the first whole page or behind the last stays where it is, for other data are
- * beside it. Its place in the block is in the twin: the block as this process has it mapped in one
- * piece, as peers have.
+ * Unregister makes the memory private again and keeps the contents. Call it before unmapping the
+ * memory.
+ *
+ * The bytes before the first and after the last whole page, the ends, stay where they are, because
+ * other data share their pages. The twin is this process's contiguous mapping of the block, as
+ * peers have it, and has room for copies of the ends.
  *
  *     memory        ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....
  *                    end      shared pages      end     load copies the ends to the twin,
- *     twin          ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....  store those of the twin back
+ *     twin          ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....  store copies those of the twin back
  */
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
 /*
- * For a range that disti_segment_find has found. twin: where all of it is seen together, in
- * the twin if something lies in an end, else at memory. load, for what peers are to read, copies
- * the ends there as well; store, for what they have written, copies them back.
+ * For a range that disti_segment_find has found. twin returns the address at which the range is
+ * contiguous: in the twin if part of the range is in an end, else `memory`. load returns the same
+ * and copies the ends to the twin, for data that peers read. store copies the ends back, for data
+ * that peers have written.
  */
 void *disti_segment_twin(void *memory, size_t bytes);
 void *disti_segment_load(void *memory, size_t bytes);
 void disti_segment_store(void *memory, size_t bytes);
 
-/* Does [memory, memory + bytes) lie in one block? Then writes where. Takes some ten nanoseconds. */
+/*
+ * Returns true, and stores the place, if [memory, memory + bytes) is in one block. Takes about 10
+ * ns.
+ */
 bool disti_segment_find(const void *memory, size_t bytes,
                         struct disti_segment_location *location_p);
 
-/* How many mappings that nobody holds are kept: those that were released last. */
+/* Number of unused mappings that are kept, the most recently released ones. */
 #define DISTI_SEGMENT_KEEP 64
 
 /*
- * This process's mapping of a peer's segment, made if need be; the owner's own is found too. It is
- * held until disti_segment_unmap has been called once for each call of this. Fails if the peer is
- * gone or the segment is, if the process may not see the peer's descriptors (another user, a
- * container, not dumpable), or without memory.
+ * Returns this process's mapping of a peer's segment, or of its own; creates it if necessary. It is
+ * held until disti_segment_unmap has been called as often as this function. Fails if the peer has
+ * exited, the segment is freed, the process may not open the peer's descriptors (another user, a
+ * container, not dumpable), or memory is exhausted.
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
 
-/* The status that disti_segment_map would return for another process's segment, but for memory. */
+/*
+ * Returns the status that disti_segment_map would return for another process's segment, unless
+ * memory is exhausted.
+ */
 dist_status disti_segment_can_map(const struct disti_segment_name *name);
 
-/* Releases it. Does nothing for a key of this process's own, or 0. */
+/* Releases one hold of a mapping. Ignores 0 and the keys of this process's own segments. */
 void disti_segment_unmap(uint64_t key);
 
 /*
- * Whether a child that this process forks has those bytes of a mapping that is held too: as they
- * are, not as a view of its own. At first it has not. Does nothing for memory of this process.
+ * Sets whether a child that this process forks shares these bytes of a held mapping; initially it
+ * does not. Does nothing for memory of this process.
  */
 void disti_segment_inherit(const struct disti_segment_location *location, size_t bytes,
                            bool inherited);
 
-/* Unmaps what nobody holds, except the `keep` mappings that were released last. */
+/* Unmaps all unused mappings except the `keep` most recently released ones. */
 void disti_segment_trim(size_t keep);
 
-/* Collectives among the ranks of one machine, straight in memory that all of them see. */
-
 /*
- * Every rank has a mailbox, in memory that all have mapped and only it writes. A collective
- * is a few stages: each rank does its part, says so on its mailbox, and goes on when the others
- * have said so too. No message, no queue, no system call.
+ * Collectives among the ranks of a node. Every rank has a mailbox in memory that all ranks have
+ * mapped and only the rank itself writes. A collective is a few stages: in each, a rank does its
+ * part, publishes the stage on its mailbox, and continues when the other ranks have published
+ * theirs. There is no message, no queue and no system call.
  *
- *   short: what a rank gives stands on its mailbox       long: the mailbox says where the data are
+ *   short: the data are on the mailbox                 long: the mailbox has the places of the data
  *
  *   rank 0   [stage | data]                            rank 0   [stage | in, out, bounce buffer]
- *   rank 1   [stage | data]   each takes what it       rank 1   [stage | in, out, bounce buffer]
- *   rank 2   [stage | data]   needs from the others    rank 2   [stage | in, out, bounce buffer]
+ *   rank 1   [stage | data]   each rank reads what     rank 1   [stage | in, out, bounce buffer]
+ *   rank 2   [stage | data]   it needs                 rank 2   [stage | in, out, bounce buffer]
  *
- * Long data that lie in segments (dist_alloc) are read and written where they are. Other memory
- * goes in pieces through the rank's bounce buffer, a segment too.
+ * Long data in segments (dist_alloc) are read and written in place. Other memory is copied in
+ * pieces through the rank's bounce buffer, which is in a segment too, or by the kernel (CMA).
  *
- * Reductions add in the order of reproducible results (plan/plan.h), always.
+ * Reductions always add in the order of reproducible results (plan/plan.h).
  */
 struct disti_node;
 
 /*
- * Where a call stands:
+ * The states of a call:
  *
- *                  its slot is free,      all have come     the last stage:
- *                  what it has is shown   to `stage`        no work is left
+ *                  its slot is free;      all ranks have       last stage,
+ *                  its data are shown     reached `stage`      all work done
  *   start ----> POSTED ----------> WAITING ----------> WORKING ----------> ENDED
  *                                   |    ^                |                 ^
  *                                   |    '----------------'                 |
- *                                   |    done, and published: stage + 1     |
+ *                                   |    work done and published: stage + 1 |
  *                                   '---------------------------------------'
- *                                     short: what is needed has come, and is taken
+ *                                     short: the awaited data are there and have been read
  *
- * One that fails stays where it is.
+ * A call that fails keeps its state.
  */
 enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_WAITING, NODE_OP_WORKING, NODE_OP_ENDED };
 
 /*
- * Where its data are. MAILBOX and BOUNCE BUFFERS are told apart by start; what begins as BOUNCE
- * BUFFERS turns out to be SWAPPED, DIRECT or CMA when all ranks have shown theirs: at stage 0,
- * before any work. CMA becomes BOUNCE BUFFERS again if the kernel refuses.
+ * How a call moves its data. start chooses MAILBOX or BOUNCES. BOUNCES becomes SWAPPED, DIRECT or
+ * CMA if possible, at stage 0, when all ranks have published the places of their data and no work
+ * has been done. CMA becomes BOUNCES again if the kernel refuses to copy.
  */
 enum disti_node_way {
-    NODE_WAY_MAILBOX, /* short: on the mailboxes */
-    NODE_WAY_BOUNCES, /* they go through bounce buffers; */
-    NODE_WAY_SWAPPED, /* of two ranks, each of which writes into the other's */
-    NODE_WAY_DIRECT,  /* all see them where they lie */
-    NODE_WAY_CMA      /* the kernel copies what a rank does not see (mailbox.c) */
+    NODE_WAY_MAILBOX, /* short data, on the mailboxes */
+    NODE_WAY_BOUNCES, /* through bounce buffers */
+    NODE_WAY_SWAPPED, /* 2 ranks, each of which writes into the other's bounce buffer */
+    NODE_WAY_DIRECT,  /* in place, as all ranks have mapped the data */
+    NODE_WAY_CMA      /* the kernel copies data that a rank has not mapped (mailbox.c) */
 };
 
 struct disti_node_op;
 struct node_mailbox;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
-/* Where what a rank gives stands, in an irregular call (irregular.c). */
+/* Where the data that a rank sends are, in an irregular call (irregular.c). */
 enum disti_node_place {
-    NODE_NOWHERE, /* it gives nothing, and shows nothing */
+    NODE_NOWHERE, /* it sends nothing */
     NODE_IN_SLOT,
     NODE_IN_OVERFLOW,
-    NODE_IN_MEMORY /* the slot says where; or that is where it takes */
+    NODE_IN_MEMORY /* the slot has the place; also for a rank that only receives into its memory */
 };
 
 /*
- * A call under way; in memory of the caller, who fills nothing in it. After start it must be
- * advanced until it has ended, or the node be closed.
+ * A call in progress. The caller owns the memory and sets none of the fields. After start it must
+ * be advanced until it has ended, or the node must be closed.
  */
 struct disti_node_op {
     struct dist_call call;
-    void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
+    void *program_out; /* the program's OUT if call.out is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
-    size_t slot;      /* of all mailboxes: its own */
-    uint64_t history; /* a hash of this call and all before it */
+    size_t slot;      /* its slot in all mailboxes */
+    uint64_t history; /* hash of this call and all before it */
     size_t element_bytes;
     size_t largest;              /* elements of the largest block */
-    size_t piece;                /* elements of a block that go in one round */
-    size_t given;                /* MAILBOX: bytes of this rank's that stand on its mailbox */
-    uint8_t copy_mode;           /* how this rank copies: see NODE_ASKS */
-    bool tries_copy_mode;        /* its work is timed, */
-    int64_t worked_ns;           /* so far */
-    bool cma;                    /* it does not begin in bounce buffers: the kernel will do */
-    int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
-    int64_t filled_ns;           /* the same: what it took to fill its bounce buffer before */
-    bool chosen;                 /* MAILBOX: op.c has chosen it for this call alone */
-    bool irregular;              /* an irregular call (irregular.c), */
-    bool together;               /* in which this rank and others copy */
-    enum disti_node_place place; /* of what it gives */
-    bool in_overflow;            /* MAILBOX: what is given is too much for a slot */
-    bool gives, takes;           /* this rank */
-    int first, end;              /* the ranks that are awaited: [first, end), but for this one */
-    struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same */
-    bool met;              /* MAILBOX: those are all; so all have begun it when it ends */
-    size_t offset;         /* MAILBOX: where in what is given this rank's block begins */
-    node_finish_fn finish; /* MAILBOX: takes what has come; NULL: there is nothing */
-    disti_reduce_fn pair;  /* sums what two ranks give; NULL: there are more, or DIST_USER */
-    uint64_t depth;        /* so many calls like this one may stand on the mailbox at once */
+    size_t piece;                /* elements of a block per round */
+    size_t given;                /* MAILBOX: bytes of this rank's data on its mailbox */
+    uint8_t copy_mode;           /* how this rank copies: NODE_ASKS etc. */
+    bool tries_copy_mode;        /* the work of the call is timed */
+    int64_t worked_ns;           /* time of the work so far */
+    bool cma;                    /* CMA is tried before bounce buffers */
+    int64_t begun_ns;            /* selector trial: when all ranks had arrived; 0: no trial */
+    int64_t filled_ns;           /* selector trial: time to fill the bounce buffer before that */
+    bool chosen;                 /* MAILBOX: op.c has chosen it for this call only */
+    bool irregular;              /* see irregular.c */
+    bool together;               /* irregular: this rank and peers copy together */
+    enum disti_node_place place; /* of the data that this rank sends */
+    bool in_overflow;            /* MAILBOX: the data are in an overflow slot */
+    bool gives, takes;           /* this rank sends, receives */
+    int first, end;              /* the awaited ranks: [first, end) without this rank */
+    struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same ranks */
+    bool met;              /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
+    size_t offset;         /* MAILBOX: of this rank's block in a sender's data */
+    node_finish_fn finish; /* MAILBOX: computes the result; NULL: no result here */
+    disti_reduce_fn pair;  /* sums the data of 2 ranks; NULL: more ranks, or DIST_USER */
+    uint64_t depth;        /* most calls like this one that may be begun and not yet confirmed */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
     size_t done;             /* of this round's work */
-    int others;              /* that a root has done with */
-    uint32_t stage;          /* that the others are awaited at */
-    uint32_t base;           /* the stage that its rounds are counted from */
-    int admitted;            /* POSTED: ranks below this let it begin */
-    int seen;                /* WAITING: ranks below this have come to its stage */
-    int peer;                /* on ERR_MISMATCH: who called something else, */
-    uint64_t mine, theirs;   /* both fingerprints, */
-    uint64_t sequence;       /* the number of that call of mine, */
-    uint64_t expected, sent; /* and what I expected of the peer, and what that gave: bytes */
+    int others;              /* peers that this rank is done with in this stage */
+    uint32_t stage;          /* at which the other ranks are awaited */
+    uint32_t base;           /* stage of the first round */
+    int admitted;            /* POSTED: the ranks below this one let it begin */
+    int seen;                /* WAITING: the ranks below this one have reached `stage` */
+    int peer;                /* ERR_MISMATCH: the rank that made another call */
+    uint64_t mine, theirs;   /* ERR_MISMATCH: both fingerprints */
+    uint64_t sequence;       /* ERR_MISMATCH: sequence of this rank's call */
+    uint64_t expected, sent; /* ERR_MISMATCH: bytes expected by this rank, sent by the peer */
 };
 
-/* What a rank sends to each of the others, as bytes. All zero: it has no mailbox. */
+/* What a rank sends to its peers at start-up, as bytes. All zero: it has no mailbox. */
 struct disti_node_hello {
-    struct disti_segment_location mailboxes; /* of all ranks; from rank 0 only */
-    struct disti_segment_location bounce;    /* this rank's; all zero: not made yet */
+    struct disti_segment_location mailboxes; /* of all ranks; set by rank 0 only */
+    struct disti_segment_location bounce;    /* of this rank; all zero: not created yet */
     uint64_t doorbell_inode;
     int32_t pid;
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;
-    int8_t usable, fences; /* fences: it cannot have the kernel fence the others */
+    int8_t usable, fences; /* fences: membarrier(2) does not work for this rank */
     int8_t crowded;        /* it shares a CPU */
-    int32_t cma;           /* the kernel may copy between its memory and the others' */
+    int32_t cma;           /* CMA may work between this rank and its peers */
 };
 
 /*
- * Fills *hello, if all ranks of config are on one machine; rank 0 makes the mailboxes. If they are
- * not, *node_p stays NULL. If mailboxes cannot be made, or DIST_NODE_MEMORY is 0, the hello says
- * so. Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY,
+ * Fills *hello if all ranks of config are on one machine; rank 0 creates the mailboxes. Otherwise
+ * *node_p stays NULL. If mailboxes cannot be created, or DIST_NODE_MEMORY is 0, the hello says so.
+ * Communicates with no other rank. config must outlive the node. ERR_NO_MEMORY,
  * ERR_INVALID_ARGUMENT.
  */
 dist_status disti_node_open(const struct dist_backend_config *config,
                             struct disti_node_hello *hello, struct disti_node **node_p);
 
-/* Stores the hello of a rank, this one's included. node may be NULL. */
+/* Stores the hello of a rank, which may be this one. node may be NULL. */
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
 
 /*
- * Maps the mailboxes, once every hello has been stored, and checks that the memory of every rank
- * can be mapped. False: some cannot, and the log says why. The node may be used only if this is
- * true on all ranks.
+ * Maps the mailboxes, after every hello has been stored, and checks that the memory of every rank
+ * can be mapped. Returns false if not, and logs the reason. The node may be used only if this
+ * returns true on all ranks.
  */
 bool disti_node_map(struct disti_node *node);
 
-/* Local and bounded. Memory that a peer may still read is freed later. NULL: nothing. */
+/*
+ * Closes the node without waiting for peers. Memory that a peer may still read is freed later.
+ * Ignores NULL.
+ */
 void disti_node_close(struct disti_node *node);
 
 /* Writes the CPU that this rank runs on to its mailbox. node may be NULL. */
 void disti_node_publish_cpu(struct disti_node *node);
-/* To be called after each poll that found nothing. Now and then moves this thread to a free CPU, if
- * another rank was last seen on this one. node may be NULL. */
+/*
+ * To be called after each poll without success. From time to time it moves this thread to an idle
+ * CPU if another rank was last seen on its CPU. node may be NULL.
+ */
 void disti_node_migrate_cpu(struct disti_node *node);
 
-/* Before a close with calls that have not ended: tells the others that this rank takes no part in
- * `op`, the first of them, and in those after it. */
+/*
+ * To be called before a close with calls that have not ended: notifies the other ranks that this
+ * rank gives up `op`, the first of these calls, and all later ones.
+ */
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op);
 
-/* Is this collective implemented here? */
+/* Returns true if this collective is implemented here. */
 bool disti_node_knows(dist_collective collective);
 
-/* How it moves blocks of so many bytes, in words; static. */
+/* Returns a static text: how blocks of `block` bytes are moved. */
 const char *disti_node_summary(dist_collective collective, int ranks, size_t block);
 
-/* Of ranks that are crowded: the call has to wait; and it was a barrier, which has ended. */
+/*
+ * For ranks that share CPUs: learn is called when a call has to wait, follow when a barrier has
+ * ended.
+ */
 void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op);
 void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op *op);
 
-/* Are there more ranks than CPUs for them? */
+/* Returns true if there are more ranks than CPUs for them. */
 bool disti_node_is_crowded(const struct disti_node *node);
 
 /*
- * Begins a call, of which `call` is copied; `history` is a hash of it and all before it, also of
- * those that were not made here. All ranks must start the same calls in the same order, and advance
- * each of them until it has ended before they advance the next. Never blocks.
+ * Begins a call and copies `call`. `history` is a hash of it and of all calls before it, including
+ * calls that were not made in this node. All ranks must start the same calls in the same order, and
+ * advance each until it has ended before they advance the next. Never blocks.
  */
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       uint64_t history, struct disti_node_op *op);
 
 /*
- * Begins once more a short call of this rank's that has ended, with other buffers and another
- * sequence and history, and looks for the others once. OK: it has ended. UNSUPPORTED: nothing was
- * done; start it. Else it has begun, and advance goes on with it. Reports nothing.
+ * Repeats a short call of this rank that has ended, with other buffers, sequence and history, and
+ * checks the peers once. OK: it has ended. UNSUPPORTED: nothing was done, use start. Other
+ * statuses: it has begun and has to be advanced. Reports no error.
  */
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
                                    uint64_t history, struct disti_node_op *op);
 
-/* Is it worth it to begin this call, which has begun, once more so? Of crowded ranks hardly one
- * that waits for all finds them there. */
+/*
+ * Returns true if disti_node_start_again may repeat this call, which has begun. It is false if
+ * ranks share CPUs and the call waits for all of them: they are rarely all there at once.
+ */
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op);
 
 /*
- * Does what can be done without waiting, about a megabyte at most, and adds to *moved if that was
- * anything. IN_PROGRESS; OK, once, when the call has ended; ERR_MISMATCH, not reported: op->peer
- * made another call; ERR_PEER_LOST: a rank has given up; or another failure.
+ * Does the work that is possible without waiting, about 1 MiB at most, and increments *moved if
+ * there was any. IN_PROGRESS; OK, once, when the call has ended; ERR_MISMATCH, without a report:
+ * op->peer made another call; ERR_PEER_LOST: a rank has given up; or another failure.
  */
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved);
 
-/* For a call that has waited for a while: compares it with those of all ranks, also of ranks that
- * it does not wait for. OK, or ERR_MISMATCH as of advance. */
+/*
+ * Compares a call that has waited for a while with those of all ranks, even ranks that it does not
+ * wait for. Returns OK, or ERR_MISMATCH like advance.
+ */
 dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op);
 
-/* Does it wait for that rank? */
+/* Returns true if the call waits for that rank. */
 bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank);
 
-/* The ranks that it waits for: "rank 2, rank 5". */
+/* Lists the ranks that the call waits for: "rank 2, rank 5". */
 void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
                          size_t size);
 
 /*
- * Before and after a sleep, as in a transport: a descriptor that becomes readable when `op` can go
- * on, or DIST_ARM_READY.
+ * To be called before and after a sleep, as in a transport. arm returns a descriptor that becomes
+ * readable when `op` can continue, or DIST_ARM_READY.
  */
 int disti_node_arm(struct disti_node *node, struct disti_node_op *op);
 void disti_node_disarm(struct disti_node *node);

@@ -91,7 +91,7 @@ struct node_locations {
  */
 #define NODE_SLOT_GAP NODE_APART
 #define NODE_OVERFLOW_GAP (1024 + NODE_APART)
-/* Bytes of the longest overflow slot, and the number of overflow slots with a fixed place. */
+/* Bytes of the longest overflow slot; number of overflow slots with fixed places. */
 #define NODE_OVERFLOW_EACH (NODE_OVERFLOW_BYTES + NODE_OVERFLOW_GAP)
 #define NODE_OVERFLOWS_FIXED 8
 struct node_slot {
@@ -213,8 +213,7 @@ struct node_trial {
     uint16_t calls; /* since the trial began */
     uint8_t best;
     bool tried;                   /* the first trial has ended */
-    uint64_t ns[NODE_COPY_MODES]; /* per MiB, in the fastest call with each alternative; 0: not
-                                     measured */
+    uint64_t ns[NODE_COPY_MODES]; /* per MiB, of the fastest call; 0: not measured */
 };
 
 /* Copy modes of one collective in a size class, by where the data are. */
@@ -350,43 +349,37 @@ struct disti_node {
     char *bounce; /* this rank's; NULL: not needed yet */
     struct disti_segment_location bounce_location;
     size_t round_bytes;
-    size_t overflow_bytes; /* of all overflow slots of a rank */
-    size_t overflow_next;  /* offset of the next overflow slot of the ring; 0: the ring is not used
-                              yet */
-    uint64_t overflow_depth; /* number of calls that fit into the ring, or into the fixed overflow
-                                slots */
+    size_t overflow_bytes;   /* of all overflow slots of a rank */
+    size_t overflow_next;    /* offset of the next slot of the ring; 0: ring not in use */
+    uint64_t overflow_depth; /* calls that fit into the ring, or into the fixed slots */
     int cpus;                /* usable by the ranks of the node; at most `ranks` */
     size_t cache_bytes;      /* second-level cache of this rank's CPU */
     uint64_t calls;          /* number of the newest call */
-    uint64_t
-        confirmed; /* newest call that every rank is known to have begun, with the same history */
-    uint64_t last_slot; /* slots in use - 1, which is a bit mask; the same on all ranks */
-    uint64_t
-        sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as the group numbers them */
-    uint64_t rounds;           /* of this rank's bounce buffer, so far */
+    uint64_t confirmed;      /* newest call that all ranks have begun, as far as is known */
+    uint64_t last_slot;      /* slots in use - 1, which is a bit mask; the same on all ranks */
+    uint64_t sequences[NODE_SLOTS]; /* of the calls in the slots, as the group counts */
+    uint64_t rounds;                /* of this rank's bounce buffer, so far */
     struct node_selector selectors[DIST_COLL_COUNT][NODE_SIZES];
     struct node_copy_modes copy_modes[DIST_COLL_COUNT][NODE_SIZES];
     struct node_again *agains[DIST_COLL_COUNT]; /* irregular.c; NULL: none yet */
     struct node_proof proofs[NODE_VIEWS];
-    unsigned proof_next; /* index of the entry to overwrite next */
-    int gone;            /* a rank that has given up; -1: none is known */
-    uint64_t gone_from;  /* number of the first call that it gave up */
-    bool stays;          /* this rank never migrates to another CPU */
-    int cpu;             /* the value in the mailbox */
-    int64_t migrate_at_ns,
-        migrate_every_ns;   /* time of the next check, and interval to the one after it */
-    const char *stat_path;  /* file that has the idle times of the CPUs */
-    struct node_idle *idle; /* NULL: not read yet */
-    uint32_t looks;         /* polls without success, so far */
-    bool fences;            /* stages are stored with a fence */
-    bool cma;               /* CMA works, as far as is known; the same on all ranks */
-    bool cma_refused;       /* CMA failed in an irregular call; peers may not know */
-    bool used;              /* all ranks can map the node's memory */
-    bool has_doorbell;      /* it has the number below in this process */
+    unsigned proof_next;                     /* index of the entry to overwrite next */
+    int gone;                                /* a rank that has given up; -1: none is known */
+    uint64_t gone_from;                      /* number of the first call that it gave up */
+    bool stays;                              /* this rank never migrates to another CPU */
+    int cpu;                                 /* the value in the mailbox */
+    int64_t migrate_at_ns, migrate_every_ns; /* time of the next check; interval */
+    const char *stat_path;                   /* file that has the idle times of the CPUs */
+    struct node_idle *idle;                  /* NULL: not read yet */
+    uint32_t looks;                          /* polls without success, so far */
+    bool fences;                             /* stages are stored with a fence */
+    bool cma;          /* CMA works, as far as is known; the same on all ranks */
+    bool cma_refused;  /* CMA failed in an irregular call; peers may not know */
+    bool used;         /* all ranks can map the node's memory */
+    bool has_doorbell; /* it has the number below in this process */
     uint32_t doorbell_number;
     struct node_lead lead;
-    int sleeper; /* doorbell of the sleeping thread; -1: none; guarded by doorbell_lock of waking.c
-                  */
+    int sleeper; /* doorbell of the sleeping thread, -1: none; under doorbell_lock (waking.c) */
     bool armed;
     bool abandoned;
     int operands;         /* of the summation tree: the largest power of 2 not above `ranks` */
