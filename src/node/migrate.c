@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two ranks on one CPU while another CPU is idle: the kernel often wakes a sleeper where its waker
- * runs, and may leave both there, so that neither makes progress unless the other sleeps. A rank
- * that waits, and shares its CPU with another rank, moves to an idle CPU.
+ * Moves a waiting rank that shares its CPU with another rank to an idle CPU. The kernel often wakes
+ * a thread on the CPU of the waking thread, and may leave both there, so that one makes progress
+ * only while the other sleeps.
  *
  * If there are more ranks than CPUs, or other programs use the CPUs, no CPU is idle for long. Then
  * the kernel's own balancing is better, so a rank stays.
@@ -17,16 +17,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Polls without success between two checks: a microsecond or two. */
+/* Polls without success between two checks; they take 1 to 2 us. */
 #define MIGRATE_LOOKS 64
-/* Time for which a CPU must have been idle. The kernel counts it in hundredths of a second. */
+/* Time for which a CPU must have been idle. The kernel counts it in units of 10 ms. */
 #define MIGRATE_IDLE_NS (50LL * 1000 * 1000)
-/* Older counts say nothing about the CPU now. */
+/* Older counts are not used. */
 #define MIGRATE_STALE_NS (500LL * 1000 * 1000)
-/* Time from one decision to the next: the first, and the longest. It doubles each time. */
+/* Shortest and longest interval between two decisions. It doubles after each decision. */
 #define MIGRATE_EVERY_NS (50LL * 1000 * 1000)
 #define MIGRATE_EVERY_MOST_NS (1000LL * 1000 * 1000)
-/* A CPU is idle if it was busy for less than this share of the time. */
+/* A CPU is idle if it was busy for less than 1/10 of the time. */
 #define MIGRATE_BUSY_SHARE 10
 
 /* Idle time of each CPU, in clock ticks. */
@@ -78,15 +78,15 @@ static bool migrate_read_idle(const char *path, struct node_idle *idle)
 }
 
 /*
- * Removes from *cpus those that have not been idle since the last count, and counts again. False:
- * the last count is too old to tell, or there was none.
+ * Removes from *cpus the CPUs that have not been idle since the last count, and counts again.
+ * Returns false if there was no last count, or it is too recent or too old.
  */
 static bool migrate_keep_idle(struct disti_node *node, cpu_set_t *cpus)
 {
     const long hertz = sysconf(_SC_CLK_TCK);
     struct node_idle *now = malloc(sizeof(*now)), *before = node->idle;
     int64_t passed_ns;
-    bool tells;
+    bool is_recent;
 
     if (!now || hertz <= 0 || !migrate_read_idle(node->stat_path, now)) {
         free(now);
@@ -94,8 +94,8 @@ static bool migrate_keep_idle(struct disti_node *node, cpu_set_t *cpus)
     }
     node->idle = now;
     passed_ns = before ? now->at_ns - before->at_ns : 0;
-    tells = passed_ns >= MIGRATE_IDLE_NS && passed_ns < MIGRATE_STALE_NS;
-    for (size_t cpu = 0; tells && cpu < CPU_SETSIZE; cpu++) {
+    is_recent = passed_ns >= MIGRATE_IDLE_NS && passed_ns < MIGRATE_STALE_NS;
+    for (size_t cpu = 0; is_recent && cpu < CPU_SETSIZE; cpu++) {
         const int64_t idle_ns =
             (int64_t)(now->ticks[cpu] - before->ticks[cpu]) * (1000000000 / hertz);
 
@@ -103,7 +103,7 @@ static bool migrate_keep_idle(struct disti_node *node, cpu_set_t *cpus)
             CPU_CLR(cpu, cpus);
     }
     free(before);
-    return tells;
+    return is_recent;
 }
 
 void disti_node_publish_cpu(struct disti_node *node)
@@ -130,7 +130,9 @@ static bool migrate_is_shared(const struct disti_node *node)
     return false;
 }
 
-/* The next idle CPU that this thread may use and no rank was last seen on; -1: none. */
+/*
+ * Returns the next idle CPU that this thread may use and on which no rank was last seen; -1: none.
+ */
 static int migrate_free_cpu(struct disti_node *node, const cpu_set_t *usable, int cpu)
 {
     cpu_set_t free_cpus = *usable;
@@ -153,8 +155,8 @@ static int migrate_free_cpu(struct disti_node *node, const cpu_set_t *usable, in
     return -1;
 }
 
-/* The kernel moves a thread at once when its CPU is no longer among those that it may use. */
-static void migrate_go(const cpu_set_t *usable, int cpu)
+/* The kernel moves a thread at once if its CPU is no longer allowed. */
+static void migrate_to(const cpu_set_t *usable, int cpu)
 {
     cpu_set_t only;
 
@@ -163,7 +165,8 @@ static void migrate_go(const cpu_set_t *usable, int cpu)
     if (sched_setaffinity(0, sizeof(only), &only) < 0 ||
         sched_setaffinity(0, sizeof(*usable), usable) == 0)
         return;
-    memset(&only, 0xff, sizeof(only)); /* what it may use has changed meanwhile: all of that */
+    memset(&only, 0xff, sizeof(only)); /* the allowed CPUs have changed in the meantime: allow all,
+                                          which the kernel reduces to the cpuset */
     (void)sched_setaffinity(0, sizeof(only), &only);
 }
 
@@ -185,6 +188,6 @@ void disti_node_migrate_cpu(struct disti_node *node)
     cpu = migrate_free_cpu(node, &usable, node->cpu);
     if (cpu < 0)
         return;
-    migrate_go(&usable, cpu);
+    migrate_to(&usable, cpu);
     disti_node_publish_cpu(node);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files that segments are made of, and which of their pages are taken. */
+/* The files of segments, and the buddy allocator of their pages. */
 #include "base/checked.h"
 #include "base/descriptor.h"
 #include "base/file.h"
@@ -22,7 +22,7 @@
 
 #define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define FILE_OWN DISTI_PROCESS_OWN "/fd"
-/* MLOCK_ONFAULT, which headers of old C libraries lack. */
+/* Value of MLOCK_ONFAULT, which the headers of old C libraries lack. */
 #define FILE_LOCK_ON_FAULT 1
 
 size_t disti_segment_page(void)
@@ -30,7 +30,7 @@ size_t disti_segment_page(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static dist_status file_create_failed(void)
+static dist_status file_fail_create(void)
 {
     if (errno == EMFILE || errno == ENFILE)
         return disti_fail(DIST_ERR_NO_MEMORY,
@@ -39,7 +39,7 @@ static dist_status file_create_failed(void)
     return disti_fail_call("memfd_create", "cannot make shared memory");
 }
 
-static dist_status file_no_memory(size_t bytes)
+static dist_status file_fail_memory(size_t bytes)
 {
     uint64_t most;
 
@@ -54,7 +54,7 @@ static dist_status file_no_memory(size_t bytes)
                       bytes >> 10);
 }
 
-/* Memory of a file is not held to what the kernel grants else. */
+/* The kernel's overcommit checks do not limit the size of a file, so this function does. */
 dist_status disti_segment_file_check(size_t bytes)
 {
     struct sysinfo info;
@@ -63,15 +63,15 @@ dist_status disti_segment_file_check(size_t bytes)
         (sysinfo(&info) < 0 ||
          bytes / (info.mem_unit ? info.mem_unit : 1) <= (uint64_t)info.totalram + info.totalswap))
         return DIST_OK;
-    return file_no_memory(bytes);
+    return file_fail_memory(bytes);
 }
 
 /*
- * Where the kernel grants no more memory than there is (vm.overcommit_memory=2) a page that cannot
- * be had is a SIGBUS at first touch; so there pages are made at once. Everywhere else a machine or
- * a container without memory is found at first touch, as with malloc.
+ * With vm.overcommit_memory=2, a page that cannot be allocated raises SIGBUS at first touch, so the
+ * pages are created at once. With other settings a lack of memory shows at first touch, as with
+ * malloc.
  */
-static bool file_reads_reserve(void)
+static bool file_read_must_reserve(void)
 {
     char text = '0';
     int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
@@ -90,7 +90,7 @@ static bool file_must_reserve(void)
     int must = atomic_load(&known);
 
     if (must < 0) {
-        must = file_reads_reserve();
+        must = file_read_must_reserve();
         atomic_store(&known, must);
     }
     return must;
@@ -104,10 +104,10 @@ static bool file_reserve_pages(int fd, size_t offset, size_t bytes)
 dist_status disti_segment_file_reserve(const struct disti_segment_name *name, size_t offset,
                                        size_t bytes)
 {
-    return file_reserve_pages(name->fd, offset, bytes) ? DIST_OK : file_no_memory(bytes);
+    return file_reserve_pages(name->fd, offset, bytes) ? DIST_OK : file_fail_memory(bytes);
 }
 
-/* A key that is not 0. */
+/* Creates a random key that is not 0. */
 static bool file_make_key(uint64_t *key_p)
 {
     uint64_t key = 0;
@@ -120,7 +120,7 @@ static bool file_make_key(uint64_t *key_p)
     return true;
 }
 
-/* By a mapping of that one page: what write() makes here may be a huge page. */
+/* Writes the key through a mapping of that page only: write() could create a huge page. */
 static bool file_write_key(int fd, size_t bytes, uint64_t key)
 {
     size_t page = disti_segment_page();
@@ -141,10 +141,10 @@ dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *nam
 
     name.fd = disti_file_memory();
     if (name.fd < 0)
-        return file_create_failed();
+        return file_fail_create();
     if (disti_file_truncate(name.fd, bytes + page) != 0 ||
         !file_reserve_pages(name.fd, bytes, page))
-        status = file_no_memory(bytes + page);
+        status = file_fail_memory(bytes + page);
     else if (fcntl(name.fd, F_ADD_SEALS, FILE_SEALS) < 0 || !file_make_key(&name.key) ||
              !file_write_key(name.fd, bytes, name.key))
         status =
@@ -163,7 +163,7 @@ void disti_segment_file_drop(const struct disti_segment_name *name)
     close(name->fd);
 }
 
-static dist_status file_stranger(const struct disti_segment_name *name)
+static dist_status file_fail_mismatch(const struct disti_segment_name *name)
 {
     return disti_fail(DIST_ERR_SYSTEM,
                       "descriptor %d of process %d is not the memory that it offered: that process "
@@ -171,12 +171,12 @@ static dist_status file_stranger(const struct disti_segment_name *name)
                       name->fd, name->pid);
 }
 
-static dist_status file_open_failed(const struct disti_segment_name *name)
+static dist_status file_fail_open(const struct disti_segment_name *name)
 {
     if (errno == ENOENT && access(FILE_OWN, F_OK) != 0)
         return disti_fail(DIST_ERR_SYSTEM,
                           "cannot open the memory of other processes, since there is no /proc: "
-                          "mount it (mount -t proc proc /proc)"); /* as in a chroot */
+                          "mount it (mount -t proc proc /proc)"); /* for example in a chroot */
     if (errno == ENOENT || errno == ESRCH) {
         return disti_fail(
             DIST_ERR_SYSTEM,
@@ -185,15 +185,17 @@ static dist_status file_open_failed(const struct disti_segment_name *name)
             name->pid, name->fd);
     }
     if (errno == EMFILE || errno == ENFILE)
-        return file_create_failed();
+        return file_fail_create();
     return disti_fail_errno(DIST_ERR_SYSTEM,
                             "cannot open the memory of process %d: both must run as the same user "
                             "and be dumpable, in one PID namespace with /proc mounted",
                             name->pid);
 }
 
-/* Does the file look like a segment of that name? Its key is not seen yet. */
-static bool file_looks(int fd, const struct disti_segment_name *name)
+/*
+ * Returns true if the file's type and size are those of the named segment. Does not check the key.
+ */
+static bool file_has_shape(int fd, const struct disti_segment_name *name)
 {
     size_t page = disti_segment_page(), total;
     struct stat info;
@@ -202,18 +204,20 @@ static bool file_looks(int fd, const struct disti_segment_name *name)
            fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == total;
 }
 
-static bool file_is(int fd, const struct disti_segment_name *name)
+static bool file_matches(int fd, const struct disti_segment_name *name)
 {
     int seals = fcntl(fd, F_GET_SEALS);
     uint64_t key = 0;
 
-    return seals >= 0 && (seals & FILE_SEALS) == FILE_SEALS && file_looks(fd, name) &&
+    return seals >= 0 && (seals & FILE_SEALS) == FILE_SEALS && file_has_shape(fd, name) &&
            pread(fd, &key, sizeof(key), (off_t)name->bytes) == (ssize_t)sizeof(key) && key != 0 &&
            key == name->key;
 }
 
-/* A descriptor that has become another file's meanwhile is looked at before it is really opened:
- * to open a device or a FIFO can have effects. */
+/*
+ * The descriptor may refer to another file by now. So the file is checked through O_PATH before it
+ * is opened, as opening a device or a FIFO can have side effects.
+ */
 dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p)
 {
     dist_status status = DIST_OK;
@@ -223,17 +227,17 @@ dist_status disti_segment_file_open(const struct disti_segment_name *name, int *
     disti_process_path(name->pid, name->fd, path);
     place = open(path, O_PATH | O_CLOEXEC);
     if (place < 0)
-        return file_open_failed(name);
-    if (!file_looks(place, name)) {
+        return file_fail_open(name);
+    if (!file_has_shape(place, name)) {
         close(place);
-        return file_stranger(name);
+        return file_fail_mismatch(name);
     }
     snprintf(path, sizeof(path), FILE_OWN "/%d", place);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        status = file_open_failed(name);
-    else if (!file_is(fd, name))
-        status = file_stranger(name);
+        status = file_fail_open(name);
+    else if (!file_matches(fd, name))
+        status = file_fail_mismatch(name);
     close(place);
     if (status == DIST_OK)
         *fd_p = fd;
@@ -242,7 +246,10 @@ dist_status disti_segment_file_open(const struct disti_segment_name *name, int *
     return status;
 }
 
-/* An address for `bytes` bytes at a multiple of `align`, free at the moment; MAP_FAILED. */
+/*
+ * Returns an address at a multiple of `align` with `bytes` free bytes. Another thread may map
+ * memory there before the caller does. MAP_FAILED on failure.
+ */
 static void *file_place(size_t bytes, size_t align)
 {
     char *space =
@@ -254,8 +261,8 @@ static void *file_place(size_t bytes, size_t align)
     return space + (-(uintptr_t)space & (align - 1));
 }
 
-/* True if the kernel makes all pages of a new mapping at once: after mlockall(MCL_FUTURE). */
-static bool file_populates(void)
+/* Returns true if the kernel populates new mappings at once, as after mlockall(MCL_FUTURE). */
+static bool file_mappings_populate(void)
 {
     unsigned char resident = 0;
     void *page = mmap(NULL, disti_segment_page(), PROT_READ | PROT_WRITE,
@@ -269,12 +276,13 @@ static bool file_populates(void)
 }
 
 /*
- * Maps the file without making pages, as most of an arena is never used. If the kernel would make
- * them, the mapping is inaccessible at first, then set to lock each page at its first use.
+ * Maps the file without creating pages, because most of an arena is never used. If the kernel
+ * populates new mappings, the mapping is inaccessible at first and then set to lock each page at
+ * its first use.
  */
 static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
 {
-    const bool populates = file_populates();
+    const bool populates = file_mappings_populate();
     const int access = PROT_READ | PROT_WRITE;
     void *memory =
         mmap(place, bytes, populates ? PROT_NONE : access, MAP_SHARED, fd, (off_t)offset);
@@ -291,9 +299,10 @@ static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
 }
 
 /*
- * The address is a hint: if another thread has mapped something there since, the segment gets
- * another address, which may not suit huge pages. MAP_FIXED would need the address space reserved,
- * and if it fails, nobody can tell whether the reservation is still there.
+ * The address is a hint. If another thread has mapped something there in the meantime, the segment
+ * gets another address, which may not be aligned for huge pages. MAP_FIXED would require a
+ * reservation of the address space, and after a failure it is unknown whether the reservation still
+ * exists.
  */
 static void *file_map_huge(int fd, size_t offset, size_t bytes)
 {
@@ -301,7 +310,8 @@ static void *file_map_huge(int fd, size_t offset, size_t bytes)
 
     memory = file_map_unused(place == MAP_FAILED ? NULL : place, fd, offset, bytes);
     if (memory != MAP_FAILED)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages say EINVAL */
+        madvise(memory, bytes,
+                MADV_HUGEPAGE); /* may fail: a kernel without huge pages returns EINVAL */
     return memory;
 }
 
@@ -321,7 +331,7 @@ dist_status disti_segment_file_map(int fd, size_t offset, size_t bytes, void **m
     return DIST_OK;
 }
 
-/* A buddy system in a tree of bytes. */
+/* The buddy allocator. */
 
 bool disti_buddy_open(struct buddy *buddy, unsigned levels)
 {
@@ -345,18 +355,18 @@ unsigned disti_buddy_order(size_t units)
     return order;
 }
 
-/* How many orders of blocks are free in a node of that order: 0, none; n, those below n. */
-static unsigned buddy_holds(const struct buddy *buddy, size_t node, unsigned order)
+/* Returns 1 + the order of the largest free block in a node; 0: nothing is free. */
+static unsigned buddy_free_orders(const struct buddy *buddy, size_t node, unsigned order)
 {
     return order + 1 - buddy->lacks[node];
 }
 
-/* What the ancestors of a node of that order lack, after a change in it. */
-static void buddy_mend(struct buddy *buddy, size_t node, unsigned order)
+/* Updates the `lacks` of a node's ancestors after the node has changed. */
+static void buddy_update_parents(struct buddy *buddy, size_t node, unsigned order)
 {
     for (node /= 2, order++; node > 0; node /= 2, order++) {
-        unsigned left = buddy_holds(buddy, 2 * node, order - 1);
-        unsigned right = buddy_holds(buddy, 2 * node + 1, order - 1);
+        unsigned left = buddy_free_orders(buddy, 2 * node, order - 1);
+        unsigned right = buddy_free_orders(buddy, 2 * node + 1, order - 1);
         unsigned most = left > right ? left : right;
 
         if (left == order && right == order)
@@ -370,22 +380,25 @@ bool disti_buddy_take(struct buddy *buddy, unsigned order, size_t *unit_p)
     size_t node = 1;
     unsigned at = buddy->levels;
 
-    if (order > at || buddy_holds(buddy, 1, at) <= order)
+    if (order > at || buddy_free_orders(buddy, 1, at) <= order)
         return false;
     for (; at > order; at--) {
-        /* The half in which a block of that order leaves the larger ones whole. */
-        unsigned left = buddy_holds(buddy, 2 * node, at - 1);
-        unsigned right = buddy_holds(buddy, 2 * node + 1, at - 1);
+        /* Choose the half with the smallest block that is large enough. */
+        unsigned left = buddy_free_orders(buddy, 2 * node, at - 1);
+        unsigned right = buddy_free_orders(buddy, 2 * node + 1, at - 1);
 
         node = 2 * node + (left <= order || (right > order && right < left));
     }
     buddy->lacks[node] = (uint8_t)(order + 1);
-    buddy_mend(buddy, node, order);
+    buddy_update_parents(buddy, node, order);
     *unit_p = (node << order) - ((size_t)1 << buddy->levels);
     return true;
 }
 
-/* Up from the unit all is 0, to a node that is taken, or one of which another part is. */
+/*
+ * All nodes from the unit up are 0, until the first that is not: it is either the allocated block
+ * of the unit, or a node in which another part is allocated.
+ */
 bool disti_buddy_find(const struct buddy *buddy, size_t unit, size_t *first_p, unsigned *order_p)
 {
     size_t node = ((size_t)1 << buddy->levels) + unit;
@@ -408,7 +421,7 @@ void disti_buddy_give(struct buddy *buddy, size_t first, unsigned order)
     size_t node = (((size_t)1 << buddy->levels) + first) >> order;
 
     buddy->lacks[node] = 0;
-    buddy_mend(buddy, node, order);
+    buddy_update_parents(buddy, node, order);
 }
 
 void disti_buddy_each(const struct buddy *buddy,
