@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared memory of this process: allocated, found by address, freed. */
+/*
+ * Shared memory of this process: allocation, registration, lookup by address; mappings of peers'
+ * segments.
+ */
 #include "node/segment.h"
 #include "base/checked.h"
 #include "base/descriptor.h"
@@ -21,9 +24,10 @@
 #include <unistd.h>
 
 /*
- * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, whose whole pages
- * are mapped where the program had its memory. PRIVATE, by alloc: ordinary memory, as no arena
- * could be made; so is what was registered then. It has no name.
+ * ARENA: a file that is divided into blocks. REGISTERED: memory of the program whose whole pages
+ * are mapped from a block of an arena. PRIVATE: ordinary memory from alloc, because no arena could
+ * be created. Memory that was registered in that situation is REGISTERED without an arena and a
+ * name.
  */
 enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PRIVATE };
 
@@ -31,36 +35,39 @@ struct segment {
     char *memory;
     size_t bytes;
     enum segment_kind kind;
-    struct disti_segment_name name; /* of the file; key 0: there is none */
-    size_t offset;                  /* of memory in it */
-    struct arena *arena;            /* that it is, or REGISTERED: that its block is of */
+    struct disti_segment_name name; /* of the file; key 0: none */
+    size_t offset;                  /* of `memory` in the file */
+    struct arena *arena; /* itself, or the arena of a REGISTERED segment's block; NULL: none */
 };
 
-/* The whole pages of what is REGISTERED, which may be none. */
+/* The whole pages of a segment; there may be none. */
 struct segment_pages {
     char *memory;
     size_t bytes;
-    size_t offset; /* of memory in the file */
+    size_t offset; /* of `memory` in the file */
 };
 /*
- * An arena is a segment that is divided into blocks. Its file is sparse: what no block has touched
- * takes no memory, so it is made large, and the next one of its pool as large as all before it. So
- * a process has few of them, whatever it allocates, and a peer maps few.
+ * An arena is a segment that is divided into blocks. Its file is sparse: pages that no block has
+ * touched take no memory. So it is made large, and each further arena of its pool as large as all
+ * previous ones together. A process therefore has few arenas, and a peer maps few.
  *
  *     pool   |- 256 MiB -|   |- 256 MiB -|   |------- 512 MiB -------|   ...
  *              |  |  blocks: 2^n pages, each at a multiple of its length
  *
- * A block that is given back is punched out of the file: its pages are the system's again,
- * peers' mappings of it read zeros, and so does who gets it next.
+ * A freed block is punched out of the file: its pages return to the system, peers' mappings of it
+ * read as zeros, and so does the next block at that place.
  */
 enum arena_pool { ARENA_PROGRAM, ARENA_LIBRARY, ARENA_POOLS };
 
 struct arena_block {
     struct arena *arena;
-    size_t offset; /* in its segment */
+    size_t offset; /* in the arena */
 };
 
-/* The first of each pool: address space, and no memory until it is used. */
+/*
+ * Size of the first arena of each pool; this is address space, which takes no memory until it is
+ * used.
+ */
 static const size_t arena_first[ARENA_POOLS] = {
     [ARENA_PROGRAM] = (size_t)256 << 20,
     [ARENA_LIBRARY] = (size_t)32 << 20,
@@ -71,24 +78,24 @@ struct arena {
     enum arena_pool pool;
     char *memory;
     struct disti_segment_name name;
-    struct buddy buddy; /* of pages */
-    size_t blocks;      /* that are taken */
-    size_t dumped;      /* bytes from the beginning that a core dump has */
-    bool retired;       /* no block is taken from it any more */
+    struct buddy buddy; /* allocates pages */
+    size_t blocks;      /* allocated blocks */
+    size_t dumped;      /* bytes from the start that a core dump includes */
+    bool retired;       /* no further block is allocated from it */
 };
 
-static pthread_mutex_t arena_growth = PTHREAD_MUTEX_INITIALIZER; /* before the table's lock */
-static struct arena *arenas[ARENA_POOLS];                        /* by the table's lock */
+static pthread_mutex_t arena_growth = PTHREAD_MUTEX_INITIALIZER; /* taken before table_lock */
+static struct arena *arenas[ARENA_POOLS];                        /* under table_lock */
 
-/* The table of what this process shares, by address; and its end in a forked child. */
+/* The table of the segments of this process, and its fate in a forked child. */
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct segment *table; /* by address */
+static struct segment *table; /* sorted by address; under table_lock */
 static size_t table_room;
 static atomic_size_t table_count;
-static int32_t table_pid; /* set once, and in a forked child */
+static int32_t table_pid; /* of this process; set once, and again in a forked child */
 
-/* How many segments begin at or before an address. */
+/* Returns the number of segments that begin at or below an address. */
 static size_t table_upto(const void *memory)
 {
     size_t low = 0, high = atomic_load_explicit(&table_count, memory_order_relaxed);
@@ -138,7 +145,7 @@ static const struct segment *table_find(const void *memory)
                                                                                       : NULL;
 }
 
-/* bytes is not 0, and does not wrap. */
+/* Returns true if the range overlaps a segment. `bytes` is not 0, and the range does not wrap. */
 static bool table_overlaps(const void *memory, size_t bytes)
 {
     const char *last = (const char *)memory + bytes - 1;
@@ -164,7 +171,7 @@ static void table_remove(const void *memory)
 
 /* Arenas: segments that are divided into blocks. */
 
-/* ---- arenas that come and go ---- */
+/* ---- creating and freeing arenas ---- */
 
 static void arena_free(struct arena *arena)
 {
@@ -178,7 +185,7 @@ static void arena_free(struct arena *arena)
     free(arena);
 }
 
-/* With the lock held: out of pool and table. */
+/* Removes the arena from its pool and from the table. Requires table_lock. */
 static void arena_remove(struct arena *arena)
 {
     struct arena **entry = &arenas[arena->pool];
@@ -207,7 +214,7 @@ static dist_status arena_make(enum arena_pool pool, unsigned levels)
         status = disti_segment_file_map(arena->name.fd, 0, bytes, &memory);
     arena->memory = memory;
     if (status == DIST_OK) {
-        madvise(memory, bytes, MADV_DONTDUMP); /* a dump would make pages of all that is unused */
+        madvise(memory, bytes, MADV_DONTDUMP); /* a dump would create all unused pages */
         pthread_mutex_lock(&table_lock);
         status = table_make_room();
         if (status == DIST_OK) {
@@ -227,7 +234,7 @@ static dist_status arena_make(enum arena_pool pool, unsigned levels)
     return status;
 }
 
-/* As large as all before it; if that cannot be had, as large as must be. */
+/* Creates an arena as large as all previous ones; if that fails, one that fits the block. */
 static dist_status arena_grow(enum arena_pool pool, unsigned order)
 {
     const struct disti_log *log = disti_log_current();
@@ -236,14 +243,14 @@ static dist_status arena_grow(enum arena_pool pool, unsigned order)
     dist_status status;
 
     pthread_mutex_lock(&table_lock);
-    /* With the lock held: all of a pool's bytes that blocks may be taken from. */
+    /* All bytes of the pool from which blocks may be allocated. */
     bytes = 0;
     for (const struct arena *arena = arenas[pool]; arena; arena = arena->next)
         bytes += arena->retired ? 0 : arena->name.bytes;
     pthread_mutex_unlock(&table_lock);
     bytes = bytes > arena_first[pool] ? bytes : arena_first[pool];
     levels = disti_buddy_order(bytes / disti_segment_page());
-    disti_log_use(NULL); /* it is no error: there is other memory */
+    disti_log_use(NULL); /* not an error: the caller has another kind of memory */
     status = arena_make(pool, levels > order ? levels : order);
     if (status != DIST_OK && levels > order)
         status = arena_make(pool, order);
@@ -275,7 +282,9 @@ static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *
     return arena;
 }
 
-/* With the lock held. The block that an address is in: its offset and bytes. False: it is in none.
+/*
+ * Finds the block of an address: its offset and size. False: the address is in no block. Requires
+ * table_lock.
  */
 static bool arena_find(const struct arena *arena, const void *memory, size_t *offset_p,
                        size_t *bytes_p)
@@ -302,8 +311,8 @@ static void arena_give(const struct arena_block *block)
     arena_find(arena, memory, &offset, &bytes);
     pthread_mutex_unlock(&table_lock);
     /*
-     * Who keeps pages registered with a network card watches for madvise, as for munmap; of a hole
-     * in the file it would not hear. Locked pages refuse it.
+     * Libraries that cache registrations with a network card intercept madvise and munmap, but do
+     * not notice a hole in the file. madvise fails for locked pages.
      */
     if (madvise(memory, bytes, MADV_REMOVE) < 0)
         (void)!fallocate(arena->name.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -323,9 +332,9 @@ static void arena_give(const struct arena_block *block)
 }
 
 /*
- * A block of at least `bytes` bytes, zeroed. *shared_p is false if there is memory, but no arena
- * can be made: no descriptor, no room in the address space, a limit on files. ERR_NO_MEMORY
- * otherwise.
+ * Allocates a zeroed block of at least `bytes` bytes. *shared_p is false if there is memory but no
+ * arena can be created: no descriptor, no address space, a limit on the size of files.
+ * ERR_NO_MEMORY if there is no memory.
  */
 static dist_status arena_take(enum arena_pool pool, size_t bytes, struct arena_block *block_p,
                               bool *shared_p)
@@ -338,7 +347,7 @@ static dist_status arena_take(enum arena_pool pool, size_t bytes, struct arena_b
     if (status != DIST_OK)
         return status;
     *shared_p = arena_try(pool, order, &block);
-    if (!*shared_p) { /* several threads that need an arena get one */
+    if (!*shared_p) { /* of several threads that need an arena, one creates it */
         pthread_mutex_lock(&arena_growth);
         *shared_p = arena_try(pool, order, &block) ||
                     (arena_grow(pool, order) == DIST_OK && arena_try(pool, order, &block));
@@ -360,8 +369,7 @@ void disti_segment_retire(void)
 
     do {
         pthread_mutex_lock(&table_lock);
-        /* With the lock held. An arena to be freed, which is in the pool no more; NULL: there is
-         * none. */
+        /* An arena to free, already removed from the pool; NULL: none. */
         empty = NULL;
         for (struct arena *arena = arenas[ARENA_PROGRAM]; arena; arena = arena->next) {
             arena->retired = true;
@@ -375,18 +383,19 @@ void disti_segment_retire(void)
     } while (empty);
 }
 
-/* ---- what begins where ---- */
+/* ---- lookup of what begins at an address ---- */
 
 /*
- * With the lock held. Takes the entry out that begins at memory, of register if `registered`, else
- * of another; but no arena. ERR_INVALID_ARGUMENT: there is none. table_get only looks.
+ * table_get finds the segment that begins at `memory`, or for an arena the block: a registered one
+ * if `registered`, else an allocated one. table_take also removes it from the table, except an
+ * arena. ERR_INVALID_ARGUMENT: there is none. Both require table_lock.
  */
 static dist_status table_get(const void *memory, bool registered, struct segment *segment_p)
 {
     const struct segment *found = table_find(memory);
     struct segment segment = found ? *found : (struct segment){.memory = NULL};
 
-    if (found && found->kind == SEGMENT_ARENA) /* the block */
+    if (found && found->kind == SEGMENT_ARENA) /* the segment is the arena; look for the block */
         segment.memory = arena_find(found->arena, memory, &segment.offset, &segment.bytes)
                              ? found->arena->memory + segment.offset
                              : NULL;
@@ -413,7 +422,7 @@ static dist_status table_take(const void *memory, bool registered, struct segmen
     return status;
 }
 
-/* ---- a fork ---- */
+/* ---- fork ---- */
 
 static struct segment_pages segment_pages_of(const struct segment *segment)
 {
@@ -427,12 +436,12 @@ static struct segment_pages segment_pages_of(const struct segment *segment)
                                   .offset = segment->offset + before};
 }
 
-/* Keys are random, so their lowest bits choose a chain. */
+/* Number of hash chains. Keys are random, so their lowest bits choose a chain. */
 #define PEER_CHAINS 256
 
 struct peer {
-    struct peer *next;       /* of its chain */
-    TAILQ_ENTRY(peer) entry; /* in peer_idle, while nobody holds it */
+    struct peer *next;       /* in its chain */
+    TAILQ_ENTRY(peer) entry; /* in peer_idle, while `holders` is 0 */
     unsigned holders;
     uint64_t key;
     size_t bytes;
@@ -441,7 +450,7 @@ struct peer {
 
 static pthread_mutex_t peer_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct peer *peer_chains[PEER_CHAINS];
-/* That nobody holds, the one released last first. */
+/* Mappings that are not held, the most recently released one first. */
 static TAILQ_HEAD(peer_queue, peer) peer_idle = TAILQ_HEAD_INITIALIZER(peer_idle);
 static size_t peer_idle_count;
 
@@ -455,8 +464,9 @@ static void arena_view(void *arg, size_t unit, size_t units)
 }
 
 /*
- * The child gets a view of its own: its writes are its own, as with memory that is not shared; what
- * the parent writes it sees until it writes to that page itself. It owns no segment.
+ * In a forked child: maps private copies of the segments, so that the child's writes are not
+ * shared; it sees the parent's writes to a page until it writes to that page itself. The child owns
+ * no segment.
  */
 static void table_forked(void)
 {
@@ -481,7 +491,8 @@ static void table_forked(void)
     peer_idle_count = 0;
     pthread_mutex_unlock(&peer_lock);
     pthread_mutex_unlock(&table_lock);
-    /* Of what is in no block there is no view: it may be large, and is charged as if it were used.
+    /*
+     * Unallocated parts are not mapped: they may be large, and the kernel counts them as if used.
      */
     for (int pool = 0; pool < ARENA_POOLS; pool++) {
         while (arenas[pool]) {
@@ -519,8 +530,8 @@ static void table_begin_once(void)
 }
 
 /*
- * First of every function that makes something: sees to what a fork needs, and returns this
- * process's id, without a call of the system.
+ * Prepares for forks and returns this process's ID without a system call. Every function that
+ * creates or maps a segment calls it first.
  */
 static int32_t segment_begin(void)
 {
@@ -530,9 +541,12 @@ static int32_t segment_begin(void)
     return table_pid;
 }
 
-/* ---- blocks of arenas ---- */
+/* ---- allocation ---- */
 
-/* A block of whole pages, at least one, out of the pool. *shared_p: see arena_take. */
+/*
+ * Allocates a block of *bytes bytes, rounded up to at least one whole page. *shared_p: see
+ * arena_take.
+ */
 static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
                                 bool *shared_p)
 {
@@ -608,7 +622,7 @@ dist_status disti_segment_free(void *memory)
     status = table_take(memory, false, &segment);
     pthread_mutex_unlock(&table_lock);
     if (status == DIST_OK) {
-        /* It is in the table no more, but for an arena, whose block it was. */
+        /* The table no longer contains the segment. An arena stays there; its block is freed. */
         if (segment.kind == SEGMENT_ARENA)
             arena_give(&(struct arena_block){.arena = segment.arena, .offset = segment.offset});
         else
@@ -617,7 +631,7 @@ dist_status disti_segment_free(void *memory)
     return status;
 }
 
-/* ---- what lies where ---- */
+/* ---- lookup of a range ---- */
 
 bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_location *location_p)
 {
@@ -644,7 +658,7 @@ bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_l
     return found;
 }
 
-/* This process's mappings of other processes' segments, held or kept for the next time. */
+/* This process's mappings of other processes' segments, held or kept for later use. */
 
 static struct peer **peer_entry(uint64_t key)
 {
@@ -661,8 +675,10 @@ static void peer_reuse(struct peer *peer)
     peer_idle_count--;
 }
 
-/* With the lock held. A forked child has no part in them: there they do not exist. Nor has a core
- * dump, which would make pages of all that the owner has not touched. */
+/*
+ * Maps a segment of another process. A forked child and a core dump do not include the mapping; a
+ * dump would create all pages that the owner has not touched. Requires peer_lock.
+ */
 static dist_status peer_new(const struct disti_segment_name *name, struct peer **peer_p)
 {
     struct peer *peer;
@@ -691,8 +707,8 @@ static dist_status peer_new(const struct disti_segment_name *name, struct peer *
 }
 
 /*
- * The owner's own is found at the owner's address: so ranks that are threads of one process share
- * one mapping, which is what ThreadSanitizer needs to see what they do to each other.
+ * A segment of this process is found at the owner's address. So ranks that are threads of one
+ * process share one mapping, which ThreadSanitizer needs in order to see their data races.
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p)
 {
@@ -805,15 +821,15 @@ void disti_segment_trim(size_t keep)
     pthread_mutex_unlock(&peer_lock);
 }
 
-/* Registered memory that does not begin and end with pages: what becomes of its ends. */
+/* Registered memory that does not begin or end at a page boundary: its ends. */
 
-/* A range's bytes before and behind the shared pages. */
+/* A range, with the number of its bytes before (head) and after (tail) the shared pages. */
 struct ends {
     char *memory, *twin;
     size_t bytes, head, tail;
 };
 
-/* Of `bytes` bytes at `from` those that lie before `to`. */
+/* Returns how many of the `bytes` bytes at `from` are before `to`. */
 static size_t ends_before(const char *from, const char *to, size_t bytes)
 {
     size_t there = to > from ? (size_t)(to - from) : 0;
@@ -871,7 +887,7 @@ void disti_segment_store(void *memory, size_t bytes)
     ends_copy(&ends, ends.memory, ends.twin);
 }
 
-/* Memory of the program that becomes a segment in place, and private again. */
+/* Registration: memory of the program that becomes a segment in place, and private again. */
 
 static dist_status register_bad(const void *memory, size_t bytes, const char *what)
 {
@@ -881,7 +897,7 @@ static dist_status register_bad(const void *memory, size_t bytes, const char *wh
         memory, what);
 }
 
-/* ---- is it the sort of memory that can be swapped? ---- */
+/* ---- checks ---- */
 
 /* A line of /proc/PID/maps. */
 struct register_range {
@@ -891,7 +907,7 @@ struct register_range {
     char name[32];
 };
 
-/* What is wrong with that range; NULL: nothing. */
+/* Returns why the range cannot be registered; NULL if it can. */
 static const char *register_validate(const struct register_range *range)
 {
     if (range->rights[3] != 'p')
@@ -908,7 +924,10 @@ static const char *register_validate(const struct register_range *range)
     return NULL;
 }
 
-/* *swaps_p: false if it must stay as it is, also where no descriptor was left to look at it by. */
+/*
+ * Checks that the memory can be registered. *swaps_p is false if its pages must stay ordinary
+ * memory, or if no descriptor is left to check them.
+ */
 static dist_status register_check(const void *memory, size_t bytes, bool *swaps_p)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), begin, end;
@@ -934,9 +953,9 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
     if (!maps)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read " DISTI_PROCESS_OWN "/maps");
     /*
-     * Goes through what is mapped, from low to high addresses; NULL: nothing is wrong with it.
-     * *swaps_p becomes false where code may run, as in all of a heap under valgrind: shared memory
-     * is for data.
+     * Goes through the mappings from low to high addresses; wrong stays NULL if all are suitable.
+     * *swaps_p becomes false for executable mappings, such as the heap under valgrind: shared
+     * memory is for data only.
      */
     wrong = NULL;
     char *line = NULL;
@@ -958,11 +977,11 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
     return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
 }
 
-/* ---- the swap ---- */
+/* ---- the swap of pages ---- */
 
 /*
- * The kernel may fail after it has unmapped `memory`: maps it again, with the contents of `copy`.
- * Leaves alone mappings that another thread has made in the hole.
+ * The kernel may fail after it has unmapped `memory`. This function then maps it again, with the
+ * contents of `copy`. It keeps mappings that another thread has created there in the meantime.
  */
 static void register_restore(void *memory, const void *copy, size_t bytes)
 {
@@ -979,8 +998,8 @@ static void register_restore(void *memory, const void *copy, size_t bytes)
 }
 
 /*
- * Moves the pages at `from` to `memory`, in place of the pages there; both have the same contents.
- * On failure the pages at `from` are gone, wherever the call has moved them.
+ * Moves the pages at `from` to `memory`, where they replace pages with the same contents. On
+ * failure the pages at `from` are unmapped, wherever the call has moved them.
  */
 static dist_status register_move(void *from, void *memory, size_t bytes)
 {
@@ -1012,12 +1031,13 @@ static dist_status register_move(void *from, void *memory, size_t bytes)
  */
 static void register_forget(void *memory, size_t bytes)
 {
-    (void)madvise(memory, bytes, MADV_DONTNEED); /* locked pages refuse, after the cache has seen */
+    (void)madvise(memory, bytes,
+                  MADV_DONTNEED); /* locked pages make it fail, but the caches have seen the call */
 }
 
 /*
- * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the place of the
- * memory's whole pages; NULL: nothing, it stays ordinary memory.
+ * Adds a segment to the table and moves the pages at `copy` to its place, under the lock, so that a
+ * fork sees both or nothing. copy NULL: the segment stays ordinary memory.
  */
 static dist_status register_add(const struct segment *segment, void *copy)
 {
@@ -1038,7 +1058,7 @@ static dist_status register_add(const struct segment *segment, void *copy)
     return status;
 }
 
-/* The block's whole pages are mapped a second time, where the program's are. */
+/* Maps the block's whole pages in place of the program's pages. */
 static dist_status register_swap(struct segment *segment, const struct arena_block *block)
 {
     const struct disti_log *log = disti_log_current();
@@ -1050,15 +1070,17 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
     segment->offset = block->offset + (uintptr_t)segment->memory % disti_segment_page();
     segment->name = block->arena->name;
     pages = segment_pages_of(segment);
-    disti_log_use(NULL); /* it is no error: it is used as ordinary memory is */
+    disti_log_use(NULL); /* not an error: it is used like ordinary memory */
     status = disti_segment_file_map(segment->name.fd, pages.offset, pages.bytes, &copy);
     if (status == DIST_OK) {
         memcpy(copy, pages.memory, pages.bytes);
         status = register_add(segment, copy);
     }
     if (status == DIST_OK) {
-/* Fills the page table that register_forget has emptied. Otherwise the next access to each page
- * would. */
+/*
+ * Fill the page table that register_forget has emptied. Otherwise the next access to each page
+ * would.
+ */
 #ifdef MADV_POPULATE_WRITE
         (void)madvise(pages.memory, pages.bytes, MADV_POPULATE_WRITE);
 #else
@@ -1079,7 +1101,7 @@ dist_status disti_segment_register(void *memory, size_t bytes)
     segment_begin();
     status = register_check(memory, bytes, &swaps);
     if (status == DIST_OK && swaps && segment_pages_of(&segment).bytes > 0) {
-        struct arena_block block; /* has room for all pages that the memory lies in */
+        struct arena_block block; /* with room for all pages that the memory overlaps */
 
         status = arena_take(ARENA_PROGRAM, (uintptr_t)memory % disti_segment_page() + bytes, &block,
                             &shared);
@@ -1127,7 +1149,7 @@ dist_status disti_segment_unregister(void *memory)
         pages = segment_pages_of(&segment);
         register_forget(pages.memory, pages.bytes);
         status = register_move(copy, pages.memory, pages.bytes);
-        if (status != DIST_OK) /* the table has room to take it back */
+        if (status != DIST_OK) /* the table has room for it */
             table_add(&segment);
     }
     pthread_mutex_unlock(&table_lock);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The doorbell of a process, by which the ranks of others wake its threads. */
+/*
+ * The doorbell of a process, with which other ranks wake its threads; sleeping and waking in calls.
+ */
 #include "base/descriptor.h"
 #include "base/process.h"
 #include "node/state.h"
@@ -15,10 +17,10 @@
 #include <unistd.h>
 
 /*
- * The doorbell is a pipe, one for all groups of the process: a process of the same user can open it
- * through the owner's descriptor. Who rings writes the number that the node has there. All threads
- * that sleep for a node look at the pipe; the one that reads it passes on what is not for itself,
- * to the doorbells that the threads have.
+ * The doorbell is a pipe, one for all groups of the process. A process of the same user can open it
+ * through the owner's descriptor. To ring it, a rank writes the number that the node has in the
+ * owner's process. All threads that sleep in a node poll the pipe. The thread that reads it
+ * forwards the numbers of other nodes to those nodes' threads, through the threads' own doorbells.
  */
 struct node_far_doorbell {
     struct node_far_doorbell *next;
@@ -29,21 +31,30 @@ struct node_far_doorbell {
 };
 
 static pthread_mutex_t doorbell_lock = PTHREAD_MUTEX_INITIALIZER;
-static int doorbell_pipe[2] = {-1, -1}; /* to read, to write; while there are nodes */
+static int doorbell_pipe[2] = {-1, -1}; /* read end, write end; -1 if there are no nodes */
 static uint64_t doorbell_inode;
-static struct disti_node **doorbell_nodes; /* by number, NULL: free */
+static struct disti_node **doorbell_nodes; /* by number; NULL: free */
 static uint32_t doorbell_room, doorbell_count;
-static struct node_far_doorbell *doorbell_far; /* other processes' */
+static struct node_far_doorbell *doorbell_far; /* doorbells of other processes */
 static unsigned doorbell_far_count;
 
-/* So many of other processes' stay open; more are opened each time: there may be a thousand. */
+/*
+ * Number of other processes' doorbells that stay open; further ones are opened for each ring,
+ * because a process may have a thousand peers.
+ */
 #define DOORBELL_KEEP 128
 
-/* What comes in one read; a pipe that holds more than so much may have been full. */
+/*
+ * Numbers read at once; and the number of them from which on the pipe may have been full, so that
+ * some are missing.
+ */
 #define DOORBELL_NUMBERS 1024
 #define DOORBELL_MANY (8 * 1024)
 
-/* The descriptors of a forked child are the parent's, and closed there. */
+/*
+ * A forked child closes the descriptors that it inherited, elsewhere, and starts without a
+ * doorbell.
+ */
 static void doorbell_forked(void)
 {
     pthread_mutex_init(&doorbell_lock, NULL);
@@ -79,7 +90,7 @@ static dist_status doorbell_make(void)
     return DIST_OK;
 }
 
-/* A free number. */
+/* Finds a free number. */
 static bool doorbell_number(uint32_t *number_p)
 {
     uint32_t number = 0, room = doorbell_room ? 2 * doorbell_room : 16;
@@ -99,7 +110,7 @@ static bool doorbell_number(uint32_t *number_p)
     return true;
 }
 
-/* The last node takes the pipe with it. */
+/* Closes the pipe if the process has no node. */
 static void doorbell_end(void)
 {
     if (doorbell_count)
@@ -136,8 +147,10 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
 
 /* ---- other processes' doorbells ---- */
 
-/* Opens the peer's doorbell; -1: it is gone. To read too: to write to a pipe without readers is a
- * signal that kills. */
+/*
+ * Opens the peer's doorbell; -1 if it no longer exists. It is also opened for reading, as a write
+ * to a pipe without readers raises SIGPIPE.
+ */
 static int doorbell_open_far(const struct disti_node_hello *hello)
 {
     struct stat info;
@@ -150,7 +163,10 @@ static int doorbell_open_far(const struct disti_node_hello *hello)
     return disti_descriptor_own(open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
 }
 
-/* With the lock held. NULL: it is gone, there is no memory, or enough are open. */
+/*
+ * Returns a reference to the peer's doorbell. NULL if it no longer exists, memory is exhausted, or
+ * DOORBELL_KEEP doorbells are open. Requires doorbell_lock.
+ */
 static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello *hello)
 {
     struct node_far_doorbell *far = doorbell_far;
@@ -203,7 +219,10 @@ void disti_node_doorbell_close(struct disti_node *node)
     pthread_mutex_unlock(&doorbell_lock);
 }
 
-/* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
+/*
+ * If the pipe is full, its owner has been woken already. A rank that sleeps and cannot be woken
+ * checks again by itself after a short time.
+ */
 void disti_node_doorbell_ring(struct disti_node *node, int rank)
 {
     struct node_peer *peer = &node->peers[rank];
@@ -226,7 +245,7 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
     }
 }
 
-/* With the lock held. */
+/* Wakes the thread of another node of this process. Requires doorbell_lock. */
 static void doorbell_forward(const struct disti_node *self, uint32_t number)
 {
     const struct disti_node *node = number < doorbell_room ? doorbell_nodes[number] : NULL;
@@ -235,7 +254,10 @@ static void doorbell_forward(const struct disti_node *self, uint32_t number)
         disti_doorbell_ring(node->sleeper);
 }
 
-/* The calling thread is the one to wake. Returns what becomes readable then. */
+/*
+ * Makes the calling thread the one to wake. Returns the descriptor that becomes readable when the
+ * doorbell rings.
+ */
 static int node_doorbell_listen(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
@@ -244,23 +266,23 @@ static int node_doorbell_listen(struct disti_node *node)
     return doorbell_pipe[0];
 }
 
-/* Who of the ranks sleeps and who is gone: going to sleep, and waking those that do. */
+/* Which ranks sleep and which have given up. */
 
 /*
- * Who stores a stage and then looks who sleeps, and who says that it sleeps and then looks at the
- * stages, must not both look before the other's store is seen:
+ * One rank stores a stage and then checks whether a peer sleeps; the peer announces that it sleeps
+ * and then checks the stage. At least one of them must see the other's store:
  *
  *     stage = 7                      presence = ASLEEP
  *     ------------ a fence on both sides, or one on all CPUs ------------
  *     presence == ASLEEP? ring           stage == 7? do not sleep
  *
- * A stage is stored in every call and drains the store buffer if it is fenced; a rank goes to sleep
- * rarely. So the one that sleeps has the kernel fence the CPUs of all processes that have
- * registered for it (membarrier(2)), and the other needs none. Where a rank cannot, all of them
- * fence.
+ * Every call stores stages, and a fence there would drain the store buffer each time, while ranks
+ * rarely go to sleep. So the sleeping rank makes the kernel execute a fence on the CPUs of all
+ * processes that have registered for it (membarrier(2)), and the other rank needs none. If
+ * membarrier(2) does not work for some rank, all ranks use fences.
  */
 
-/* What it has ended before, the others may end too. */
+/* Notes that the rank has given up; the calls before `gave_up` can still end. */
 static void presence_note_gone(struct disti_node *node, int rank)
 {
     uint64_t from = node->peers[rank].mailbox->gave_up;
@@ -276,7 +298,10 @@ static uint32_t presence_asleep(int awaited)
     return NODE_ASLEEP | (uint32_t)awaited << NODE_AWAITS;
 }
 
-/* Of several that see it asleep one rings. `any`: whomever it waits for. */
+/*
+ * Wakes a rank that sleeps until this rank reaches a stage, or for any rank if `any`. If several
+ * ranks see it asleep, only one rings.
+ */
 static void presence_wake(struct disti_node *node, int rank, bool any)
 {
     _Atomic uint32_t *place = &node->peers[rank].mailbox->presence;
@@ -296,8 +321,9 @@ void disti_node_ring(struct disti_node *node)
 }
 
 /*
- * Ranks often come in the order of their numbers, as they were started. So who waits for several
- * waits for the last, or each of them would wake it. -1: it waits for none.
+ * Returns the rank that is to wake this one; -1 if the op waits for none. It is the awaited rank
+ * with the highest number, as ranks often arrive in the order of their numbers. If all awaited
+ * ranks woke this one, it would wake up too often.
  */
 static int presence_awaited(const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -308,7 +334,6 @@ static int presence_awaited(const struct disti_node *node, const struct disti_no
     return rank;
 }
 
-/* The calling thread is the one that is to sleep. */
 int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
 {
     int doorbell = node_doorbell_listen(node), awaited = presence_awaited(node, op);
@@ -318,7 +343,7 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
         return DIST_ARM_READY;
     atomic_store_explicit(&node->mailbox->presence, presence_asleep(awaited), memory_order_seq_cst);
     if (!node->fences && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
-        return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
+        return DIST_ARM_READY; /* it worked at start-up; memory may be exhausted */
     return disti_node_waits_for(node, op, awaited) ? doorbell : DIST_ARM_READY;
 }
 
@@ -328,10 +353,10 @@ void disti_node_disarm(struct disti_node *node)
         return;
     node->armed = false;
     atomic_store_explicit(&node->mailbox->presence, NODE_AWAKE, memory_order_relaxed);
-    /* Nobody is; what came for other nodes of the process is forwarded. */
+    /* No thread sleeps now. Forwards the numbers of the other nodes of the process. */
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
-    /* Reads all, for whomever it is. */
+    /* Reads everything in the pipe. */
     uint32_t numbers[DOORBELL_NUMBERS];
     size_t heard = 0;
     ssize_t got;
@@ -354,7 +379,7 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
         presence_wake(node, r, true);
     disti_node_cma_drain(node);
     node->abandoned = true;
-    disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */
+    disti_segment_retire(); /* a peer may still write to memory that the program now frees */
 }
 
 void disti_node_check_gone(struct disti_node *node)
@@ -367,24 +392,27 @@ void disti_node_check_gone(struct disti_node *node)
 }
 
 /*
- * Ranks that share CPUs leave a barrier one after another, who came last first. If those that a
- * rooted call's takers wait for are not among the first, the takers only give up their CPUs again
- * there. So who has waited in the call behind a barrier lets those go first at the next barrier's
- * end, as long as that same call comes behind each:
+ * Ranks that share CPUs leave a barrier one after another, the last to arrive first. If the ranks
+ * that the receivers of a rooted call wait for are not among the first, the receivers run in vain
+ * and yield their CPUs. So a rank that had to wait in the call after a barrier lets the awaited
+ * ranks run first at the end of the next barrier, as long as each barrier is followed by the same
+ * call:
  *
  *    barrier                  | broadcast: yields until the root has begun it      learned
- *    barrier: the same yields | broadcast: the data are there                      kept
- *    barrier: the same yields | something else                                     forgotten
+ *    barrier: yields the same | broadcast: the data are there                      kept
+ *    barrier: yields the same | another call                                       forgotten
  *
- * In a broadcast or scatter that is the root, in a gather or reduce all others. Where all wait for
- * each other nobody gains by being late.
+ * The awaited rank is the root in a broadcast or scatter; in a gather or reduce it is all other
+ * ranks. In calls in which all ranks wait for each other no rank gains by running later.
  */
 
-/* So often it gives its CPU up: some microseconds, if nobody wants it. */
+/* Times that a rank yields its CPU; takes some microseconds if no other thread wants the CPU. */
 #define LEAD_TURNS 16
 
-/* Does who takes in this call wait for others that do not wait for it, as what they give stands on
- * a mailbox? */
+/*
+ * Returns true if the receivers of this call wait for ranks that do not wait for them, because the
+ * data are sent through a mailbox.
+ */
 static bool lead_is_one_way(const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -403,7 +431,9 @@ void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *
     node->lead.fingerprint = op->fingerprint;
 }
 
-/* Did that call come behind the barrier before this one? Its slot stands until the next is in it.
+/*
+ * Returns true if that call followed the previous barrier. Its slot is valid until the next call in
+ * that slot begins.
  */
 static bool lead_was_right(const struct disti_node *node, uint64_t number)
 {
@@ -414,7 +444,10 @@ static bool lead_was_right(const struct disti_node *node, uint64_t number)
            atomic_load_explicit(&slot->fingerprint, memory_order_relaxed) == node->lead.fingerprint;
 }
 
-/* True: those it waits for have begun the call behind the barrier. */
+/*
+ * Yields until the awaited ranks have begun the call after the barrier. Returns false if it gives
+ * up.
+ */
 static bool lead_yield(const struct disti_node *node)
 {
     int turns = 0;
