@@ -1077,11 +1077,7 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
         status = register_add(segment, copy);
     }
     if (status == DIST_OK) {
-/*
- * Fill the page table that register_forget has emptied. Otherwise the next access to each page
- * would.
- */
-#ifdef MADV_POPULATE_WRITE
+#ifdef MADV_POPULATE_WRITE /* fills the page table that register_forget has emptied */
         (void)madvise(pages.memory, pages.bytes, MADV_POPULATE_WRITE);
 #else
         (void)pages.memory;

@@ -51,10 +51,7 @@ static unsigned doorbell_far_count;
 #define DOORBELL_NUMBERS 1024
 #define DOORBELL_MANY (8 * 1024)
 
-/*
- * A forked child closes the descriptors that it inherited, elsewhere, and starts without a
- * doorbell.
- */
+/* In a forked child: forgets the doorbells, whose descriptors base/descriptor.c closes. */
 static void doorbell_forked(void)
 {
     pthread_mutex_init(&doorbell_lock, NULL);
