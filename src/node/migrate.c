@@ -8,6 +8,7 @@
  * the kernel's own balancing is better, so a rank stays.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/settings/config.h"
 #include "node/state.h"
 
@@ -37,9 +38,17 @@ struct node_idle {
 
 dist_status disti_node_migrate_open(struct disti_node *node)
 {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    const char *old_name = disti_env_raw("DIST_STEP_ASIDE");
+    const bool uses_old_name = old_name && !disti_env_raw("DIST_MIGRATE");
     int wanted;
-    dist_status status = disti_variable_int("DIST_STEP_ASIDE", 1, &wanted);
+    dist_status status =
+        disti_variable_int(uses_old_name ? "DIST_STEP_ASIDE" : "DIST_MIGRATE", 1, &wanted);
 
+    if (uses_old_name && !atomic_flag_test_and_set(&warned))
+        disti_warn("DIST_STEP_ASIDE has been renamed to DIST_MIGRATE; the next release ignores the "
+                   "old name. Set DIST_MIGRATE=%s instead",
+                   old_name);
     if (status == DIST_OK)
         node->stays = !wanted || disti_node_is_crowded(node);
     node->migrate_every_ns = MIGRATE_EVERY_NS;

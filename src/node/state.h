@@ -605,7 +605,7 @@ dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call 
 
 /* ---- migrate.c ---- */
 
-/* Reads DIST_STEP_ASIDE. */
+/* Reads DIST_MIGRATE, or DIST_STEP_ASIDE with a warning. ERR_INVALID_ARGUMENT. */
 dist_status disti_node_migrate_open(struct disti_node *node);
 void disti_node_migrate_close(struct disti_node *node);
 

@@ -5,6 +5,7 @@
  * scheduler has no influence.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -164,10 +165,51 @@ static void stays_if_moving_is_disabled(void **state)
     struct disti_node *node;
 
     (void)state;
+    setenv("DIST_MIGRATE", "0", 1);
+    node = pair_of_ranks(0);
+    unsetenv("DIST_MIGRATE");
+    assert_int_equal(poll_twice(node, -1), 0);
+    free_ranks(node);
+}
+
+static void count_warning(void *arg, dist_log_level level, const char *line)
+{
+    int *warnings = arg;
+
+    if (level == DIST_LOG_WARN && strstr(line, "DIST_STEP_ASIDE") && strstr(line, "DIST_MIGRATE=0"))
+        ++*warnings;
+}
+
+static void the_old_name_works_with_one_warning(void **state)
+{
+    int warnings = 0;
+    struct disti_log log = {.fn = count_warning, .arg = &warnings, .level = DIST_LOG_WARN};
+    struct disti_node *node;
+
+    (void)state;
+    disti_log_use(&log);
     setenv("DIST_STEP_ASIDE", "0", 1);
+    for (int i = 0; i < 2; i++) {
+        node = pair_of_ranks(0);
+        assert_int_equal(warnings, 1);
+        assert_int_equal(poll_twice(node, -1), 0);
+        free_ranks(node);
+    }
+    disti_log_use(NULL);
+    unsetenv("DIST_STEP_ASIDE");
+}
+
+static void the_new_name_takes_precedence(void **state)
+{
+    struct disti_node *node;
+
+    (void)state;
+    setenv("DIST_STEP_ASIDE", "0", 1);
+    setenv("DIST_MIGRATE", "1", 1);
     node = pair_of_ranks(0);
     unsetenv("DIST_STEP_ASIDE");
-    assert_int_equal(poll_twice(node, -1), 0);
+    unsetenv("DIST_MIGRATE");
+    assert_int_equal(poll_twice(node, -1), 1);
     free_ranks(node);
 }
 
@@ -200,6 +242,8 @@ int main(void)
         cmocka_unit_test(stays_if_the_other_rank_is_on_another_cpu),
         cmocka_unit_test(stays_if_ranks_outnumber_the_cpus),
         cmocka_unit_test(stays_if_moving_is_disabled),
+        cmocka_unit_test(the_old_name_works_with_one_warning),
+        cmocka_unit_test(the_new_name_takes_precedence),
         cmocka_unit_test(moves_less_often_each_time),
     };
     const int fd = mkstemp(stat_path);
