@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The floor of what the ranks of one machine do in memory that all of them see.
+# Module node: collectives in memory that the ranks of one machine share.
 libdist_core_sources += \
 	src/node/migrate.c \
 	src/node/waking.c \

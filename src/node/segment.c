@@ -96,7 +96,7 @@ static atomic_size_t table_count;
 static int32_t table_pid; /* of this process; set once, and again in a forked child */
 
 /* Returns the number of segments that begin at or below an address. */
-static size_t table_upto(const void *memory)
+static size_t table_count_upto(const void *memory)
 {
     size_t low = 0, high = atomic_load_explicit(&table_count, memory_order_relaxed);
 
@@ -128,7 +128,7 @@ static dist_status table_make_room(void)
 
 static void table_add(const struct segment *segment)
 {
-    size_t at = table_upto(segment->memory),
+    size_t at = table_count_upto(segment->memory),
            length = atomic_load_explicit(&table_count, memory_order_relaxed);
 
     memmove(&table[at + 1], &table[at], (length - at) * sizeof(*table));
@@ -138,7 +138,7 @@ static void table_add(const struct segment *segment)
 
 static const struct segment *table_find(const void *memory)
 {
-    size_t after = table_upto(memory);
+    size_t after = table_count_upto(memory);
     const struct segment *segment = after ? &table[after - 1] : NULL;
 
     return segment && (uintptr_t)memory - (uintptr_t)segment->memory < segment->bytes ? segment
@@ -153,7 +153,7 @@ static bool table_overlaps(const void *memory, size_t bytes)
     bool overlaps;
 
     pthread_mutex_lock(&table_lock);
-    upto = table_upto(last);
+    upto = table_count_upto(last);
     overlaps = upto > 0 &&
                (uintptr_t)table[upto - 1].memory + table[upto - 1].bytes - 1 >= (uintptr_t)memory;
     pthread_mutex_unlock(&table_lock);
@@ -162,7 +162,7 @@ static bool table_overlaps(const void *memory, size_t bytes)
 
 static void table_remove(const void *memory)
 {
-    size_t after = table_upto(memory),
+    size_t after = table_count_upto(memory),
            length = atomic_load_explicit(&table_count, memory_order_relaxed);
 
     memmove(&table[after - 1], &table[after], (length - after) * sizeof(*table));
@@ -300,7 +300,7 @@ static bool arena_find(const struct arena *arena, const void *memory, size_t *of
     return true;
 }
 
-static void arena_give(const struct arena_block *block)
+static void arena_release(const struct arena_block *block)
 {
     struct arena *arena = block->arena;
     size_t page = disti_segment_page(), bytes = page, offset;
@@ -336,8 +336,8 @@ static void arena_give(const struct arena_block *block)
  * arena can be created: no descriptor, no address space, a limit on the size of files.
  * ERR_NO_MEMORY if there is no memory.
  */
-static dist_status arena_take(enum arena_pool pool, size_t bytes, struct arena_block *block_p,
-                              bool *shared_p)
+static dist_status arena_alloc(enum arena_pool pool, size_t bytes, struct arena_block *block_p,
+                               bool *shared_p)
 {
     size_t page = disti_segment_page();
     unsigned order = disti_buddy_order(bytes / page + (bytes % page > 0));
@@ -359,7 +359,7 @@ static dist_status arena_take(enum arena_pool pool, size_t bytes, struct arena_b
     if (status == DIST_OK)
         *block_p = block;
     else
-        arena_give(&block);
+        arena_release(&block);
     return status;
 }
 
@@ -454,7 +454,7 @@ static struct peer *peer_chains[PEER_CHAINS];
 static TAILQ_HEAD(peer_queue, peer) peer_idle = TAILQ_HEAD_INITIALIZER(peer_idle);
 static size_t peer_idle_count;
 
-static void arena_view(void *arg, size_t unit, size_t units)
+static void arena_map_private(void *arg, size_t unit, size_t units)
 {
     const struct arena *arena = arg;
     size_t page = disti_segment_page();
@@ -500,7 +500,7 @@ static void table_forked(void)
             arenas[pool] = arena->next;
             disti_pages_map(arena->memory, arena->name.bytes, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-            disti_buddy_each(&arena->buddy, arena_view, arena);
+            disti_buddy_each(&arena->buddy, arena_map_private, arena);
             close(arena->name.fd);
             disti_buddy_close(&arena->buddy);
             free(arena);
@@ -545,10 +545,10 @@ static int32_t segment_begin(void)
 
 /*
  * Allocates a block of *bytes bytes, rounded up to at least one whole page. *shared_p: see
- * arena_take.
+ * arena_alloc.
  */
-static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
-                                bool *shared_p)
+static dist_status segment_alloc_block(enum arena_pool pool, size_t *bytes,
+                                       struct arena_block *block_p, bool *shared_p)
 {
     size_t page = disti_segment_page(), rounded;
 
@@ -558,14 +558,14 @@ static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct aren
                           "%zu bytes of shared memory are more than can exist: ask for less",
                           *bytes);
     *bytes = rounded - rounded % page;
-    return arena_take(pool, *bytes, block_p, shared_p);
+    return arena_alloc(pool, *bytes, block_p, shared_p);
 }
 
 dist_status disti_segment_alloc(size_t bytes, void **memory_p)
 {
     struct arena_block block;
     bool shared;
-    dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
+    dist_status status = segment_alloc_block(ARENA_PROGRAM, &bytes, &block, &shared);
 
     if (status == DIST_OK && !shared) {
         struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
@@ -598,7 +598,7 @@ dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
 {
     struct arena_block block;
     bool shared;
-    dist_status status = segment_take(ARENA_LIBRARY, &bytes, &block, &shared);
+    dist_status status = segment_alloc_block(ARENA_LIBRARY, &bytes, &block, &shared);
 
     if (status != DIST_OK)
         return status;
@@ -624,7 +624,7 @@ dist_status disti_segment_free(void *memory)
     if (status == DIST_OK) {
         /* The table no longer contains the segment. An arena stays there; its block is freed. */
         if (segment.kind == SEGMENT_ARENA)
-            arena_give(&(struct arena_block){.arena = segment.arena, .offset = segment.offset});
+            arena_release(&(struct arena_block){.arena = segment.arena, .offset = segment.offset});
         else
             munmap(segment.memory, segment.bytes);
     }
@@ -830,7 +830,7 @@ struct ends {
 };
 
 /* Returns how many of the `bytes` bytes at `from` are before `to`. */
-static size_t ends_before(const char *from, const char *to, size_t bytes)
+static size_t ends_count_before(const char *from, const char *to, size_t bytes)
 {
     size_t there = to > from ? (size_t)(to - from) : 0;
 
@@ -847,8 +847,8 @@ static struct ends ends_find(void *memory, size_t bytes)
     if (segment && segment->kind == SEGMENT_REGISTERED && segment->arena) {
         struct segment_pages pages = segment_pages_of(segment);
 
-        ends.head = ends_before(memory, pages.memory, bytes);
-        ends.tail = bytes - ends_before(memory, pages.memory + pages.bytes, bytes);
+        ends.head = ends_count_before(memory, pages.memory, bytes);
+        ends.tail = bytes - ends_count_before(memory, pages.memory + pages.bytes, bytes);
         if (ends.head || ends.tail)
             ends.twin =
                 segment->arena->memory + segment->offset + ((char *)memory - segment->memory);
@@ -889,7 +889,7 @@ void disti_segment_store(void *memory, size_t bytes)
 
 /* Registration: memory of the program that becomes a segment in place, and private again. */
 
-static dist_status register_bad(const void *memory, size_t bytes, const char *what)
+static dist_status register_fail(const void *memory, size_t bytes, const char *what)
 {
     return disti_fail(
         DIST_ERR_INVALID_ARGUMENT,
@@ -936,16 +936,16 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
     FILE *maps;
 
     if (bytes == 0)
-        return register_bad(memory, bytes, "it is empty");
+        return register_fail(memory, bytes, "it is empty");
     if (__builtin_add_overflow((uintptr_t)memory, bytes + page - 1, &end) ||
         bytes > SIZE_MAX - page)
-        return register_bad(memory, bytes, "it wraps round");
+        return register_fail(memory, bytes, "it wraps round");
     begin = (uintptr_t)memory & ~(page - 1);
     end &= ~(page - 1);
     if (here >= begin && here < end)
-        return register_bad(memory, bytes, "it is the stack");
+        return register_fail(memory, bytes, "it is the stack");
     if (table_overlaps(memory, bytes))
-        return register_bad(memory, bytes, "it is already shared memory");
+        return register_fail(memory, bytes, "it is already shared memory");
     maps = fopen(DISTI_PROCESS_OWN "/maps", "re");
     *swaps_p = maps || (errno != EMFILE && errno != ENFILE);
     if (!*swaps_p)
@@ -974,7 +974,7 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
     free(line);
     wrong = !wrong && begin < end ? "it is not mapped" : wrong;
     fclose(maps);
-    return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
+    return wrong ? register_fail(memory, bytes, wrong) : DIST_OK;
 }
 
 /* ---- the swap of pages ---- */
@@ -1029,7 +1029,7 @@ static dist_status register_move(void *from, void *memory, size_t bytes)
  * calls of libc, not the system call that swaps pages. The contents stay: pages of a file are read
  * again. Call this while `memory` is shared.
  */
-static void register_forget(void *memory, size_t bytes)
+static void register_drop_caches(void *memory, size_t bytes)
 {
     (void)madvise(memory, bytes,
                   MADV_DONTNEED); /* locked pages make it fail, but the caches have seen the call */
@@ -1051,7 +1051,7 @@ static dist_status register_add(const struct segment *segment, void *copy)
     else if (copy)
         munmap(copy, pages.bytes);
     if (copy && status == DIST_OK)
-        register_forget(pages.memory, pages.bytes);
+        register_drop_caches(pages.memory, pages.bytes);
     if (status == DIST_OK)
         table_add(segment);
     pthread_mutex_unlock(&table_lock);
@@ -1077,7 +1077,7 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
         status = register_add(segment, copy);
     }
     if (status == DIST_OK) {
-#ifdef MADV_POPULATE_WRITE /* fills the page table that register_forget has emptied */
+#ifdef MADV_POPULATE_WRITE /* fills the page table that register_drop_caches has emptied */
         (void)madvise(pages.memory, pages.bytes, MADV_POPULATE_WRITE);
 #else
         (void)pages.memory;
@@ -1099,12 +1099,12 @@ dist_status disti_segment_register(void *memory, size_t bytes)
     if (status == DIST_OK && swaps && segment_pages_of(&segment).bytes > 0) {
         struct arena_block block; /* with room for all pages that the memory overlaps */
 
-        status = arena_take(ARENA_PROGRAM, (uintptr_t)memory % disti_segment_page() + bytes, &block,
-                            &shared);
+        status = arena_alloc(ARENA_PROGRAM, (uintptr_t)memory % disti_segment_page() + bytes,
+                             &block, &shared);
         if (status == DIST_OK && shared) {
             if (register_swap(&segment, &block) == DIST_OK)
                 return DIST_OK;
-            arena_give(&block);
+            arena_release(&block);
         }
         if (status == DIST_OK)
             disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
@@ -1143,14 +1143,14 @@ dist_status disti_segment_unregister(void *memory)
     status = table_take(segment.memory, true, &segment);
     if (status == DIST_OK) {
         pages = segment_pages_of(&segment);
-        register_forget(pages.memory, pages.bytes);
+        register_drop_caches(pages.memory, pages.bytes);
         status = register_move(copy, pages.memory, pages.bytes);
         if (status != DIST_OK) /* the table has room for it */
             table_add(&segment);
     }
     pthread_mutex_unlock(&table_lock);
     if (status == DIST_OK)
-        arena_give(
+        arena_release(
             &(struct arena_block){.arena = segment.arena, .offset = segment.offset - before});
     return status;
 }

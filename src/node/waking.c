@@ -108,7 +108,7 @@ static bool doorbell_number(uint32_t *number_p)
 }
 
 /* Closes the pipe if the process has no node. */
-static void doorbell_end(void)
+static void doorbell_close_unused(void)
 {
     if (doorbell_count)
         return;
@@ -137,7 +137,7 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
         hello->doorbell_inode = doorbell_inode;
         hello->doorbell_number = node->doorbell_number;
     }
-    doorbell_end();
+    doorbell_close_unused();
     pthread_mutex_unlock(&doorbell_lock);
     return status;
 }
@@ -164,7 +164,7 @@ static int doorbell_open_far(const struct disti_node_hello *hello)
  * Returns a reference to the peer's doorbell. NULL if it no longer exists, memory is exhausted, or
  * DOORBELL_KEEP doorbells are open. Requires doorbell_lock.
  */
-static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello *hello)
+static struct node_far_doorbell *doorbell_ref_far(const struct disti_node_hello *hello)
 {
     struct node_far_doorbell *far = doorbell_far;
 
@@ -211,7 +211,7 @@ void disti_node_doorbell_close(struct disti_node *node)
         doorbell_nodes[node->doorbell_number] == node) {
         doorbell_nodes[node->doorbell_number] = NULL;
         doorbell_count--;
-        doorbell_end();
+        doorbell_close_unused();
     }
     pthread_mutex_unlock(&doorbell_lock);
 }
@@ -227,7 +227,7 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
 
     if (!peer->doorbell) {
         pthread_mutex_lock(&doorbell_lock);
-        peer->doorbell = doorbell_take_far(&node->hellos[rank]);
+        peer->doorbell = doorbell_ref_far(&node->hellos[rank]);
         pthread_mutex_unlock(&doorbell_lock);
     }
     if (peer->doorbell)
@@ -432,7 +432,7 @@ void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *
  * Returns true if that call followed the previous barrier. Its slot is valid until the next call in
  * that slot begins.
  */
-static bool lead_was_right(const struct disti_node *node, uint64_t number)
+static bool lead_was_followed(const struct disti_node *node, uint64_t number)
 {
     uint64_t behind = node->lead.barrier + 1;
     const struct node_slot *slot = &node->mailbox->slots[node_slot_number(node, behind)];
@@ -463,7 +463,7 @@ static bool lead_yield(const struct disti_node *node)
 
 void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op *op)
 {
-    bool right = node->lead.end > node->lead.first && lead_was_right(node, op->number);
+    bool right = node->lead.end > node->lead.first && lead_was_followed(node, op->number);
 
     node->lead.barrier = op->number;
     if (!right || !lead_yield(node))
