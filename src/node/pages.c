@@ -33,9 +33,10 @@ size_t disti_segment_page(void)
 static dist_status file_fail_create(void)
 {
     if (errno == EMFILE || errno == ENFILE)
-        return disti_fail(DIST_ERR_NO_MEMORY,
-                          "no descriptor is left for shared memory, which takes one a segment: "
-                          "raise `ulimit -n`, or allocate fewer and larger buffers");
+        return disti_fail(
+            DIST_ERR_NO_MEMORY,
+            "no file descriptor is left for shared memory, which needs one per segment: "
+            "raise `ulimit -n`, or allocate fewer and larger buffers");
     return disti_fail_call("memfd_create", "cannot make shared memory");
 }
 
@@ -49,7 +50,7 @@ static dist_status file_fail_memory(size_t bytes)
                           "KiB: raise it (ulimit -f)",
                           bytes >> 10, (unsigned long long)most >> 10);
     return disti_fail(DIST_ERR_NO_MEMORY,
-                      "no room for %zu KiB of shared memory: free memory, or "
+                      "cannot allocate %zu KiB of shared memory: free memory, or "
                       "raise the container's limit",
                       bytes >> 10);
 }
@@ -180,7 +181,7 @@ static dist_status file_fail_open(const struct disti_segment_name *name)
     if (errno == ENOENT || errno == ESRCH) {
         return disti_fail(
             DIST_ERR_SYSTEM,
-            "process %d has no descriptor %d: it has ended, has freed the memory, or is "
+            "process %d has no descriptor %d: it has exited, has freed the memory, or is "
             "in another PID namespace",
             name->pid, name->fd);
     }

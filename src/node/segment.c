@@ -400,13 +400,13 @@ static dist_status table_get(const void *memory, bool registered, struct segment
                              ? found->arena->memory + segment.offset
                              : NULL;
     if (!found || segment.memory != memory)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%p does not begin %s memory of this process: it was %s before, never "
-                          "obtained, or obtained by the parent before fork",
-                          memory, registered ? "registered" : "allocated",
-                          registered ? "unregistered" : "freed");
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "%p is not the start of %s memory of this process: it has been %s already, "
+            "was never obtained, or was obtained by the parent before fork",
+            memory, registered ? "registered" : "allocated", registered ? "unregistered" : "freed");
     if ((segment.kind == SEGMENT_REGISTERED) != registered)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%p was %s: give it to %s", memory,
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%p was %s: use %s", memory,
                           registered ? "allocated by dist_alloc" : "registered by dist_register",
                           registered ? "dist_free" : "dist_unregister");
     *segment_p = segment;
@@ -555,7 +555,7 @@ static dist_status segment_alloc_block(enum arena_pool pool, size_t *bytes,
     segment_begin();
     if (!disti_add(*bytes ? *bytes : 1, page - 1, &rounded))
         return disti_fail(DIST_ERR_NO_MEMORY,
-                          "%zu bytes of shared memory are more than can exist: ask for less",
+                          "cannot allocate %zu bytes of shared memory: too large, allocate less",
                           *bytes);
     *bytes = rounded - rounded % page;
     return arena_alloc(pool, *bytes, block_p, shared_p);
@@ -572,9 +572,9 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p)
         void *memory =
             mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
-            return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
-                              bytes >> 10);
-        disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
+            return disti_fail(DIST_ERR_NO_MEMORY,
+                              "cannot allocate %zu KiB of memory: free some memory", bytes >> 10);
+        disti_info("%zu KiB of memory are not shared, which makes calls slower: %s", bytes >> 10,
                    dist_last_error());
         segment.memory = memory;
         pthread_mutex_lock(&table_lock);
@@ -603,7 +603,7 @@ dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
     if (status != DIST_OK)
         return status;
     if (!shared)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
+        return disti_fail(DIST_ERR_NO_MEMORY, "cannot create shared memory: raise `ulimit -n`, "
                                               "or allow memfd_create in the sandbox");
     *location_p =
         (struct disti_segment_location){.name = block.arena->name, .offset = block.offset};
@@ -716,7 +716,7 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
     void *memory;
 
     if (name->key == 0 || name->bytes == 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no segment is named");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "the name of the segment is empty");
     if (name->pid != pid) {
         struct peer *peer;
         dist_status status = DIST_OK;
@@ -727,8 +727,7 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
         } else if (peer->bytes != name->bytes) {
             status =
                 disti_fail(DIST_ERR_SYSTEM,
-                           "process %d offered the same memory once with %zu bytes and once with "
-                           "%zu",
+                           "process %d has given two sizes for the same memory, %zu and %zu bytes",
                            name->pid, peer->bytes, (size_t)name->bytes);
         } else if (peer->holders == 0) {
             peer_reuse(peer);
@@ -749,10 +748,11 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
     }
     pthread_mutex_unlock(&table_lock);
     if (!memory)
-        return disti_fail(DIST_ERR_SYSTEM,
-                          "this process, which is number %d too, does not have the offered memory: "
-                          "it has been freed, or its owner is in another PID namespace",
-                          pid);
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "process %d, which is this process, does not have the offered memory: it has "
+            "been freed, or its owner is in another PID namespace",
+            pid);
     *memory_p = memory;
     return DIST_OK;
 }
@@ -920,7 +920,7 @@ static const char *register_validate(const struct register_range *range)
         return "it is the stack";
     if (range->name[0] && strcmp(range->name, "[heap]") != 0 &&
         strncmp(range->name, "[anon", 5) != 0)
-        return "it is the kernel's";
+        return "it belongs to the kernel";
     return NULL;
 }
 
@@ -939,7 +939,7 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
         return register_fail(memory, bytes, "it is empty");
     if (__builtin_add_overflow((uintptr_t)memory, bytes + page - 1, &end) ||
         bytes > SIZE_MAX - page)
-        return register_fail(memory, bytes, "it wraps round");
+        return register_fail(memory, bytes, "its end exceeds the address space");
     begin = (uintptr_t)memory & ~(page - 1);
     end &= ~(page - 1);
     if (here >= begin && here < end)
@@ -1107,8 +1107,8 @@ dist_status disti_segment_register(void *memory, size_t bytes)
             arena_release(&block);
         }
         if (status == DIST_OK)
-            disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
-                       dist_last_error());
+            disti_info("%zu KiB of memory are not shared, which makes calls slower: %s",
+                       bytes >> 10, dist_last_error());
     }
     if (status != DIST_OK)
         return status;
@@ -1136,7 +1136,8 @@ dist_status disti_segment_unregister(void *memory)
     void *copy =
         mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "cannot allocate %zu KiB of private memory: free some memory",
                           pages.bytes >> 10);
     memcpy(copy, pages.memory, pages.bytes);
     pthread_mutex_lock(&table_lock);
