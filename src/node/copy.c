@@ -212,7 +212,7 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int send
     const struct node_peer *peer = &node->peers[sender];
     size_t bytes = elements * op->element_bytes;
 
-    if (op->way == NODE_WAY_CMA && sender != node->rank && !peer->in)
+    if (op->method == NODE_METHOD_CMA && sender != node->rank && !peer->in)
         disti_node_cma_get(node, op, sender, to,
                            peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
                            bytes);
@@ -336,10 +336,11 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
         disti_node_slice(node, op, op->call.count, 0, &start, &split);
         if (other == op->call.root)
             split = op->call.count;
-        else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
+        else if (op->method == NODE_METHOD_DIRECT &&
+                 !node->peers[gathers ? op->call.root : other].out)
             split = gathers ? op->call.count : 0;
         else if (copy_root_has_own(node, op, gathers))
-            split = op->way == NODE_WAY_DIRECT ? 0 : split / 2;
+            split = op->method == NODE_METHOD_DIRECT ? 0 : split / 2;
         from = is_root ? 0 : split;
         to = is_root ? split : op->call.count;
         take = to - from - op->done < bite ? to - from - op->done : bite;
@@ -456,7 +457,7 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
-    bool direct = op->way == NODE_WAY_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
+    bool direct = op->method == NODE_METHOD_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
     bool prefetches = is_long && op->copy_mode & NODE_ASKS;
     /* past: all targets are written past the caches. Not if bounce buffers are used, whose lines
      * are in the caches and should stay there. streams: only the last target is written past them.
@@ -554,7 +555,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t in_out = (first + at) * op->element_bytes, in_round = at * op->element_bytes;
     int targets = 0;
-    bool hidden = false, swapped = op->way == NODE_WAY_SWAPPED;
+    bool hidden = false, swapped = op->method == NODE_METHOD_SWAPPED;
 
     *bounce_p = false;
     if (!pattern->slices) {
@@ -613,7 +614,7 @@ bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
     else if (disti_node_pattern(op->call.collective)->reduces)
         ended = reduce_some(node, op);
     else {
-        bool bounces = op->way == NODE_WAY_BOUNCES || op->way == NODE_WAY_SWAPPED;
+        bool bounces = op->method == NODE_METHOD_BOUNCES || op->method == NODE_METHOD_SWAPPED;
         ended = !bounces && disti_node_pattern(op->call.collective)->rooted
                     ? copy_rooted(node, op)
                     : copy_from_senders(node, op);
@@ -643,7 +644,7 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to;
     size_t elements = disti_node_round(op, op->call.count, round, &first);
-    bool swapped = op->way == NODE_WAY_SWAPPED;
+    bool swapped = op->method == NODE_METHOD_SWAPPED;
     if (pattern->slices && !node->peers[node->rank].out &&
         node_is(pattern->takers, op, node->rank)) {
         for (int i = 1; i < node->ranks; i++) {

@@ -185,7 +185,7 @@ static void irregular_range(const struct disti_node *node, const struct disti_no
     size_t first, count = peer->count, elements;
 
     *from_p = *to_p = 0;
-    if (op->stage >= op->base && op->way == NODE_WAY_BOUNCES) {
+    if (op->stage >= op->base && op->method == NODE_METHOD_BOUNCES) {
         elements = disti_node_round(op, count, op->round, &first);
         if (peer->means == NODE_BY_BOUNCE && elements)
             *from_p = first, *to_p = first + elements;
@@ -433,7 +433,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
         peer->by_bounce = false;
         peer->last = 0;
     }
-    op->way = NODE_WAY_DIRECT;
+    op->method = NODE_METHOD_DIRECT;
     if (op->end == op->first) {
         op->others = node->ranks - 1; /* only its own block, the last one, is left */
         return DIST_OK;
@@ -466,7 +466,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
         size_t bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op) +
                        irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         op->piece = disti_node_piece(node, op);
-        op->way = visible ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+        op->method = visible ? NODE_METHOD_DIRECT : NODE_METHOD_CMA;
         disti_node_copy_mode_choose(node, op, bytes >= node->cache_bytes);
     }
     return status;
@@ -527,7 +527,7 @@ dist_status disti_node_irregular_to_bounces(struct disti_node *node, struct dist
 {
     dist_status status = DIST_OK;
 
-    op->way = NODE_WAY_BOUNCES;
+    op->method = NODE_METHOD_BOUNCES;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
         if (r != node->rank && node->peers[r].means == NODE_BY_BOUNCE)
             status = disti_node_attach(node, op, r);
@@ -664,7 +664,7 @@ bool disti_node_irregular_recur(const struct disti_node *node, const struct dist
 
     if (again)
         again->ready = false;
-    return op->state != NODE_OP_POSTED && op->way == NODE_WAY_BOUNCES && op->stage == 0 &&
+    return op->state != NODE_OP_POSTED && op->method == NODE_METHOD_BOUNCES && op->stage == 0 &&
            op->place != NODE_IN_MEMORY && op->given <= NODE_SHORT_MAX &&
            (!own || irregular_in(op, node->rank).count * op->element_bytes <= NODE_SHORT_MAX);
 }

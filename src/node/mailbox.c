@@ -570,10 +570,10 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     if (!op->cma && !bounce_all_visible(node, op)) {
-        op->way = bounce_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_BOUNCES;
+        op->method = bounce_swaps(node, op) ? NODE_METHOD_SWAPPED : NODE_METHOD_BOUNCES;
         return bounce_attach_all(node, op);
     }
-    op->way = bounce_all_visible(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    op->method = bounce_all_visible(node, op) ? NODE_METHOD_DIRECT : NODE_METHOD_CMA;
     op->piece = op->largest;
     op->rounds = 1;
     return DIST_OK;
@@ -581,7 +581,7 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
 
 dist_status disti_node_resolve_to_bounces(struct disti_node *node, struct disti_node_op *op)
 {
-    op->way = NODE_WAY_BOUNCES;
+    op->method = NODE_METHOD_BOUNCES;
     disti_node_cut(node, op);
     return bounce_attach_all(node, op);
 }

@@ -182,12 +182,12 @@ enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_WAITING, NODE_OP_WORKING, NOD
  * CMA if possible, at stage 0, when all ranks have published the places of their data and no work
  * has been done. CMA becomes BOUNCES again if the kernel refuses to copy.
  */
-enum disti_node_way {
-    NODE_WAY_MAILBOX, /* short data, on the mailboxes */
-    NODE_WAY_BOUNCES, /* through bounce buffers */
-    NODE_WAY_SWAPPED, /* 2 ranks, each of which writes into the other's bounce buffer */
-    NODE_WAY_DIRECT,  /* in place, as all ranks have mapped the data */
-    NODE_WAY_CMA      /* the kernel copies data that a rank has not mapped (mailbox.c) */
+enum disti_node_method {
+    NODE_METHOD_MAILBOX, /* short data, on the mailboxes */
+    NODE_METHOD_BOUNCES, /* through bounce buffers */
+    NODE_METHOD_SWAPPED, /* 2 ranks, each of which writes into the other's bounce buffer */
+    NODE_METHOD_DIRECT,  /* in place, as all ranks have mapped the data */
+    NODE_METHOD_CMA      /* the kernel copies data that a rank has not mapped (mailbox.c) */
 };
 
 struct disti_node_op;
@@ -236,7 +236,7 @@ struct disti_node_op {
     disti_reduce_fn pair;  /* sums the data of 2 ranks; NULL: more ranks, or DIST_USER */
     uint64_t depth;        /* most calls like this one that may be begun and not yet confirmed */
     enum disti_node_op_state state;
-    enum disti_node_way way;
+    enum disti_node_method method;
     uint64_t rounds, round;
     size_t done;             /* of this round's work */
     int others;              /* peers that this rank is done with in this stage */

@@ -110,7 +110,7 @@ size_t disti_node_slot_bytes(const struct node_pattern *pattern)
 static void node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool all = op->way != NODE_WAY_MAILBOX;
+    bool all = op->method != NODE_METHOD_MAILBOX;
 
     op->gives = node_is(pattern->givers, op, node->rank);
     op->takes = node_is(pattern->takers, op, node->rank);
@@ -164,16 +164,16 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     for (int r = 0; out && r < node->ranks; r++)
         op->largest = out[r] > op->largest ? out[r] : op->largest;
     bytes = op->largest * op->element_bytes;
-    op->way =
-        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_MAILBOX : NODE_WAY_BOUNCES;
+    op->method = start_is_short(call->collective, node->ranks, bytes) ? NODE_METHOD_MAILBOX
+                                                                      : NODE_METHOD_BOUNCES;
     op->state = NODE_OP_POSTED;
     op->cma = op->chosen = false;
     op->stage = op->base = 0;
     op->in_overflow =
-        op->way == NODE_WAY_MAILBOX && bytes * blocks > disti_node_slot_bytes(pattern);
+        op->method == NODE_METHOD_MAILBOX && bytes * blocks > disti_node_slot_bytes(pattern);
     op->finish = NULL;
     if (op->irregular)
-        op->way = NODE_WAY_BOUNCES; /* if nothing else is found */
+        op->method = NODE_METHOD_BOUNCES; /* if nothing else is found */
     else
         node_roles(node, op);
     op->admitted = 0;
@@ -185,7 +185,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->copy_mode = 0;
     op->tries_copy_mode = false;
     op->worked_ns = 0;
-    if (!op->irregular && op->way != NODE_WAY_MAILBOX)
+    if (!op->irregular && op->method != NODE_METHOD_MAILBOX)
         disti_node_cut(node, op);
 }
 
@@ -496,10 +496,10 @@ static void copy_mode_count(struct node_trial *copy_mode, const struct disti_nod
 void disti_node_copy_mode_learn(struct disti_node *node, const struct disti_node_op *op)
 {
     struct node_copy_modes *copy_modes = copy_modes_of(node, op);
-    bool direct = op->way == NODE_WAY_DIRECT, was_direct = copy_modes->was_direct;
+    bool direct = op->method == NODE_METHOD_DIRECT, was_direct = copy_modes->was_direct;
 
     copy_modes->was_direct = direct;
-    if (op->way != NODE_WAY_CMA && direct == was_direct)
+    if (op->method != NODE_METHOD_CMA && direct == was_direct)
         copy_mode_count(direct ? &copy_modes->direct : &copy_modes->elsewhere, op,
                         copy_mode_trials(node, op, direct), false);
 }
@@ -661,7 +661,7 @@ void disti_node_selector_choose(struct disti_node *node, struct disti_node_op *o
     if (selector->trial.calls < SELECTOR_LOOKS ||
         !fits_overflow(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
-    op->way = NODE_WAY_MAILBOX;
+    op->method = NODE_METHOD_MAILBOX;
     op->in_overflow = op->chosen = true;
     node_roles(node, op);
     trial_count(&selector->trial);
@@ -693,7 +693,7 @@ void disti_node_selector_begin(struct disti_node *node, struct disti_node_op *op
     struct node_selector *selector = selector_of(node, op);
 
     op->begun_ns = 0;
-    if (op->way == NODE_WAY_DIRECT) {
+    if (op->method == NODE_METHOD_DIRECT) {
         if (!selector->direct)
             *selector = (struct node_selector){.direct = true};
         return;
@@ -812,7 +812,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
     /* Which way its data go: once. */
     if (op->irregular && !op->chosen)
         disti_node_irregular_choose(node, op);
-    else if (!op->irregular && op->way == NODE_WAY_BOUNCES)
+    else if (!op->irregular && op->method == NODE_METHOD_BOUNCES)
         disti_node_selector_choose(node, op);
     status = node_admit(node, op);
     if (status == DIST_OK && op->irregular) {
@@ -823,7 +823,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         if (op_has_copy_mode(op))
             overflow_shown(op);
         status = status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
-    } else if (status == DIST_OK && op->way == NODE_WAY_MAILBOX) {
+    } else if (status == DIST_OK && op->method == NODE_METHOD_MAILBOX) {
         op_begin(node, op);
         if (op_has_copy_mode(op)) {
             disti_node_overflow_begin(node, op);
@@ -871,7 +871,7 @@ static bool op_is_lost(const struct disti_node *node, const struct disti_node_op
 
 static bool op_has_bounces(const struct disti_node_op *op)
 {
-    return op->way == NODE_WAY_BOUNCES || op->way == NODE_WAY_SWAPPED;
+    return op->method == NODE_METHOD_BOUNCES || op->method == NODE_METHOD_SWAPPED;
 }
 
 /* What the work of a stage of a long call begins with, once: all are there. */
@@ -932,7 +932,7 @@ static bool op_must_again(struct disti_node *node, struct disti_node_op *op)
 {
     if (op->irregular)
         return disti_node_irregular_remain(node, op);
-    return op->way == NODE_WAY_CMA && disti_node_cma_failed(node, op);
+    return op->method == NODE_METHOD_CMA && disti_node_cma_failed(node, op);
 }
 
 /* The same once more, through bounce buffers. */
@@ -1001,7 +1001,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (op->irregular && op->stage == 0 && op->state == NODE_OP_WAITING &&
         disti_node_irregular_are_short(node, op))
         return op_finish_short(node, op);
-    if (op->way == NODE_WAY_MAILBOX)
+    if (op->method == NODE_METHOD_MAILBOX)
         return op_finish_short(node, op);
     /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
     status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
@@ -1019,7 +1019,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
     bool fits = op->irregular ? disti_node_irregular_recur(node, op)
-                              : op->way == NODE_WAY_MAILBOX && !op->chosen;
+                              : op->method == NODE_METHOD_MAILBOX && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
            !(disti_node_is_crowded(node) && op->met);

@@ -416,7 +416,7 @@ static bool lead_is_one_way(const struct disti_node_op *op)
 
     if (pattern->givers == pattern->takers)
         return false;
-    return op->irregular ? op->place != NODE_IN_MEMORY : op->way == NODE_WAY_MAILBOX;
+    return op->irregular ? op->place != NODE_IN_MEMORY : op->method == NODE_METHOD_MAILBOX;
 }
 
 void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op)

@@ -32,11 +32,11 @@ static int node_free(void **state)
 }
 
 /* Makes a call in which copy mode i takes ns[i]. Returns the chosen mode. */
-static int call_of(dist_collective collective, enum disti_node_way way, bool past,
+static int call_of(dist_collective collective, enum disti_node_method method, bool past,
                    const int64_t *ns)
 {
     struct disti_node_op op = {
-        .call.collective = collective, .element_bytes = 1, .largest = BYTES, .way = way};
+        .call.collective = collective, .element_bytes = 1, .largest = BYTES, .method = method};
 
     disti_node_copy_mode_choose(node, &op, past);
     op.worked_ns = ns[op.copy_mode];
@@ -44,17 +44,17 @@ static int call_of(dist_collective collective, enum disti_node_way way, bool pas
     return op.copy_mode;
 }
 
-static int call_once(enum disti_node_way way, bool past, const int64_t *ns)
+static int call_once(enum disti_node_method method, bool past, const int64_t *ns)
 {
-    return call_of(DIST_COLL_ALL_GATHER, way, past, ns);
+    return call_of(DIST_COLL_ALL_GATHER, method, past, ns);
 }
 
-static int call_often(enum disti_node_way way, bool past, const int64_t *ns)
+static int call_often(enum disti_node_method method, bool past, const int64_t *ns)
 {
     int copy_mode = 0;
 
     for (int i = 0; i < ENOUGH; i++)
-        copy_mode = call_once(way, past, ns);
+        copy_mode = call_once(method, past, ns);
     return copy_mode;
 }
 
@@ -69,7 +69,7 @@ static void the_fastest_mode_is_kept(void **state)
         node->copy_modes[DIST_COLL_ALL_GATHER][disti_node_size_class(&(struct disti_node_op){
             .element_bytes = 1, .largest = BYTES})] = (struct node_copy_modes){0};
         ns[fastest] = 10000;
-        assert_int_equal(call_often(NODE_WAY_BOUNCES, true, ns), fastest);
+        assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, ns), fastest);
         ns[fastest] = 40000;
     }
 }
@@ -80,8 +80,8 @@ static void data_that_are_read_soon_stay_in_caches(void **state)
 
     (void)state;
     for (int i = 0; i < 3 * ENOUGH; i++)
-        assert_false(call_once(NODE_WAY_BOUNCES, false, ns) & NODE_PAST);
-    assert_int_equal(call_once(NODE_WAY_BOUNCES, false, ns), NODE_ASKS);
+        assert_false(call_once(NODE_METHOD_BOUNCES, false, ns) & NODE_PAST);
+    assert_int_equal(call_once(NODE_METHOD_BOUNCES, false, ns), NODE_ASKS);
 }
 
 static void bounces_are_streamed_if_that_is_fastest(void **state)
@@ -92,11 +92,11 @@ static void bounces_are_streamed_if_that_is_fastest(void **state)
 
     (void)state;
     for (int i = 0; i < 8; i++) /* twice as many as the selector measures */
-        streamed += (call_once(NODE_WAY_BOUNCES, false, ns) & NODE_STREAMS) != 0;
+        streamed += (call_once(NODE_METHOD_BOUNCES, false, ns) & NODE_STREAMS) != 0;
     assert_int_equal(streamed, 4);
-    assert_int_equal(call_often(NODE_WAY_BOUNCES, false, ns), NODE_STREAMS | NODE_ASKS);
-    call_once(NODE_WAY_DIRECT, false, direct);
-    assert_int_equal(call_often(NODE_WAY_DIRECT, false, direct), NODE_ASKS);
+    assert_int_equal(call_often(NODE_METHOD_BOUNCES, false, ns), NODE_STREAMS | NODE_ASKS);
+    call_once(NODE_METHOD_DIRECT, false, direct);
+    assert_int_equal(call_often(NODE_METHOD_DIRECT, false, direct), NODE_ASKS);
 }
 
 /* The selector compares the kernel's copies with four calls through bounce buffers, so those calls
@@ -108,7 +108,7 @@ static void a_copy_tries_several_modes_in_four_calls(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++)
-        tried |= 1U << call_once(NODE_WAY_BOUNCES, true, ns);
+        tried |= 1U << call_once(NODE_METHOD_BOUNCES, true, ns);
     assert_int_equal(tried, 1U << 0 | 1U << NODE_STREAMS | 1U << NODE_ASKS |
                                 1U << (NODE_STREAMS | NODE_ASKS));
 }
@@ -120,7 +120,7 @@ static void two_ranks_that_swap_do_not_stream(void **state)
     (void)state;
     node->ranks = 2;
     for (int i = 0; i < ENOUGH; i++)
-        assert_true(call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_SWAPPED, true, ns) < NODE_STREAMS);
+        assert_true(call_of(DIST_COLL_ALL_REDUCE, NODE_METHOD_SWAPPED, true, ns) < NODE_STREAMS);
 }
 
 static void segments_and_other_memory_have_their_own_mode(void **state)
@@ -131,10 +131,10 @@ static void segments_and_other_memory_have_their_own_mode(void **state)
                                              50000, 50000, 50000, 50000};
 
     (void)state;
-    assert_int_equal(call_often(NODE_WAY_BOUNCES, true, bounces), 0);
-    assert_int_equal(call_often(NODE_WAY_DIRECT, true, direct), NODE_ASKS);
-    call_once(NODE_WAY_BOUNCES, true, bounces); /* still uses the mode of segments */
-    assert_int_equal(call_once(NODE_WAY_BOUNCES, true, bounces), 0);
+    assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, bounces), 0);
+    assert_int_equal(call_often(NODE_METHOD_DIRECT, true, direct), NODE_ASKS);
+    call_once(NODE_METHOD_BOUNCES, true, bounces); /* still uses the mode of segments */
+    assert_int_equal(call_once(NODE_METHOD_BOUNCES, true, bounces), 0);
 }
 
 static void copies_by_the_kernel_do_not_count(void **state)
@@ -146,10 +146,10 @@ static void copies_by_the_kernel_do_not_count(void **state)
 
     (void)state;
     for (int i = 0; i < ENOUGH; i++) {
-        call_once(NODE_WAY_CMA, true, kernel);
-        call_once(NODE_WAY_BOUNCES, true, bounces);
+        call_once(NODE_METHOD_CMA, true, kernel);
+        call_once(NODE_METHOD_BOUNCES, true, bounces);
     }
-    assert_int_equal(call_once(NODE_WAY_BOUNCES, true, bounces), NODE_ASKS);
+    assert_int_equal(call_once(NODE_METHOD_BOUNCES, true, bounces), NODE_ASKS);
 }
 
 static void a_later_trial_can_change_the_mode(void **state)
@@ -158,9 +158,9 @@ static void a_later_trial_can_change_the_mode(void **state)
     const int64_t warm[NODE_COPY_MODES] = {5000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
-    assert_int_equal(call_often(NODE_WAY_BOUNCES, true, cold), NODE_ASKS);
-    call_often(NODE_WAY_BOUNCES, true, warm);
-    assert_int_equal(call_often(NODE_WAY_BOUNCES, true, warm), 0);
+    assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, cold), NODE_ASKS);
+    call_often(NODE_METHOD_BOUNCES, true, warm);
+    assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, warm), 0);
 }
 
 /* Makes a call through overflow slots in which copy mode i takes ns[i]. Returns the chosen mode. */
@@ -214,9 +214,9 @@ static void reductions_in_segments_prefetch(void **state)
     const int64_t ns[NODE_COPY_MODES] = {10000, 40000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
-    call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, true, ns);
+    call_of(DIST_COLL_ALL_REDUCE, NODE_METHOD_DIRECT, true, ns);
     for (int i = 0; i < ENOUGH; i++) {
-        int copy_mode = call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, i % 2, ns);
+        int copy_mode = call_of(DIST_COLL_ALL_REDUCE, NODE_METHOD_DIRECT, i % 2, ns);
 
         assert_int_equal(copy_mode, i % 2 ? NODE_ASKS | NODE_PAST : NODE_ASKS);
     }

@@ -59,17 +59,19 @@ static const struct disti_node_op ops[] = {
     [GATHER] = {.call = {.collective = DIST_COLL_GATHER, .root = 0}, .end = 2},
     [SCATTER_V] = {.call = {.collective = DIST_COLL_SCATTER_V, .root = 1},
                    .irregular = true,
-                   .way = NODE_WAY_BOUNCES,
+                   .method = NODE_METHOD_BOUNCES,
                    .first = 1,
                    .end = 2},
     [ALL_GATHER] = {.call = {.collective = DIST_COLL_ALL_GATHER}, .end = 2},
     [SCATTER_V_LONG] = {.call = {.collective = DIST_COLL_SCATTER_V, .root = 1},
                         .irregular = true,
                         .place = NODE_IN_MEMORY,
-                        .way = NODE_WAY_BOUNCES,
+                        .method = NODE_METHOD_BOUNCES,
                         .first = 1,
                         .end = 2},
-    [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER}, .way = NODE_WAY_BOUNCES, .end = 2},
+    [GATHER_LONG] = {.call = {.collective = DIST_COLL_GATHER},
+                     .method = NODE_METHOD_BOUNCES,
+                     .end = 2},
 };
 
 /* Begins this rank's next call. */

@@ -66,12 +66,13 @@ static bool call_once(size_t bytes, const int64_t ns[2])
     struct disti_node_op op = {.call.collective = DIST_COLL_ALL_GATHER,
                                .element_bytes = 1,
                                .largest = bytes,
-                               .way = NODE_WAY_BOUNCES};
+                               .method = NODE_METHOD_BOUNCES};
 
     disti_node_selector_choose(node, &op);
-    assert_int_equal(op.way, NODE_WAY_BOUNCES); /* the data are too long for an overflow slot */
+    assert_int_equal(op.method,
+                     NODE_METHOD_BOUNCES); /* the data are too long for an overflow slot */
     disti_node_selector_show(node, &op);
-    op.way = op.cma ? NODE_WAY_CMA : NODE_WAY_BOUNCES;
+    op.method = op.cma ? NODE_METHOD_CMA : NODE_METHOD_BOUNCES;
     disti_node_selector_begin(node, &op);
     if (op.begun_ns && op.cma)
         disti_sleep_ns(kernel_sleeps_ns);
