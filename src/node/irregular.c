@@ -167,8 +167,8 @@ static bool irregular_shares(const struct disti_node *node, const struct disti_n
         receiver->place != NODE_IN_MEMORY)
         return false;
     return receiver->locations.out.name.key
-               ? irregular_means(op, &sender->locations) != NODE_BY_BOUNCE
-               : irregular_means(op, &sender->locations) == NODE_BY_KERNEL;
+               ? irregular_path(op, &sender->locations) != NODE_BY_BOUNCE
+               : irregular_path(op, &sender->locations) == NODE_BY_KERNEL;
 }
 
 /*
@@ -187,11 +187,11 @@ static void irregular_range(const struct disti_node *node, const struct disti_no
     *from_p = *to_p = 0;
     if (op->stage >= op->base && op->method == NODE_METHOD_BOUNCES) {
         elements = disti_node_round(op, count, op->round, &first);
-        if (peer->means == NODE_BY_BOUNCE && elements)
+        if (peer->path == NODE_BY_BOUNCE && elements)
             *from_p = first, *to_p = first + elements;
         return;
     }
-    if (peer->means != NODE_BY_BOUNCE && peer->means != NODE_NOTHING)
+    if (peer->path != NODE_BY_BOUNCE && peer->path != NODE_NOTHING)
         *to_p = count;
     if (count && irregular_shares(node, op, rank)) {
         disti_node_slice(node, op, count, 0, from_p, to_p);
@@ -233,9 +233,9 @@ static void irregular_copy(struct disti_node *node, struct disti_node_op *op, in
         return;
     }
     to = (char *)op->call.out + irregular_out(op, other).first * op->element_bytes + offset;
-    if (peer->means == NODE_BY_BOUNCE)
+    if (peer->path == NODE_BY_BOUNCE)
         disti_node_move(to, irregular_in_bounce(node, op, other, at), bytes, op->copy_mode);
-    else if (peer->means == NODE_BY_KERNEL)
+    else if (peer->path == NODE_BY_KERNEL)
         disti_node_cma_get(node, op, other, to, peer->in_address + offset, bytes);
     else if (peer->in)
         disti_node_move(to, peer->in + offset, bytes, op->copy_mode);
@@ -377,13 +377,13 @@ static dist_status irregular_find_sender(struct disti_node *node, struct disti_n
         return status;
     peer->count = block.count;
     if (slot->place != NODE_IN_MEMORY) {
-        peer->means = NODE_FROM_MAILBOX;
+        peer->path = NODE_FROM_MAILBOX;
         peer->in = irregular_on_mailbox(node, op, sender, &block);
         return DIST_OK;
     }
     first = block.first * op->element_bytes;
     bytes = block.count * op->element_bytes;
-    peer->means = irregular_means(op, &slot->locations);
+    peer->path = irregular_path(op, &slot->locations);
     peer->in = irregular_map(node, op, sender, &slot->locations.in, first + bytes);
     peer->in = peer->in ? peer->in + first : NULL;
     peer->in_address = slot->locations.in_address + first;
@@ -401,7 +401,7 @@ static void irregular_find_receiver(struct disti_node *node, struct disti_node_o
 
     peer->count = irregular_in(op, receiver).count;
     peer->by_bounce =
-        irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
+        irregular_path(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
     if (slot->place != NODE_IN_MEMORY)
         return;
     theirs = &list[receiver == op->call.root ? node->rank : 0];
@@ -428,7 +428,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
         struct node_peer *peer = &node->peers[r];
 
         peer->count = 0;
-        peer->means = NODE_NOTHING;
+        peer->path = NODE_NOTHING;
         peer->in = peer->out = NULL;
         peer->by_bounce = false;
         peer->last = 0;
@@ -454,11 +454,11 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
                 irregular_find_receiver(node, op, r);
             else
                 peer->by_bounce =
-                    irregular_means(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
+                    irregular_path(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
         }
         peer->last = in_memory;
         op->together |= in_memory;
-        visible = visible && !peer->by_bounce && peer->means <= NODE_SEEN;
+        visible = visible && !peer->by_bounce && peer->path <= NODE_SEEN;
     }
     if (op->place == NODE_IN_MEMORY && sends)
         visible = visible && node_slot(node->mailbox, op)->locations.in.name.key;
@@ -507,12 +507,12 @@ bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *
             continue;
         if (irregular_failed(node, op, r)) {
             peer->by_bounce |= sends;
-            if (peer->means == NODE_SEEN || peer->means == NODE_BY_KERNEL)
-                peer->means = NODE_BY_BOUNCE;
+            if (peer->path == NODE_SEEN || peer->path == NODE_BY_KERNEL)
+                peer->path = NODE_BY_BOUNCE;
         }
         /* The rounds of bounce buffers that the pair still needs. */
         size_t given = sends ? irregular_in(op, r).count : 0;
-        size_t most = peer->means == NODE_BY_BOUNCE ? peer->count : 0;
+        size_t most = peer->path == NODE_BY_BOUNCE ? peer->count : 0;
         if (peer->by_bounce && given > most)
             most = given;
         rounds = (uint32_t)((most + op->piece - 1) / op->piece);
@@ -529,7 +529,7 @@ dist_status disti_node_irregular_to_bounces(struct disti_node *node, struct dist
 
     op->method = NODE_METHOD_BOUNCES;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
-        if (r != node->rank && node->peers[r].means == NODE_BY_BOUNCE)
+        if (r != node->rank && node->peers[r].path == NODE_BY_BOUNCE)
             status = disti_node_attach(node, op, r);
     }
     return status;

@@ -288,7 +288,7 @@ struct node_proof {
 };
 
 /* How a rank reads the block that a peer has for it. */
-enum node_means { NODE_NOTHING, NODE_FROM_MAILBOX, NODE_SEEN, NODE_BY_KERNEL, NODE_BY_BOUNCE };
+enum node_path { NODE_NOTHING, NODE_FROM_MAILBOX, NODE_SEEN, NODE_BY_KERNEL, NODE_BY_BOUNCE };
 
 struct node_peer {
     struct node_mailbox *mailbox;
@@ -306,9 +306,9 @@ struct node_peer {
      * elements between the peer and this rank.
      */
     size_t count;
-    enum node_means means; /* how this rank gets the peer's block, or NODE_NOTHING */
-    bool by_bounce;        /* the peer gets its block from this rank's bounce buffer */
-    uint32_t last;         /* the last stage at which the two wait for each other */
+    enum node_path path; /* how this rank gets the peer's block, or NODE_NOTHING */
+    bool by_bounce;      /* the peer gets its block from this rank's bounce buffer */
+    uint32_t last;       /* the last stage at which the two wait for each other */
 };
 
 /* Returns where a rank's data are in a call through the mailboxes. */
@@ -922,8 +922,8 @@ static inline int irregular_listed(const struct disti_node *node, const struct d
 }
 
 /* Returns how a sender's memory is reached. */
-static inline enum node_means irregular_means(const struct disti_node_op *op,
-                                              const struct node_locations *giver)
+static inline enum node_path irregular_path(const struct disti_node_op *op,
+                                            const struct node_locations *giver)
 {
     return giver->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_BOUNCE;
 }
