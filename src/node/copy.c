@@ -21,8 +21,8 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
         .rooted = DISTI_KIND_##kind == DISTI_KIND_MOVES &&                                         \
                   (DISTI_AT_##in_at == DISTI_AT_ROOT || DISTI_AT_##out_at == DISTI_AT_ROOT),       \
         .irregular = DISTI_COUNTS_##count == DISTI_COUNTS_OWN_LISTED,                              \
-        .givers = DISTI_AT_##in_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                        \
-        .takers = DISTI_AT_##out_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                       \
+        .senders = DISTI_AT_##in_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                       \
+        .receivers = DISTI_AT_##out_at == DISTI_AT_ROOT ? NODE_ROOT : NODE_ALL,                    \
     },
 #include "base/collectives.def"
 #undef COLLECTIVE
@@ -175,7 +175,7 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode
 /* The block of OUT that holds what came from `rank`. */
 static int copy_out_block(const struct disti_node_op *op, int rank)
 {
-    return disti_node_pattern(op->call.collective)->givers == NODE_ALL ? rank : 0;
+    return disti_node_pattern(op->call.collective)->senders == NODE_ALL ? rank : 0;
 }
 
 static void copy(char *to, const char *from, size_t bytes)
@@ -229,7 +229,7 @@ static bool copy_fills_out(const struct disti_node *node, const struct disti_nod
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    return !pattern->reduces && pattern->takers == NODE_ROOT && node->rank == op->call.root &&
+    return !pattern->reduces && pattern->receivers == NODE_ROOT && node->rank == op->call.root &&
            !node->peers[node->rank].in;
 }
 
@@ -240,13 +240,13 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t moved = 0;
 
-    if (!node_is(pattern->takers, op, node->rank))
+    if (!node_is(pattern->receivers, op, node->rank))
         return true;
     while (op->others < node->ranks && moved * op->element_bytes < NODE_BITE) {
         int sender = (node->rank + 1 + op->others) % node->ranks;
         size_t count = node_out_count(op, copy_out_block(op, sender)), elements = 0, first, took;
 
-        if (node_is(pattern->givers, op, sender) &&
+        if (node_is(pattern->senders, op, sender) &&
             !(sender == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
@@ -291,7 +291,7 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
                          size_t elements)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool gathers = pattern->takers == NODE_ROOT;
+    bool gathers = pattern->receivers == NODE_ROOT;
     int sender = gathers ? other : op->call.root, receiver = gathers ? op->call.root : other;
     int block = pattern->in_blocks ? receiver : 0;
     size_t offset = (node_out_first(op, copy_out_block(op, sender)) + at) * op->element_bytes;
@@ -324,7 +324,7 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
  */
 static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
-    bool gathers = disti_node_pattern(op->call.collective)->takers == NODE_ROOT;
+    bool gathers = disti_node_pattern(op->call.collective)->receivers == NODE_ROOT;
     bool is_root = node->rank == op->call.root;
     size_t bite = node_bite(op, NODE_BITE), from, to, split, start;
     int others = is_root ? node->ranks : 1;
@@ -364,7 +364,7 @@ static void copy_fill(struct disti_node *node, struct disti_node_op *op, uint64_
     const char *in = op->call.in;
     size_t first, elements = disti_node_round(op, op->call.count, round, &first);
 
-    if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
+    if (node->peers[node->rank].in || !node_is(pattern->senders, op, node->rank))
         return;
     if (copy_fills_out(node, op)) {
         move((char *)op->call.out + (node_out_first(op, node->rank) + first) * op->element_bytes,
@@ -562,10 +562,11 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
     }
-    if (node_is(pattern->takers, op, node->rank)) /* first: the other targets are copied from it */
+    if (node_is(pattern->receivers, op,
+                node->rank)) /* first: the other targets are copied from it */
         node->targets[targets++] = (char *)op->call.out + in_out;
     for (int r = 0; r < node->ranks; r++) {
-        if (r == node->rank || !node_is(pattern->takers, op, r))
+        if (r == node->rank || !node_is(pattern->receivers, op, r))
             continue;
         if (node->peers[r].out)
             node->targets[targets++] = node->peers[r].out + in_out;
@@ -646,7 +647,7 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
     size_t elements = disti_node_round(op, op->call.count, round, &first);
     bool swapped = op->method == NODE_METHOD_SWAPPED;
     if (pattern->slices && !node->peers[node->rank].out &&
-        node_is(pattern->takers, op, node->rank)) {
+        node_is(pattern->receivers, op, node->rank)) {
         for (int i = 1; i < node->ranks; i++) {
             int s = (node->rank + i) % node->ranks;
 

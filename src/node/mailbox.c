@@ -375,7 +375,7 @@ static size_t bounce_in_bytes(const struct disti_node *node, const struct disti_
 static size_t bounce_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+    bool gathers = !pattern->reduces && pattern->senders == NODE_ALL;
 
     if (op->call.out_counts)
         return bounce_extent(op->call.out_counts, op->call.out_offsets, node->ranks) *
@@ -388,8 +388,9 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
-    bool gives = node_is(pattern->givers, op, node->rank);
-    bool takes = (pattern->slices || pattern->rooted) && node_is(pattern->takers, op, node->rank);
+    bool gives = node_is(pattern->senders, op, node->rank);
+    bool takes =
+        (pattern->slices || pattern->rooted) && node_is(pattern->receivers, op, node->rank);
     size_t in_bytes = bounce_in_bytes(node, op, node->rank), out_bytes = bounce_out_bytes(node, op);
 
     self->in = self->out = NULL;
@@ -442,8 +443,8 @@ static bool bounce_all_visible(const struct disti_node *node, const struct disti
         const struct node_peer *peer = &node->peers[r];
         bool empty = op->call.out_counts && !op->call.out_counts[r];
 
-        if ((node_is(pattern->givers, op, r) && !peer->in && !empty) ||
-            (pattern->slices && node_is(pattern->takers, op, r) && !peer->out))
+        if ((node_is(pattern->senders, op, r) && !peer->in && !empty) ||
+            (pattern->slices && node_is(pattern->receivers, op, r) && !peer->out))
             return false;
     }
     return true;
@@ -531,7 +532,7 @@ static bool bounce_swaps(const struct disti_node *node, const struct disti_node_
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    if (node->ranks != 2 || !pattern->slices || pattern->takers != NODE_ALL)
+    if (node->ranks != 2 || !pattern->slices || pattern->receivers != NODE_ALL)
         return false;
     for (int r = 0; r < 2; r++) {
         if (node->peers[r].in || node->peers[r].out)

@@ -54,7 +54,7 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
 static bool node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+    bool gathers = !pattern->reduces && pattern->senders == NODE_ALL;
     size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
 
     return 2 * blocks * op->largest * op->element_bytes >= node->cache_bytes &&
@@ -73,7 +73,7 @@ static size_t start_bytes(dist_collective collective, int ranks, size_t block)
 static bool start_is_short(dist_collective collective, int ranks, size_t block)
 {
     const struct node_pattern *pattern = disti_node_pattern(collective);
-    bool shares = ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
+    bool shares = ranks == 2 && pattern->reduces && pattern->receivers == NODE_ALL;
 
     return start_bytes(collective, ranks, block) <= (shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX);
 }
@@ -84,7 +84,7 @@ static bool fits_overflow(dist_collective collective, int ranks, size_t block)
     const struct node_pattern *pattern = disti_node_pattern(collective);
 
     return start_bytes(collective, ranks, block) <= NODE_OVERFLOW_BYTES &&
-           (!pattern->reduces || (ranks == 2 && pattern->takers == NODE_ROOT));
+           (!pattern->reduces || (ranks == 2 && pattern->receivers == NODE_ROOT));
 }
 
 const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
@@ -102,20 +102,20 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
 
 size_t disti_node_slot_bytes(const struct node_pattern *pattern)
 {
-    return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
-                                                                      : NODE_SLOT_DATA;
+    return pattern->senders == NODE_ALL && pattern->receivers == NODE_ALL ? NODE_SLOT_NEAR
+                                                                          : NODE_SLOT_DATA;
 }
 
-/* In a long call all keep step; in a short one takers wait for givers. */
+/* In a long call all keep step; in a short one receivers wait for senders. */
 static void node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool all = op->method != NODE_METHOD_MAILBOX;
 
-    op->gives = node_is(pattern->givers, op, node->rank);
-    op->takes = node_is(pattern->takers, op, node->rank);
-    op->first = all || pattern->givers == NODE_ALL ? 0 : op->call.root;
-    op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
+    op->gives = node_is(pattern->senders, op, node->rank);
+    op->takes = node_is(pattern->receivers, op, node->rank);
+    op->first = all || pattern->senders == NODE_ALL ? 0 : op->call.root;
+    op->end = all || pattern->senders == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->takes)
         op->end = op->first;
     op->met = op->end - op->first == node->ranks;
@@ -408,7 +408,7 @@ static bool copy_mode_never_streams(const struct disti_node *node, const struct 
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    return direct || (node->ranks == 2 && pattern->slices && pattern->takers == NODE_ALL);
+    return direct || (node->ranks == 2 && pattern->slices && pattern->receivers == NODE_ALL);
 }
 
 static size_t node_class_bytes(int size_class);
@@ -540,7 +540,7 @@ void disti_node_overflow_end(struct disti_node *node, struct disti_node_op *op)
     op->worked_ns += node_copy_mode_clock(op);
     copy_mode_count(&copy_modes_of(node, op)->overflow, op,
                     COPY_MODE_OVERFLOW_BEFORE + COPY_MODE_OVERFLOW_TRIALS,
-                    pattern->givers != pattern->takers);
+                    pattern->senders != pattern->receivers);
 }
 
 /*

@@ -397,17 +397,17 @@ static inline size_t node_slot_number(const struct disti_node *node, uint64_t nu
 /* ---- properties of the collectives ---- */
 
 /*
- * Ranks in `givers` have IN, ranks in `takers` get OUT.
+ * Ranks in `senders` have IN, ranks in `receivers` get OUT.
  *
  * in_blocks: IN has a block for each rank. slices: each rank reduces one slice of the result and
- * writes it into the OUT of all takers. rooted: the data are copied from or to one rank. irregular:
- * a rank knows only the counts of its own blocks.
+ * writes it into the OUT of all receivers. rooted: the data are copied from or to one rank.
+ * irregular: a rank knows only the counts of its own blocks.
  */
 enum node_who { NODE_ALL, NODE_ROOT };
 struct node_pattern {
     bool taken; /* the collective is implemented here */
     bool reduces, in_blocks, slices, rooted, irregular;
-    uint8_t givers, takers;
+    uint8_t senders, receivers;
 };
 extern const struct node_pattern disti_node_patterns[DIST_COLL_COUNT];
 
@@ -847,12 +847,12 @@ void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op
  */
 static inline bool irregular_gives(const struct disti_node_op *op, int rank)
 {
-    return node_is(disti_node_pattern(op->call.collective)->givers, op, rank);
+    return node_is(disti_node_pattern(op->call.collective)->senders, op, rank);
 }
 
 static inline bool irregular_takes(const struct disti_node_op *op, int rank)
 {
-    return node_is(disti_node_pattern(op->call.collective)->takers, op, rank);
+    return node_is(disti_node_pattern(op->call.collective)->receivers, op, rank);
 }
 
 /*
@@ -866,7 +866,7 @@ static inline bool irregular_gives_others(const struct disti_node *node,
 
     if (!pattern->rooted)
         return true;
-    return (pattern->givers == NODE_ROOT) == (node->rank == op->call.root);
+    return (pattern->senders == NODE_ROOT) == (node->rank == op->call.root);
 }
 
 /* The block of IN for a receiver. IN has a block for each rank, or only one, for the root. */

@@ -414,7 +414,7 @@ static bool lead_is_one_way(const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    if (pattern->givers == pattern->takers)
+    if (pattern->senders == pattern->receivers)
         return false;
     return op->irregular ? op->place != NODE_IN_MEMORY : op->method == NODE_METHOD_MAILBOX;
 }
