@@ -193,11 +193,15 @@ static inline uint64_t node_writing(uint64_t number)
 /* Copy modes: how this rank's CPU copies long data fastest, found by timing calls. */
 
 /*
- * Bits of a copy mode. 0: memcpy of the C library. ASKS: prefetches lines, of several pages in
- * turn. PAST: stores bypass the caches (non-temporal), for data that no rank reads soon. STREAMS:
- * only the stores into bounce buffers bypass the caches. On some CPUs, writing a line that another
- * CPU has read takes 10 times as long as reading a line that another CPU has written; in return,
- * the peers read the data from memory instead of a cache.
+ * Bits of a copy mode; 0 is memcpy of the C library:
+ *
+ *     ASKS         prefetches lines, of several pages in turn
+ *     PAST         stores bypass the caches (non-temporal): for data that no rank reads soon
+ *     STREAMS      only stores into bounce buffers bypass the caches
+ *
+ * STREAMS is a trade-off: on some CPUs, writing a line that another CPU has read takes 10 times as
+ * long as reading a line that another CPU has written; but the peers then read the data from memory
+ * instead of a cache.
  */
 #define NODE_ASKS 1
 #define NODE_PAST 2
