@@ -26,12 +26,12 @@ irregular_place(struct disti_node *node, const struct disti_node_op *op, size_t 
 
 void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *op)
 {
-    bool sends = irregular_gives_others(node, op);
+    bool sends = irregular_sends_to_peers(node, op);
     size_t bytes = 0; /* of all blocks for other ranks */
     int listed = irregular_listed(node, op);
 
     for (int r = 0; sends && r < node->ranks; r++) {
-        if (r != node->rank && irregular_takes(op, r))
+        if (r != node->rank && irregular_receives(op, r))
             bytes += irregular_in(op, r).count * op->element_bytes;
     }
     op->chosen = true;
@@ -66,7 +66,7 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
 static void irregular_write_list(const struct disti_node *node, const struct disti_node_op *op,
                                  struct node_block *list)
 {
-    bool sends = irregular_gives_others(node, op);
+    bool sends = irregular_sends_to_peers(node, op);
     int listed = irregular_listed(node, op);
     uint64_t next = 0;
 
@@ -97,7 +97,7 @@ static bool irregular_find(struct disti_node *node, const void *memory, size_t b
 dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(node->mailbox, op);
-    bool sends = irregular_gives_others(node, op);
+    bool sends = irregular_sends_to_peers(node, op);
     struct node_block *list;
 
     slot->place = (uint8_t)op->place;
@@ -118,7 +118,7 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
         at->in.name.key = at->out.name.key = 0;
         /* has_own: this rank has to copy a block from its IN to its OUT. */
         struct node_block in, out;
-        if (!irregular_gives(op, node->rank) || !irregular_takes(op, node->rank)) {
+        if (!irregular_sends(op, node->rank) || !irregular_receives(op, node->rank)) {
             at->has_own = false;
         } else {
             in = irregular_in(op, node->rank);
@@ -142,7 +142,7 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
     for (int r = 0; r < node->ranks; r++) {
         struct node_block block = irregular_in(op, r);
         size_t bytes = block.count * op->element_bytes;
-        if (r == node->rank || !irregular_takes(op, r) || !bytes)
+        if (r == node->rank || !irregular_receives(op, r) || !bytes)
             continue;
         disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
                         __builtin_expect(op->copy_mode, 0) ? node_bounce_copy_mode(op) : 0);
@@ -160,7 +160,7 @@ static bool irregular_shares(const struct disti_node *node, const struct disti_n
 {
     const struct node_slot *mine = node_slot(node->mailbox, op);
     const struct node_slot *theirs = node_slot(node->peers[rank].mailbox, op);
-    bool sends = irregular_gives_others(node, op);
+    bool sends = irregular_sends_to_peers(node, op);
     const struct node_slot *sender = sends ? mine : theirs, *receiver = sends ? theirs : mine;
 
     if (!disti_node_pattern(op->call.collective)->rooted || sender->place != NODE_IN_MEMORY ||
@@ -259,7 +259,7 @@ static void irregular_range_own(const struct disti_node *node, const struct dist
                                 size_t *from_p, size_t *to_p)
 {
     *from_p = *to_p = 0;
-    if (op->stage == 0 && irregular_gives(op, node->rank) && irregular_takes(op, node->rank))
+    if (op->stage == 0 && irregular_sends(op, node->rank) && irregular_receives(op, node->rank))
         *to_p = irregular_in(op, node->rank).count;
 }
 
@@ -322,7 +322,7 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
 {
     size_t bite = node_bite(op, NODE_BITE), from, to;
     bool sends =
-        irregular_gives_others(node, op) && disti_node_pattern(op->call.collective)->rooted;
+        irregular_sends_to_peers(node, op) && disti_node_pattern(op->call.collective)->rooted;
 
     while (op->others < node->ranks && bite > 0) {
         int other = (node->rank + 1 + op->others) % node->ranks;
@@ -420,7 +420,7 @@ static void irregular_find_receiver(struct disti_node *node, struct disti_node_o
 dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    bool sends = irregular_gives_others(node, op);
+    bool sends = irregular_sends_to_peers(node, op);
     dist_status status = DIST_OK;
     bool visible = true;
 
@@ -497,7 +497,7 @@ static bool irregular_failed(struct disti_node *node, const struct disti_node_op
 
 bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *op)
 {
-    bool sends = irregular_gives_others(node, op) && op->place == NODE_IN_MEMORY;
+    bool sends = irregular_sends_to_peers(node, op) && op->place == NODE_IN_MEMORY;
 
     for (int r = op->first; r < op->end && op->stage == 1; r++) {
         struct node_peer *peer = &node->peers[r];
@@ -599,7 +599,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_again *again = node->agains[op->call.collective];
-    bool sends = irregular_gives_others(node, op);
+    bool sends = irregular_sends_to_peers(node, op);
 
     if (!again) {
         size_t ranks = (size_t)node->ranks;
@@ -630,7 +630,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
         for (int r = 0; r < node->ranks; r++) {
             struct node_block block = irregular_in(op, r);
             size_t from = block.first * op->element_bytes, bytes = block.count * op->element_bytes;
-            if (r == node->rank || !irregular_takes(op, r) || !bytes)
+            if (r == node->rank || !irregular_receives(op, r) || !bytes)
                 continue;
             if (last && last->from + last->bytes == from) {
                 last->bytes += bytes;
@@ -650,7 +650,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
                                      .to = block.first * op->element_bytes,
                                      .bytes = block.count * op->element_bytes};
     }
-    bool own = irregular_gives(op, node->rank) && irregular_takes(op, node->rank);
+    bool own = irregular_sends(op, node->rank) && irregular_receives(op, node->rank);
     again->own_bytes = own ? irregular_in(op, node->rank).count * op->element_bytes : 0;
     again->own_from = own ? irregular_in(op, node->rank).first * op->element_bytes : 0;
     again->own_to = own ? irregular_out(op, node->rank).first * op->element_bytes : 0;
@@ -660,7 +660,7 @@ again_learn(struct disti_node *node, const struct disti_node_op *op)
 bool disti_node_irregular_recur(const struct disti_node *node, const struct disti_node_op *op)
 {
     struct node_again *again = node->agains[op->call.collective];
-    bool own = irregular_gives(op, node->rank) && irregular_takes(op, node->rank);
+    bool own = irregular_sends(op, node->rank) && irregular_receives(op, node->rank);
 
     if (again)
         again->ready = false;

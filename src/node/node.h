@@ -227,7 +227,7 @@ struct disti_node_op {
     bool together;               /* irregular: this rank and peers copy together */
     enum disti_node_place place; /* of the data that this rank sends */
     bool in_overflow;            /* MAILBOX: the data are in an overflow slot */
-    bool gives, takes;           /* this rank sends, receives */
+    bool sends, receives;        /* this rank sends, receives */
     int first, end;              /* the awaited ranks: [first, end) without this rank */
     struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same ranks */
     bool met;              /* MAILBOX: it awaits all ranks, so all have begun it when it ends */

@@ -112,29 +112,29 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool all = op->method != NODE_METHOD_MAILBOX;
 
-    op->gives = node_is(pattern->senders, op, node->rank);
-    op->takes = node_is(pattern->receivers, op, node->rank);
+    op->sends = node_is(pattern->senders, op, node->rank);
+    op->receives = node_is(pattern->receivers, op, node->rank);
     op->first = all || pattern->senders == NODE_ALL ? 0 : op->call.root;
     op->end = all || pattern->senders == NODE_ALL ? node->ranks : op->call.root + 1;
-    if (!all && !op->takes)
+    if (!all && !op->receives)
         op->end = op->first;
     op->met = op->end - op->first == node->ranks;
     op->awaited = node->others + op->first - (op->first > node->rank);
     op->awaited_end = node->others + op->end - (op->end > node->rank);
     op->given = 0; /* all blocks of IN */
-    if (!all && op->gives && !op->call.in_counts)
+    if (!all && op->sends && !op->call.in_counts)
         op->given = op->call.count * node_blocks(node, pattern) * op->element_bytes;
-    for (int r = 0; !all && op->gives && op->call.in_counts && r < node->ranks; r++)
+    for (int r = 0; !all && op->sends && op->call.in_counts && r < node->ranks; r++)
         op->given += op->call.in_counts[r] * op->element_bytes;
     op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
     op->pair = node->ranks == 2 && pattern->reduces
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
-    op->finish = !op->takes || !op->largest            ? NULL
+    op->finish = !op->receives || !op->largest         ? NULL
                  : !pattern->reduces                   ? disti_node_copy_short
                  : op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair
                                                        : disti_node_reduce_short;
-    op->depth = !op->in_overflow || !op->gives ? node->last_slot + 1
+    op->depth = !op->in_overflow || !op->sends ? node->last_slot + 1
                 : op->chosen                   ? node->overflow_depth
                                                : NODE_OVERFLOWS_FIXED;
     op->seen = op->first;

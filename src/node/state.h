@@ -849,12 +849,12 @@ void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op
  * CMA or through bounce buffers. Blocks that the kernel refuses to copy, or that a rank cannot map,
  * go through bounce buffers from stage 2 on: the rank that failed says so at stage 1.
  */
-static inline bool irregular_gives(const struct disti_node_op *op, int rank)
+static inline bool irregular_sends(const struct disti_node_op *op, int rank)
 {
     return node_is(disti_node_pattern(op->call.collective)->senders, op, rank);
 }
 
-static inline bool irregular_takes(const struct disti_node_op *op, int rank)
+static inline bool irregular_receives(const struct disti_node_op *op, int rank)
 {
     return node_is(disti_node_pattern(op->call.collective)->receivers, op, rank);
 }
@@ -863,8 +863,8 @@ static inline bool irregular_takes(const struct disti_node_op *op, int rank)
  * Returns true if this rank sends to peers. Between the root and another rank, one sends and the
  * other receives.
  */
-static inline bool irregular_gives_others(const struct disti_node *node,
-                                          const struct disti_node_op *op)
+static inline bool irregular_sends_to_peers(const struct disti_node *node,
+                                            const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
