@@ -126,7 +126,7 @@ MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
 
 static move_lines move_choose(uint8_t copy_mode)
 {
-    bool past = copy_mode & NODE_PAST;
+    bool past = copy_mode & NODE_BYPASSES;
 
     if (__builtin_cpu_supports("avx512f"))
         return past ? move_past_wide : move_near_wide;
@@ -157,13 +157,13 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode
 
     if (bytes == 0)
         return;
-    copy_mode &= NODE_ASKS | NODE_PAST;
-    if (copy_mode == 0 || (bytes <= MOVE_PAGE && !(copy_mode & NODE_PAST))) {
+    copy_mode &= NODE_PREFETCHES | NODE_BYPASSES;
+    if (copy_mode == 0 || (bytes <= MOVE_PAGE && !(copy_mode & NODE_BYPASSES))) {
         memcpy(to, from, bytes);
         return;
     }
     memcpy(to, from, at);
-    for (; copy_mode & NODE_ASKS && at + turn <= bytes; at += turn)
+    for (; copy_mode & NODE_PREFETCHES && at + turn <= bytes; at += turn)
         move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
     lines = (bytes - at) / NODE_LINE * NODE_LINE;
     move(to + at, from + at, lines, 1);
@@ -458,11 +458,11 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
     bool direct = op->method == NODE_METHOD_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
-    bool prefetches = is_long && op->copy_mode & NODE_ASKS;
+    bool prefetches = is_long && op->copy_mode & NODE_PREFETCHES;
     /* past: all targets are written past the caches. Not if bounce buffers are used, whose lines
      * are in the caches and should stay there. streams: only the last target is written past them.
      */
-    bool past = is_long && op->copy_mode & NODE_PAST && direct;
+    bool past = is_long && op->copy_mode & NODE_BYPASSES && direct;
     bool streams = is_long && bounce && op->copy_mode & NODE_STREAMS;
     int cached_targets = past ? 0 : targets - streams; /* number of targets with ordinary stores */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* a tile that the tree never uses */
@@ -520,7 +520,7 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         }
         for (int i = cached_targets ? 1 : 0; i < targets; i++)
             disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes,
-                            i < cached_targets ? 0 : NODE_PAST);
+                            i < cached_targets ? 0 : NODE_BYPASSES);
     }
 }
 

@@ -216,7 +216,7 @@ struct disti_node_op {
     size_t largest;              /* elements of the largest block */
     size_t piece;                /* elements of a block per round */
     size_t given;                /* MAILBOX: bytes of this rank's data on its mailbox */
-    uint8_t copy_mode;           /* how this rank copies: NODE_ASKS etc. */
+    uint8_t copy_mode;           /* how this rank copies: NODE_PREFETCHES etc. */
     bool tries_copy_mode;        /* the work of the call is timed */
     int64_t worked_ns;           /* time of the work so far */
     bool cma;                    /* CMA is tried before bounce buffers */

@@ -461,9 +461,9 @@ void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *
     op->copy_mode =
         op->tries_copy_mode ? copy_mode_tried(node, op, direct, copy_mode->calls) : copy_mode->best;
     if (copy_mode_is_given(copy_modes, op))
-        op->copy_mode = NODE_ASKS | NODE_PAST;
+        op->copy_mode = NODE_PREFETCHES | NODE_BYPASSES;
     if (!past)
-        op->copy_mode &= (uint8_t)~NODE_PAST;
+        op->copy_mode &= (uint8_t)~NODE_BYPASSES;
 }
 
 /*
@@ -889,7 +889,7 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
     }
     if (status == DIST_OK && !op->irregular && op_has_bounces(op) && op->stage > op->base)
         disti_node_work_drain(node, op, op->stage - op->base - 1);
-    if (op->copy_mode & NODE_PAST) /* before anybody is told that the call has ended */
+    if (op->copy_mode & NODE_BYPASSES) /* before anybody is told that the call has ended */
         disti_node_store_fence();
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
 }
@@ -975,7 +975,8 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
     }
     disti_node_check_gone(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
-    if (op->copy_mode & (NODE_PAST | NODE_STREAMS)) /* which may come later than the next store */
+    if (op->copy_mode &
+        (NODE_BYPASSES | NODE_STREAMS)) /* which may come later than the next store */
         disti_node_store_fence();
     if (!op_has_bounces(op)) /* the others look at this line in every call */
         atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);

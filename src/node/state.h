@@ -195,16 +195,16 @@ static inline uint64_t node_writing(uint64_t number)
 /*
  * Bits of a copy mode; 0 is memcpy of the C library:
  *
- *     ASKS         prefetches lines, of several pages in turn
- *     PAST         stores bypass the caches (non-temporal): for data that no rank reads soon
+ *     PREFETCHES   prefetches lines, of several pages in turn
+ *     BYPASSES     stores bypass the caches (non-temporal): for data that no rank reads soon
  *     STREAMS      only stores into bounce buffers bypass the caches
  *
  * STREAMS is a trade-off: on some CPUs, writing a line that another CPU has read takes 10 times as
  * long as reading a line that another CPU has written; but the peers then read the data from memory
  * instead of a cache.
  */
-#define NODE_ASKS 1
-#define NODE_PAST 2
+#define NODE_PREFETCHES 1
+#define NODE_BYPASSES 2
 #define NODE_STREAMS 4
 #define NODE_COPY_MODES 8
 
@@ -230,7 +230,7 @@ struct node_copy_modes {
 /* Returns the copy mode for writing into a bounce buffer. */
 static inline uint8_t node_bounce_copy_mode(const struct disti_node_op *op)
 {
-    return (op->copy_mode & NODE_ASKS) | (op->copy_mode & NODE_STREAMS ? NODE_PAST : 0);
+    return (op->copy_mode & NODE_PREFETCHES) | (op->copy_mode & NODE_STREAMS ? NODE_BYPASSES : 0);
 }
 
 /* Chooses the copy mode before anything is copied. past: stores may bypass the caches. */
@@ -530,7 +530,7 @@ size_t disti_node_cache(void);
 void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode);
 /*
  * Orders non-temporal stores before later stores. To be called before the peers are notified of
- * data that were copied with NODE_PAST.
+ * data that were copied with NODE_BYPASSES.
  */
 void disti_node_store_fence(void);
 

@@ -80,8 +80,8 @@ static void data_that_are_read_soon_stay_in_caches(void **state)
 
     (void)state;
     for (int i = 0; i < 3 * ENOUGH; i++)
-        assert_false(call_once(NODE_METHOD_BOUNCES, false, ns) & NODE_PAST);
-    assert_int_equal(call_once(NODE_METHOD_BOUNCES, false, ns), NODE_ASKS);
+        assert_false(call_once(NODE_METHOD_BOUNCES, false, ns) & NODE_BYPASSES);
+    assert_int_equal(call_once(NODE_METHOD_BOUNCES, false, ns), NODE_PREFETCHES);
 }
 
 static void bounces_are_streamed_if_that_is_fastest(void **state)
@@ -94,9 +94,9 @@ static void bounces_are_streamed_if_that_is_fastest(void **state)
     for (int i = 0; i < 8; i++) /* twice as many as the selector measures */
         streamed += (call_once(NODE_METHOD_BOUNCES, false, ns) & NODE_STREAMS) != 0;
     assert_int_equal(streamed, 4);
-    assert_int_equal(call_often(NODE_METHOD_BOUNCES, false, ns), NODE_STREAMS | NODE_ASKS);
+    assert_int_equal(call_often(NODE_METHOD_BOUNCES, false, ns), NODE_STREAMS | NODE_PREFETCHES);
     call_once(NODE_METHOD_DIRECT, false, direct);
-    assert_int_equal(call_often(NODE_METHOD_DIRECT, false, direct), NODE_ASKS);
+    assert_int_equal(call_often(NODE_METHOD_DIRECT, false, direct), NODE_PREFETCHES);
 }
 
 /* The selector compares the kernel's copies with four calls through bounce buffers, so those calls
@@ -109,8 +109,8 @@ static void a_copy_tries_several_modes_in_four_calls(void **state)
     (void)state;
     for (int i = 0; i < 4; i++)
         tried |= 1U << call_once(NODE_METHOD_BOUNCES, true, ns);
-    assert_int_equal(tried, 1U << 0 | 1U << NODE_STREAMS | 1U << NODE_ASKS |
-                                1U << (NODE_STREAMS | NODE_ASKS));
+    assert_int_equal(tried, 1U << 0 | 1U << NODE_STREAMS | 1U << NODE_PREFETCHES |
+                                1U << (NODE_STREAMS | NODE_PREFETCHES));
 }
 
 static void two_ranks_that_swap_do_not_stream(void **state)
@@ -132,7 +132,7 @@ static void segments_and_other_memory_have_their_own_mode(void **state)
 
     (void)state;
     assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, bounces), 0);
-    assert_int_equal(call_often(NODE_METHOD_DIRECT, true, direct), NODE_ASKS);
+    assert_int_equal(call_often(NODE_METHOD_DIRECT, true, direct), NODE_PREFETCHES);
     call_once(NODE_METHOD_BOUNCES, true, bounces); /* still uses the mode of segments */
     assert_int_equal(call_once(NODE_METHOD_BOUNCES, true, bounces), 0);
 }
@@ -149,7 +149,7 @@ static void copies_by_the_kernel_do_not_count(void **state)
         call_once(NODE_METHOD_CMA, true, kernel);
         call_once(NODE_METHOD_BOUNCES, true, bounces);
     }
-    assert_int_equal(call_once(NODE_METHOD_BOUNCES, true, bounces), NODE_ASKS);
+    assert_int_equal(call_once(NODE_METHOD_BOUNCES, true, bounces), NODE_PREFETCHES);
 }
 
 static void a_later_trial_can_change_the_mode(void **state)
@@ -158,7 +158,7 @@ static void a_later_trial_can_change_the_mode(void **state)
     const int64_t warm[NODE_COPY_MODES] = {5000, 10000, 40000, 40000, 50000, 50000, 50000, 50000};
 
     (void)state;
-    assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, cold), NODE_ASKS);
+    assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, cold), NODE_PREFETCHES);
     call_often(NODE_METHOD_BOUNCES, true, warm);
     assert_int_equal(call_often(NODE_METHOD_BOUNCES, true, warm), 0);
 }
@@ -218,7 +218,7 @@ static void reductions_in_segments_prefetch(void **state)
     for (int i = 0; i < ENOUGH; i++) {
         int copy_mode = call_of(DIST_COLL_ALL_REDUCE, NODE_METHOD_DIRECT, i % 2, ns);
 
-        assert_int_equal(copy_mode, i % 2 ? NODE_ASKS | NODE_PAST : NODE_ASKS);
+        assert_int_equal(copy_mode, i % 2 ? NODE_PREFETCHES | NODE_BYPASSES : NODE_PREFETCHES);
     }
 }
 
