@@ -128,7 +128,7 @@ static dist_status explain_open(const struct dist_question *question, struct exp
         /* The engine makes the same decision, provided that ranks can map each other's memory. */
         status = disti_variable_int("DIST_NODE_MEMORY", 1, &wanted);
         if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 && shares &&
-            disti_node_knows(question->collective) &&
+            disti_node_supports(question->collective) &&
             !explain->choice.forced[question->collective] && !explain->choice.forced_segments)
             explain->in_memory =
                 disti_node_summary(question->collective, explain->topology->ranks, question->bytes);

@@ -186,7 +186,7 @@ static bool node_takes(const struct dist_engine *engine, const struct dist_call 
 {
     const struct disti_choice *choice = &engine->choice;
 
-    return engine->node && disti_node_knows(call->collective) &&
+    return engine->node && disti_node_supports(call->collective) &&
            !choice->forced[call->collective] && !choice->forced_segments;
 }
 

@@ -485,7 +485,7 @@ static dist_status route_open_all(struct dist_engine *engine,
         }
         for (int r = 0; r < ranks; r++) {
             struct route_head head = route_card_head(cards, r);
-            disti_node_meet(*node_p, r, &head.hello);
+            disti_node_store_hello(*node_p, r, &head.hello);
         }
     }
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {

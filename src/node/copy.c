@@ -240,18 +240,18 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t moved = 0;
 
-    if (!node_is(pattern->receivers, op, node->rank))
+    if (!node_has_role(pattern->receivers, op, node->rank))
         return true;
-    while (op->others < node->ranks && moved * op->element_bytes < NODE_BITE) {
+    while (op->others < node->ranks && moved * op->element_bytes < NODE_ADVANCE_BYTES) {
         int sender = (node->rank + 1 + op->others) % node->ranks;
         size_t count = node_out_count(op, copy_out_block(op, sender)), elements = 0, first, took;
 
-        if (node_is(pattern->senders, op, sender) &&
+        if (node_has_role(pattern->senders, op, sender) &&
             !(sender == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
-            /* All of one sender's elements, or about NODE_BITE bytes of them. */
-            size_t bite = node_bite(op, NODE_BITE);
+            /* All of one sender's elements, or about NODE_ADVANCE_BYTES bytes of them. */
+            size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES);
             size_t block = node_out_first(op, copy_out_block(op, sender));
             took = elements - op->done < bite ? elements - op->done : bite;
             copy_get(node, op, sender,
@@ -326,7 +326,7 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
     bool gathers = disti_node_pattern(op->call.collective)->receivers == NODE_ROOT;
     bool is_root = node->rank == op->call.root;
-    size_t bite = node_bite(op, NODE_BITE), from, to, split, start;
+    size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES), from, to, split, start;
     int others = is_root ? node->ranks : 1;
 
     while (op->others < others && bite > 0) {
@@ -364,7 +364,7 @@ static void copy_fill(struct disti_node *node, struct disti_node_op *op, uint64_
     const char *in = op->call.in;
     size_t first, elements = disti_node_round(op, op->call.count, round, &first);
 
-    if (node->peers[node->rank].in || !node_is(pattern->senders, op, node->rank))
+    if (node->peers[node->rank].in || !node_has_role(pattern->senders, op, node->rank))
         return;
     if (copy_fills_out(node, op)) {
         move((char *)op->call.out + (node_out_first(op, node->rank) + first) * op->element_bytes,
@@ -562,11 +562,11 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
     }
-    if (node_is(pattern->receivers, op,
-                node->rank)) /* first: the other targets are copied from it */
+    if (node_has_role(pattern->receivers, op,
+                      node->rank)) /* first: the other targets are copied from it */
         node->targets[targets++] = (char *)op->call.out + in_out;
     for (int r = 0; r < node->ranks; r++) {
-        if (r == node->rank || !node_is(pattern->receivers, op, r))
+        if (r == node->rank || !node_has_role(pattern->receivers, op, r))
             continue;
         if (node->peers[r].out)
             node->targets[targets++] = node->peers[r].out + in_out;
@@ -580,13 +580,13 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     return targets;
 }
 
-/* Reduces about NODE_BITE bytes of this rank's part of the round. True: all is done. */
+/* Reduces about NODE_ADVANCE_BYTES bytes of this rank's part of the round. True: all is done. */
 static bool reduce_some(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to, at, take;
     size_t elements = disti_node_round(op, op->call.count, op->round, &first);
-    size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
+    size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES / (size_t)node->ranks);
     bool bounce;
     int targets;
 
@@ -647,7 +647,7 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
     size_t elements = disti_node_round(op, op->call.count, round, &first);
     bool swapped = op->method == NODE_METHOD_SWAPPED;
     if (pattern->slices && !node->peers[node->rank].out &&
-        node_is(pattern->receivers, op, node->rank)) {
+        node_has_role(pattern->receivers, op, node->rank)) {
         for (int i = 1; i < node->ranks; i++) {
             int s = (node->rank + i) % node->ranks;
 

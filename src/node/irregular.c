@@ -274,7 +274,7 @@ bool disti_node_irregular_are_short(const struct disti_node *node, const struct 
             return false;
     }
     irregular_range_own(node, op, &from, &to);
-    return to * op->element_bytes <= NODE_BITE;
+    return to * op->element_bytes <= NODE_ADVANCE_BYTES;
 }
 
 /* Reads this rank's block from a sender's list. ERR_MISMATCH, with the op's fields about it set:
@@ -320,7 +320,7 @@ dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node
 
 bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op)
 {
-    size_t bite = node_bite(op, NODE_BITE), from, to;
+    size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES), from, to;
     bool sends =
         irregular_sends_to_peers(node, op) && disti_node_pattern(op->call.collective)->rooted;
 
@@ -357,7 +357,7 @@ static char *irregular_map(struct disti_node *node, const struct disti_node_op *
     char *memory = NULL;
 
     if (at->name.key)
-        memory = disti_node_try_see(&node->peers[rank], at, bytes);
+        memory = disti_node_try_map(&node->peers[rank], at, bytes);
     if (at->name.key && !memory)
         node_slot(node->mailbox, op)->failed = NODE_UNSEEN;
     return memory;
@@ -483,8 +483,8 @@ static bool irregular_failed(struct disti_node *node, const struct disti_node_op
     int32_t failed = mine->failed ? mine->failed : theirs;
 
     if (theirs == NODE_UNSEEN && op->place == NODE_IN_MEMORY) {
-        disti_node_disprove(node, mine->locations.in.name.key);
-        disti_node_disprove(node, mine->locations.out.name.key);
+        disti_node_mark_unmappable(node, mine->locations.in.name.key);
+        disti_node_mark_unmappable(node, mine->locations.out.name.key);
     }
     if (failed > 0 && failed != EFAULT && !node->cma_refused) {
         node->cma_refused = true;

@@ -75,9 +75,9 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
  * The kernel reads the iovec when the write starts, and then writes nothing. So the rank only has
  * to wait for writes that have already started.
  *
- * The stores that a rank makes itself into mapped memory of another rank, about NODE_BITE bytes at
- * a time (op.c), follow the same protocol. But if that rank is stopped in the middle of such a
- * piece, nothing can prevent it from continuing later.
+ * The stores that a rank makes itself into mapped memory of another rank, about NODE_ADVANCE_BYTES
+ * bytes at a time (op.c), follow the same protocol. But if that rank is stopped in the middle of
+ * such a piece, nothing can prevent it from continuing later.
  */
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes)
@@ -241,7 +241,7 @@ static dist_status view_address(struct node_peer *peer, const struct disti_segme
     return status;
 }
 
-char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
+char *disti_node_try_map(struct node_peer *peer, const struct disti_segment_location *at,
                          size_t bytes)
 {
     const struct disti_log *log = disti_log_current();
@@ -254,7 +254,7 @@ char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_loca
     return status == DIST_OK ? memory : NULL;
 }
 
-void disti_node_disprove(struct disti_node *node, uint64_t key)
+void disti_node_mark_unmappable(struct disti_node *node, uint64_t key)
 {
     if (key)
         proof_record(node, key, false);
@@ -388,9 +388,9 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
-    bool gives = node_is(pattern->senders, op, node->rank);
+    bool gives = node_has_role(pattern->senders, op, node->rank);
     bool takes =
-        (pattern->slices || pattern->rooted) && node_is(pattern->receivers, op, node->rank);
+        (pattern->slices || pattern->rooted) && node_has_role(pattern->receivers, op, node->rank);
     size_t in_bytes = bounce_in_bytes(node, op, node->rank), out_bytes = bounce_out_bytes(node, op);
 
     self->in = self->out = NULL;
@@ -426,7 +426,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     return disti_node_show_bounce(node, locations);
 }
 
-void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op)
+void disti_node_copy_back(const struct disti_node *node, const struct disti_node_op *op)
 {
     if (op->program_out)
         disti_segment_store(op->program_out, bounce_out_bytes(node, op));
@@ -443,8 +443,8 @@ static bool bounce_all_visible(const struct disti_node *node, const struct disti
         const struct node_peer *peer = &node->peers[r];
         bool empty = op->call.out_counts && !op->call.out_counts[r];
 
-        if ((node_is(pattern->senders, op, r) && !peer->in && !empty) ||
-            (pattern->slices && node_is(pattern->receivers, op, r) && !peer->out))
+        if ((node_has_role(pattern->senders, op, r) && !peer->in && !empty) ||
+            (pattern->slices && node_has_role(pattern->receivers, op, r) && !peer->out))
             return false;
     }
     return true;
@@ -682,7 +682,7 @@ static bool mailbox_map(struct disti_node *node)
     return true;
 }
 
-void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello)
+void disti_node_store_hello(struct disti_node *node, int rank, const struct disti_node_hello *hello)
 {
     if (node)
         node->hellos[rank] = *hello;

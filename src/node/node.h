@@ -273,7 +273,8 @@ dist_status disti_node_open(const struct dist_backend_config *config,
                             struct disti_node_hello *hello, struct disti_node **node_p);
 
 /* Stores the hello of a rank, which may be this one. node may be NULL. */
-void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
+void disti_node_store_hello(struct disti_node *node, int rank,
+                            const struct disti_node_hello *hello);
 
 /*
  * Maps the mailboxes, after every hello has been stored, and checks that the memory of every rank
@@ -303,7 +304,7 @@ void disti_node_migrate_cpu(struct disti_node *node);
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op);
 
 /* Returns true if this collective is implemented here. */
-bool disti_node_knows(dist_collective collective);
+bool disti_node_supports(dist_collective collective);
 
 /* Returns a static text: how blocks of `block` bytes are moved. */
 const char *disti_node_summary(dist_collective collective, int ranks, size_t block);

@@ -16,7 +16,7 @@
 
 /* A call before it begins: its number, and which way its data go. */
 
-bool disti_node_knows(dist_collective collective)
+bool disti_node_supports(dist_collective collective)
 {
     return disti_node_pattern(collective)->taken;
 }
@@ -112,8 +112,8 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool all = op->method != NODE_METHOD_MAILBOX;
 
-    op->sends = node_is(pattern->senders, op, node->rank);
-    op->receives = node_is(pattern->receivers, op, node->rank);
+    op->sends = node_has_role(pattern->senders, op, node->rank);
+    op->receives = node_has_role(pattern->receivers, op, node->rank);
     op->first = all || pattern->senders == NODE_ALL ? 0 : op->call.root;
     op->end = all || pattern->senders == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->receives)
@@ -904,7 +904,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
     if (op->irregular) {
         short_prefetch_next(node, op, op->given);
     } else {
-        disti_node_take_back(node, op);
+        disti_node_copy_back(node, op);
         disti_node_record(node, op);
     }
     disti_node_selector_end(node, op);
@@ -973,7 +973,7 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
         atomic_store_explicit(writes_to, NODE_TO_ANY, memory_order_seq_cst);
         atomic_thread_fence(memory_order_seq_cst);
     }
-    disti_node_check_gone(node);
+    disti_node_note_gone(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
     if (op->copy_mode &
         (NODE_BYPASSES | NODE_STREAMS)) /* which may come later than the next store */

@@ -376,7 +376,7 @@ static void buddy_update_parents(struct buddy *buddy, size_t node, unsigned orde
     }
 }
 
-bool disti_buddy_take(struct buddy *buddy, unsigned order, size_t *unit_p)
+bool disti_buddy_alloc(struct buddy *buddy, unsigned order, size_t *unit_p)
 {
     size_t node = 1;
     unsigned at = buddy->levels;
@@ -417,7 +417,7 @@ bool disti_buddy_find(const struct buddy *buddy, size_t unit, size_t *first_p, u
     return taken;
 }
 
-void disti_buddy_give(struct buddy *buddy, size_t first, unsigned order)
+void disti_buddy_free(struct buddy *buddy, size_t first, unsigned order)
 {
     size_t node = (((size_t)1 << buddy->levels) + first) >> order;
 

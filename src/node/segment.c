@@ -267,7 +267,7 @@ static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *
 
     pthread_mutex_lock(&table_lock);
     arena = arenas[pool];
-    while (arena && (arena->retired || !disti_buddy_take(&arena->buddy, order, &unit)))
+    while (arena && (arena->retired || !disti_buddy_alloc(&arena->buddy, order, &unit)))
         arena = arena->next;
     if (arena) {
         arena->blocks++;
@@ -318,7 +318,7 @@ static void arena_release(const struct arena_block *block)
         (void)!fallocate(arena->name.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t)block->offset, (off_t)bytes);
     pthread_mutex_lock(&table_lock);
-    disti_buddy_give(&arena->buddy, block->offset / page, disti_buddy_order(bytes / page));
+    disti_buddy_free(&arena->buddy, block->offset / page, disti_buddy_order(bytes / page));
     arena->blocks--;
     const struct arena *other = arenas[arena->pool];
     while (other && (other == arena || other->blocks > 0 || other->retired))

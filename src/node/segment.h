@@ -87,13 +87,13 @@ void disti_buddy_close(struct buddy *buddy);
 unsigned disti_buddy_order(size_t units);
 
 /* Allocates a block of that order, and splits the smallest block possible. False: none is free. */
-bool disti_buddy_take(struct buddy *buddy, unsigned order, size_t *unit_p);
+bool disti_buddy_alloc(struct buddy *buddy, unsigned order, size_t *unit_p);
 
 /* Finds the allocated block of a unit: its first unit and its order. False: the unit is free. */
 bool disti_buddy_find(const struct buddy *buddy, size_t unit, size_t *first_p, unsigned *order_p);
 
 /* Frees an allocated block; `first` is its first unit. */
-void disti_buddy_give(struct buddy *buddy, size_t first, unsigned order);
+void disti_buddy_free(struct buddy *buddy, size_t first, unsigned order);
 
 /* Calls visit for each maximal range of allocated units, in ascending order. */
 void disti_buddy_each(const struct buddy *buddy,

@@ -271,7 +271,7 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
 /* Rounds in a bounce buffer: one is filled while the previous two are read. */
 #define NODE_ROUNDS 3
 /* Bytes that one call of advance moves, approximately. */
-#define NODE_BITE ((size_t)1 << 20)
+#define NODE_ADVANCE_BYTES ((size_t)1 << 20)
 /* Bytes of a tile of a reduction, which stays in the first-level cache. */
 #define NODE_TILE ((size_t)1 << 10)
 /* Most ranks of a node. With more, the blocks of a bounce buffer would become empty. */
@@ -420,7 +420,7 @@ static inline const struct node_pattern *disti_node_pattern(dist_collective coll
     return &disti_node_patterns[collective];
 }
 
-static inline bool node_is(uint8_t who, const struct disti_node_op *op, int rank)
+static inline bool node_has_role(uint8_t who, const struct disti_node_op *op, int rank)
 {
     return who == NODE_ALL || rank == op->call.root;
 }
@@ -453,7 +453,7 @@ static inline size_t node_out_first(const struct disti_node_op *op, int block)
 }
 
 /* Returns the number of elements in about `bytes` bytes, in whole cache lines. */
-static inline size_t node_bite(const struct disti_node_op *op, size_t bytes)
+static inline size_t node_line_elements(const struct disti_node_op *op, size_t bytes)
 {
     return (bytes / NODE_APART + 1) * (NODE_APART / op->element_bytes);
 }
@@ -485,7 +485,7 @@ char *disti_node_bounce(const struct disti_node *node, int rank, uint64_t round)
 /* Writes the places of this rank's data and bounce buffer into its slot. */
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
 /* Copies data that peers have written into a twin to the program's buffer, when the call ends. */
-void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op);
+void disti_node_copy_back(const struct disti_node *node, const struct disti_node_op *op);
 /*
  * Reads the places of all ranks' data, which all ranks have published, and chooses the method of
  * the call.
@@ -518,10 +518,10 @@ void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
 /*
  * The address of a peer's memory in this process; NULL, without an error, if it cannot be mapped.
  */
-char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
+char *disti_node_try_map(struct node_peer *peer, const struct disti_segment_location *at,
                          size_t bytes);
 /* Records that a peer could not map this segment of this rank. */
-void disti_node_disprove(struct disti_node *node, uint64_t key);
+void disti_node_mark_unmappable(struct disti_node *node, uint64_t key);
 
 /* ---- copy.c: moving long data ---- */
 
@@ -622,7 +622,7 @@ void disti_node_migrate_close(struct disti_node *node);
 void disti_node_ring(struct disti_node *node);
 
 /* Notes ranks that have given up. */
-void disti_node_check_gone(struct disti_node *node);
+void disti_node_note_gone(struct disti_node *node);
 
 /*
  * Overflow slots, for data that are too long for a slot and too short to be read from the rank's
@@ -851,12 +851,12 @@ void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op
  */
 static inline bool irregular_sends(const struct disti_node_op *op, int rank)
 {
-    return node_is(disti_node_pattern(op->call.collective)->senders, op, rank);
+    return node_has_role(disti_node_pattern(op->call.collective)->senders, op, rank);
 }
 
 static inline bool irregular_receives(const struct disti_node_op *op, int rank)
 {
-    return node_is(disti_node_pattern(op->call.collective)->receivers, op, rank);
+    return node_has_role(disti_node_pattern(op->call.collective)->receivers, op, rank);
 }
 
 /*

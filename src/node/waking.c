@@ -379,7 +379,7 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
     disti_segment_retire(); /* a peer may still write to memory that the program now frees */
 }
 
-void disti_node_check_gone(struct disti_node *node)
+void disti_node_note_gone(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
         if (atomic_load_explicit(&node->peers[r].mailbox->presence, memory_order_acquire) ==

@@ -36,7 +36,7 @@ static void model_allocate(struct model *model, unsigned order)
 {
     size_t unit = UNITS;
 
-    if (!disti_buddy_take(&model->buddy, order, &unit)) {
+    if (!disti_buddy_alloc(&model->buddy, order, &unit)) {
         assert_false(model_has_room(model, order));
         return;
     }
@@ -55,7 +55,7 @@ static void model_free(struct model *model, size_t unit)
     if (!model->block[unit])
         return;
     assert_true(disti_buddy_find(&model->buddy, unit, &first, &order));
-    disti_buddy_give(&model->buddy, first, order);
+    disti_buddy_free(&model->buddy, first, order);
     for (size_t i = 0; i < (size_t)1 << order; i++) {
         assert_int_equal(model->block[first + i], first + 1);
         model->block[first + i] = 0;
@@ -121,15 +121,15 @@ static void test_small_blocks_leave_large_ones_whole(void **state)
 
     (void)state;
     model_open(&model);
-    assert_true(disti_buddy_take(&model.buddy, LEVELS - 1, &unit));
-    disti_buddy_give(&model.buddy, unit, LEVELS - 1);
+    assert_true(disti_buddy_alloc(&model.buddy, LEVELS - 1, &unit));
+    disti_buddy_free(&model.buddy, unit, LEVELS - 1);
     for (int i = 0; i < 5; i++)
-        assert_true(disti_buddy_take(&model.buddy, 0, &unit) && unit == (size_t)i);
-    assert_true(disti_buddy_take(&model.buddy, LEVELS - 1, &unit));
+        assert_true(disti_buddy_alloc(&model.buddy, 0, &unit) && unit == (size_t)i);
+    assert_true(disti_buddy_alloc(&model.buddy, LEVELS - 1, &unit));
     assert_int_equal(unit, UNITS / 2);
-    assert_false(disti_buddy_take(&model.buddy, LEVELS - 1, &unit));
-    assert_false(disti_buddy_take(&model.buddy, LEVELS, &unit));
-    assert_false(disti_buddy_take(&model.buddy, LEVELS + 1, &unit));
+    assert_false(disti_buddy_alloc(&model.buddy, LEVELS - 1, &unit));
+    assert_false(disti_buddy_alloc(&model.buddy, LEVELS, &unit));
+    assert_false(disti_buddy_alloc(&model.buddy, LEVELS + 1, &unit));
     disti_buddy_close(&model.buddy);
 }
 
