@@ -242,8 +242,8 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
 
     if (!node_has_role(pattern->receivers, op, node->rank))
         return true;
-    while (op->others < node->ranks && moved * op->element_bytes < NODE_ADVANCE_BYTES) {
-        int sender = (node->rank + 1 + op->others) % node->ranks;
+    while (op->peers_done < node->ranks && moved * op->element_bytes < NODE_ADVANCE_BYTES) {
+        int sender = (node->rank + 1 + op->peers_done) % node->ranks;
         size_t count = node_out_count(op, copy_out_block(op, sender)), elements = 0, first, took;
 
         if (node_has_role(pattern->senders, op, sender) &&
@@ -263,10 +263,10 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
         }
         if (op->done == elements) {
             op->done = 0;
-            op->others++;
+            op->peers_done++;
         }
     }
-    return op->others == node->ranks;
+    return op->peers_done == node->ranks;
 }
 
 /* ---- between the root and the other ranks ---- */
@@ -329,8 +329,8 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
     size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES), from, to, split, start;
     int others = is_root ? node->ranks : 1;
 
-    while (op->others < others && bite > 0) {
-        int other = is_root ? (node->rank + 1 + op->others) % node->ranks : node->rank;
+    while (op->peers_done < others && bite > 0) {
+        int other = is_root ? (node->rank + 1 + op->peers_done) % node->ranks : node->rank;
         size_t take;
 
         disti_node_slice(node, op, op->call.count, 0, &start, &split);
@@ -350,10 +350,10 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
         op->done += take;
         if (from + op->done == to) {
             op->done = 0;
-            op->others++;
+            op->peers_done++;
         }
     }
-    return op->others == others;
+    return op->peers_done == others;
 }
 
 /* Copies the round's pieces of IN to this rank's bounce buffer, where the other ranks read them. */

@@ -46,7 +46,7 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
                 : op->given > NODE_SHORT_MAX                           ? node->overflow_depth
                                                                        : NODE_OVERFLOWS_FIXED;
     op->cma = node->rank == irregular_leader(op) && disti_node_selector_leads(node, op);
-    op->together = false;
+    op->copies_with_peers = false;
     op->base = 1;
     op->rounds = 0;
     /* In a rooted call, a sender waits for the receiver only if both may copy. */
@@ -55,7 +55,7 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
     bool all = !rooted || node->rank == op->call.root;
     op->first = all ? 0 : op->call.root;
     op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
-    op->met = op->end - op->first == node->ranks;
+    op->waits_for_all = op->end - op->first == node->ranks;
     op->awaited = node->others + op->first - (op->first > node->rank);
     op->awaited_end = node->others + op->end - (op->end > node->rank);
     op->seen = op->first;
@@ -324,8 +324,8 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
     bool sends =
         irregular_sends_to_peers(node, op) && disti_node_pattern(op->call.collective)->rooted;
 
-    while (op->others < node->ranks && bite > 0) {
-        int other = (node->rank + 1 + op->others) % node->ranks;
+    while (op->peers_done < node->ranks && bite > 0) {
+        int other = (node->rank + 1 + op->peers_done) % node->ranks;
         size_t take;
 
         if (other == node->rank)
@@ -341,10 +341,10 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
         op->done += take;
         if (from + op->done == to) {
             op->done = 0;
-            op->others++;
+            op->peers_done++;
         }
     }
-    return op->others == node->ranks;
+    return op->peers_done == node->ranks;
 }
 
 /* Reads from the mailboxes where the blocks between this rank and its peers are. */
@@ -435,7 +435,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     }
     op->method = NODE_METHOD_DIRECT;
     if (op->end == op->first) {
-        op->others = node->ranks - 1; /* only its own block, the last one, is left */
+        op->peers_done = node->ranks - 1; /* only its own block, the last one, is left */
         return DIST_OK;
     }
     op->cma = node_slot(node->peers[irregular_leader(op)].mailbox, op)->cma;
@@ -457,12 +457,12 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
                     irregular_path(op, &node_slot(node->mailbox, op)->locations) == NODE_BY_BOUNCE;
         }
         peer->last = in_memory;
-        op->together |= in_memory;
+        op->copies_with_peers |= in_memory;
         visible = visible && !peer->by_bounce && peer->path <= NODE_SEEN;
     }
     if (op->place == NODE_IN_MEMORY && sends)
         visible = visible && node_slot(node->mailbox, op)->locations.in.name.key;
-    if (op->together) {
+    if (op->copies_with_peers) {
         size_t bytes = irregular_extent(op->call.in_counts, op->call.in_offsets, node, op) +
                        irregular_extent(op->call.out_counts, op->call.out_offsets, node, op);
         op->piece = disti_node_piece(node, op);

@@ -185,7 +185,7 @@ void disti_node_migrate_cpu(struct disti_node *node)
     int64_t now;
     int cpu;
 
-    if (!node || node->stays || ++node->looks % MIGRATE_LOOKS != 0)
+    if (!node || node->stays || ++node->failed_polls % MIGRATE_LOOKS != 0)
         return;
     disti_node_publish_cpu(node);
     if (!migrate_is_shared(node))

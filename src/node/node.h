@@ -224,13 +224,13 @@ struct disti_node_op {
     int64_t filled_ns;           /* selector trial: time to fill the bounce buffer before that */
     bool chosen;                 /* MAILBOX: op.c has chosen it for this call only */
     bool irregular;              /* see irregular.c */
-    bool together;               /* irregular: this rank and peers copy together */
+    bool copies_with_peers;      /* irregular: this rank and peers copy together */
     enum disti_node_place place; /* of the data that this rank sends */
     bool in_overflow;            /* MAILBOX: the data are in an overflow slot */
     bool sends, receives;        /* this rank sends, receives */
     int first, end;              /* the awaited ranks: [first, end) without this rank */
     struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same ranks */
-    bool met;              /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
+    bool awaits_all;       /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
     size_t offset;         /* MAILBOX: of this rank's block in a sender's data */
     node_finish_fn finish; /* MAILBOX: computes the result; NULL: no result here */
     disti_reduce_fn pair;  /* sums the data of 2 ranks; NULL: more ranks, or DIST_USER */
@@ -239,7 +239,7 @@ struct disti_node_op {
     enum disti_node_method method;
     uint64_t rounds, round;
     size_t done;             /* of this round's work */
-    int others;              /* peers that this rank is done with in this stage */
+    int peers_done;          /* peers that this rank is done with in this stage */
     uint32_t stage;          /* at which the other ranks are awaited */
     uint32_t base;           /* stage of the first round */
     int admitted;            /* POSTED: the ranks below this one let it begin */

@@ -118,7 +118,7 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->end = all || pattern->senders == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->receives)
         op->end = op->first;
-    op->met = op->end - op->first == node->ranks;
+    op->awaits_all = op->end - op->first == node->ranks;
     op->awaited = node->others + op->first - (op->first > node->rank);
     op->awaited_end = node->others + op->end - (op->end > node->rank);
     op->given = 0; /* all blocks of IN */
@@ -179,7 +179,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->admitted = 0;
     op->round = 0;
     op->done = 0;
-    op->others = 0;
+    op->peers_done = 0;
     op->program_out = NULL;
     op->begun_ns = op->filled_ns = 0;
     op->copy_mode = 0;
@@ -879,12 +879,12 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
-    if (op->met)
+    if (op->awaits_all)
         node->confirmed = op->number;
     if (op->stage == 0) {
         status =
             op->irregular ? disti_node_irregular_resolve(node, op) : disti_node_resolve(node, op);
-        if (status == DIST_OK && (!op->irregular || op->together))
+        if (status == DIST_OK && (!op->irregular || op->copies_with_peers))
             disti_node_selector_begin(node, op);
     }
     if (status == DIST_OK && !op->irregular && op_has_bounces(op) && op->stage > op->base)
@@ -908,7 +908,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
         disti_node_record(node, op);
     }
     disti_node_selector_end(node, op);
-    if (!op->irregular || op->together)
+    if (!op->irregular || op->copies_with_peers)
         disti_node_copy_mode_learn(node, op);
     node->rounds += op_has_bounces(op) ? op->rounds : 0;
     return DIST_OK;
@@ -953,7 +953,7 @@ static dist_status op_begin_again(struct disti_node *node, struct disti_node_op 
 static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
 {
     op->done = 0;
-    op->others = 0;
+    op->peers_done = 0;
     op->round++;
     if (op_has_bounces(op) && op->round < op->rounds)
         disti_node_work_fill(node, op, op->round);
@@ -1012,7 +1012,8 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
         return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
     if (!op_bite(node, op))
         return DIST_IN_PROGRESS;
-    return op->irregular && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
+    return op->irregular && !op->copies_with_peers ? op_finish_long(node, op)
+                                                   : op_next_stage(node, op);
 }
 
 /* ---- once more ---- */
@@ -1023,7 +1024,7 @@ bool disti_node_can_start_again(const struct disti_node *node, const struct dist
                               : op->method == NODE_METHOD_MAILBOX && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
-           !(disti_node_is_crowded(node) && op->met);
+           !(disti_node_is_crowded(node) && op->awaits_all);
 }
 
 __attribute__((cold, noinline)) dist_status

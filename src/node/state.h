@@ -375,7 +375,7 @@ struct disti_node {
     int64_t migrate_at_ns, migrate_every_ns; /* time of the next check; interval */
     const char *stat_path;                   /* file that has the idle times of the CPUs */
     struct node_idle *idle;                  /* NULL: not read yet */
-    uint32_t looks;                          /* polls without success, so far */
+    uint32_t failed_polls;                   /* polls without success, so far */
     bool fences;                             /* stages are stored with a fence */
     bool cma;          /* CMA works, as far as is known; the same on all ranks */
     bool cma_refused;  /* CMA failed in an irregular call; peers may not know */
@@ -785,7 +785,7 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
 static inline void short_take(struct disti_node *node, const struct disti_node_op *op,
                               uint64_t number)
 {
-    if (op->met)
+    if (op->awaits_all)
         node->confirmed = number;
     short_prefetch_next(node, op, op->given);
     if (op->finish)
