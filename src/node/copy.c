@@ -13,7 +13,7 @@
 const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
 #define COLLECTIVE(which, in, in_at, out, out_at, kind, count)                                     \
     [DIST_COLL_##which] = {                                                                        \
-        .taken = DISTI_AT_##in_at != DISTI_AT_PEER,                                                \
+        .is_supported = DISTI_AT_##in_at != DISTI_AT_PEER,                                         \
         .reduces = DISTI_KIND_##kind == DISTI_KIND_REDUCES,                                        \
         .in_blocks = DISTI_BLOCKS_##in == DISTI_BLOCKS_EACH,                                       \
         .slices =                                                                                  \

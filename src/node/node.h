@@ -33,7 +33,7 @@
  * was closed and reused for another file is detected.
  */
 
-/* What a peer needs to map a segment. All zero: no segment. */
+/* The name of a segment, with which a peer maps it. All zero: no segment. */
 struct disti_segment_name {
     uint64_t key;   /* random; also stored in the seal page of the file */
     uint64_t bytes; /* usable size */
@@ -194,7 +194,7 @@ struct disti_node_op;
 struct node_mailbox;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
-/* Where the data that a rank sends are, in an irregular call (irregular.c). */
+/* The place of the data that a rank sends in an irregular call (irregular.c). */
 enum disti_node_place {
     NODE_NOWHERE, /* it sends nothing */
     NODE_IN_SLOT,
@@ -227,7 +227,7 @@ struct disti_node_op {
     bool copies_with_peers;      /* irregular: this rank and peers copy together */
     enum disti_node_place place; /* of the data that this rank sends */
     bool in_overflow;            /* MAILBOX: the data are in an overflow slot */
-    bool sends, receives;        /* this rank sends, receives */
+    bool sends, receives;        /* this rank's roles in the call */
     int first, end;              /* the awaited ranks: [first, end) without this rank */
     struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same ranks */
     bool awaits_all;       /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
@@ -250,7 +250,7 @@ struct disti_node_op {
     uint64_t expected, sent; /* ERR_MISMATCH: bytes expected by this rank, sent by the peer */
 };
 
-/* What a rank sends to its peers at start-up, as bytes. All zero: it has no mailbox. */
+/* The message of a rank to its peers at start-up, sent as bytes. All zero: it has no mailbox. */
 struct disti_node_hello {
     struct disti_segment_location mailboxes; /* of all ranks; set by rank 0 only */
     struct disti_segment_location bounce;    /* of this rank; all zero: not created yet */
@@ -337,7 +337,7 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
 
 /*
  * Returns true if disti_node_start_again may repeat this call, which has begun. It is false if
- * ranks share CPUs and the call waits for all of them: they are rarely all there at once.
+ * ranks share CPUs and the call waits for all of them: the peers have rarely arrived by then.
  */
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op);
 

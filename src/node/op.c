@@ -18,7 +18,7 @@
 
 bool disti_node_supports(dist_collective collective)
 {
-    return disti_node_pattern(collective)->taken;
+    return disti_node_pattern(collective)->is_supported;
 }
 
 /*

@@ -11,13 +11,13 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* What a mailbox contains, and when it may be read. */
+/* The contents of a mailbox, and when they may be read. */
 
 /* CPUs fetch cache lines in pairs, so data written by different ranks are this many bytes apart. */
 #define NODE_APART 128
 /* Bytes of a cache line. */
 #define NODE_LINE 64
-/* Most bytes that a rank sends through its mailbox, wherever its buffers are. */
+/* Most bytes that a rank sends through its mailbox even if peers could read them in place. */
 #define NODE_SHORT_MAX ((size_t)8 << 10)
 /*
  * Most bytes that a rank sends through its mailbox from ordinary memory: up to this size a copy
@@ -33,9 +33,9 @@
 #define NODE_PREFETCH_MIN 192
 
 /*
- * Where a rank's data are. A name that is all zero means the rank's bounce buffer. The fields that
- * most calls read come first and share a cache line with the stage: each further line has to be
- * fetched from another CPU.
+ * The places of a rank's data. A name that is all zero means the rank's bounce buffer. The fields
+ * that most calls read come first and share a cache line with the stage: each further line has to
+ * be fetched from another CPU.
  *
  * A segment that some rank is not known to have mapped is "offered": the data are in the bounce
  * buffer too, the other ranks try to map the segment, and each reports on its own mailbox if it
@@ -115,8 +115,8 @@ struct node_slot {
  * blocks is stored before the data, in the slot or in the overflow slot.
  */
 struct node_block {
-    uint64_t count,
-        first; /* in elements; `first` is an offset in IN or OUT, or in the data on the mailbox */
+    uint64_t count; /* elements */
+    uint64_t first; /* its offset in IN, in OUT, or in the data on the mailbox; in elements */
 };
 
 /*
@@ -124,21 +124,17 @@ struct node_block {
  * first all mailboxes, then all overflow slots. So a rank that reads every mailbox touches few
  * pages.
  *
- *     |mailbox 0|mailbox 1|...|mailbox n - 1|overflow slots of rank 0|...|overflow slots of rank n
- * - 1|
+ *     |mailbox 0|...|mailbox n - 1|overflow slots of rank 0|...|overflow slots of rank n - 1|
  */
 
-/*
- * Special values of `writes_to`: the rank writes to no peer's memory; to any memory that it has
- * mapped.
- */
+/* Special values of `writes_to`: no peer's memory; any memory that the rank has mapped. */
+enum { NODE_TO_NONE = -1, NODE_TO_ANY = -2 };
+
 /*
  * ASLEEP | rank << NODE_AWAITS: the rank sleeps or is about to; the next stage of the rank that it
  * awaits wakes it through its doorbell. It is stored before the last look at that rank's stage.
  * GONE: the rank has given up calls that it had begun and will not finish them.
  */
-enum { NODE_TO_NONE = -1, NODE_TO_ANY = -2 };
-
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 #define NODE_AWAITS 2 /* bits of the presence below the rank number */
 
@@ -264,7 +260,7 @@ bool disti_node_work(struct disti_node *node, struct disti_node_op *op);
 void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 
-/* What a rank stores about its calls and its peers. */
+/* The state of a rank: its calls and its peers. */
 
 /* Bytes of one round of a bounce buffer: few enough to stay in the caches until they are read. */
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
@@ -409,7 +405,7 @@ static inline size_t node_slot_number(const struct disti_node *node, uint64_t nu
  */
 enum node_who { NODE_ALL, NODE_ROOT };
 struct node_pattern {
-    bool taken; /* the collective is implemented here */
+    bool is_supported; /* the collective is implemented here */
     bool reduces, in_blocks, slices, rooted, irregular;
     uint8_t senders, receivers;
 };
@@ -516,7 +512,8 @@ bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
 
 /*
- * The address of a peer's memory in this process; NULL, without an error, if it cannot be mapped.
+ * Returns the address of a peer's memory in this process, after mapping it if necessary. NULL,
+ * without an error, if it cannot be mapped.
  */
 char *disti_node_try_map(struct node_peer *peer, const struct disti_segment_location *at,
                          size_t bytes);

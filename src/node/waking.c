@@ -390,17 +390,17 @@ void disti_node_note_gone(struct disti_node *node)
 
 /*
  * Ranks that share CPUs leave a barrier one after another, the last to arrive first. If the ranks
- * that the receivers of a rooted call wait for are not among the first, the receivers run in vain
- * and yield their CPUs. So a rank that had to wait in the call after a barrier lets the awaited
+ * that the receivers of a rooted call wait for are not among the first, the receivers only
+ * yield their CPUs again. So a rank that had to wait in the call after a barrier lets the awaited
  * ranks run first at the end of the next barrier, as long as each barrier is followed by the same
  * call:
  *
  *    barrier                  | broadcast: yields until the root has begun it      learned
- *    barrier: yields the same | broadcast: the data are there                      kept
- *    barrier: yields the same | another call                                       forgotten
+ *    barrier: the rank yields | broadcast: the data are there                      kept
+ *    barrier: the rank yields | another call                                       forgotten
  *
- * The awaited rank is the root in a broadcast or scatter; in a gather or reduce it is all other
- * ranks. In calls in which all ranks wait for each other no rank gains by running later.
+ * The awaited ranks are the root in a broadcast or scatter, and all other ranks in a gather or
+ * reduce. In calls in which all ranks wait for each other no rank gains by running later.
  */
 
 /* Times that a rank yields its CPU; takes some microseconds if no other thread wants the CPU. */
@@ -434,16 +434,16 @@ void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *
  */
 static bool lead_was_followed(const struct disti_node *node, uint64_t number)
 {
-    uint64_t behind = node->lead.barrier + 1;
-    const struct node_slot *slot = &node->mailbox->slots[node_slot_number(node, behind)];
+    uint64_t next = node->lead.barrier + 1;
+    const struct node_slot *slot = &node->mailbox->slots[node_slot_number(node, next)];
 
-    return number - behind <= node->last_slot &&
+    return number - next <= node->last_slot &&
            atomic_load_explicit(&slot->fingerprint, memory_order_relaxed) == node->lead.fingerprint;
 }
 
 /*
- * Yields until the awaited ranks have begun the call after the barrier. Returns false if it gives
- * up.
+ * Yields until the awaited ranks have begun the call after the barrier. Returns false if they have
+ * not after LEAD_TURNS yields.
  */
 static bool lead_yield(const struct disti_node *node)
 {
@@ -463,9 +463,9 @@ static bool lead_yield(const struct disti_node *node)
 
 void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op *op)
 {
-    bool right = node->lead.end > node->lead.first && lead_was_followed(node, op->number);
+    bool is_repeated = node->lead.end > node->lead.first && lead_was_followed(node, op->number);
 
     node->lead.barrier = op->number;
-    if (!right || !lead_yield(node))
+    if (!is_repeated || !lead_yield(node))
         node->lead.end = node->lead.first;
 }
