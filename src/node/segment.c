@@ -37,7 +37,7 @@ struct segment {
     enum segment_kind kind;
     struct disti_segment_name name; /* of the file; key 0: none */
     size_t offset;                  /* of `memory` in the file */
-    struct arena *arena; /* itself, or the arena of a REGISTERED segment's block; NULL: none */
+    struct arena *arena; /* ARENA: itself; REGISTERED: the arena of its block; NULL: none */
 };
 
 /* The whole pages of a segment; there may be none. */
@@ -46,6 +46,7 @@ struct segment_pages {
     size_t bytes;
     size_t offset; /* of `memory` in the file */
 };
+
 /*
  * An arena is a segment that is divided into blocks. Its file is sparse: pages that no block has
  * touched take no memory. So it is made large, and each further arena of its pool as large as all
@@ -87,7 +88,7 @@ struct arena {
 static pthread_mutex_t arena_growth = PTHREAD_MUTEX_INITIALIZER; /* taken before table_lock */
 static struct arena *arenas[ARENA_POOLS];                        /* under table_lock */
 
-/* The table of the segments of this process, and its fate in a forked child. */
+/* The table of the segments of this process. */
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *table; /* sorted by address; under table_lock */

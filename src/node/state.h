@@ -193,9 +193,9 @@ static inline uint64_t node_writing(uint64_t number)
  *
  *     PREFETCHES   prefetches lines, of several pages in turn
  *     BYPASSES     stores bypass the caches (non-temporal): for data that no rank reads soon
- *     STREAMS      only stores into bounce buffers bypass the caches
+ *     STREAMS      stores into bounce buffers and overflow slots bypass the caches
  *
- * STREAMS is a trade-off: on some CPUs, writing a line that another CPU has read takes 10 times as
+ * STREAMS is a tradeoff: on some CPUs, writing a line that another CPU has read takes 10 times as
  * long as reading a line that another CPU has written; but the peers then read the data from memory
  * instead of a cache.
  */
@@ -235,9 +235,8 @@ void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *
 void disti_node_copy_mode_learn(struct disti_node *node, const struct disti_node_op *op);
 
 /*
- * For a call whose data are in overflow slots and longer than short: begin is called before, and
- * end after, this rank writes its own data, and again before and after it reads the data of its
- * peers.
+ * For a call with long data in overflow slots: begin chooses the copy mode before this rank writes
+ * its data, end counts the time after it has read the data of its peers.
  */
 void disti_node_overflow_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_overflow_end(struct disti_node *node, struct disti_node_op *op);
