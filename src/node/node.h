@@ -230,7 +230,7 @@ struct disti_node_op {
     bool sends, receives;        /* this rank's roles in the call */
     int first, end;              /* the awaited ranks: [first, end) without this rank */
     struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same ranks */
-    bool awaits_all;       /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
+    bool waits_for_all;    /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
     size_t offset;         /* MAILBOX: of this rank's block in a sender's data */
     node_finish_fn finish; /* MAILBOX: computes the result; NULL: no result here */
     disti_reduce_fn pair;  /* sums the data of 2 ranks; NULL: more ranks, or DIST_USER */

@@ -118,7 +118,7 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->end = all || pattern->senders == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->receives)
         op->end = op->first;
-    op->awaits_all = op->end - op->first == node->ranks;
+    op->waits_for_all = op->end - op->first == node->ranks;
     op->awaited = node->others + op->first - (op->first > node->rank);
     op->awaited_end = node->others + op->end - (op->end > node->rank);
     op->given = 0; /* all blocks of IN */
@@ -879,7 +879,7 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
-    if (op->awaits_all)
+    if (op->waits_for_all)
         node->confirmed = op->number;
     if (op->stage == 0) {
         status =
@@ -1024,7 +1024,7 @@ bool disti_node_can_start_again(const struct disti_node *node, const struct dist
                               : op->method == NODE_METHOD_MAILBOX && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
-           !(disti_node_is_crowded(node) && op->awaits_all);
+           !(disti_node_is_crowded(node) && op->waits_for_all);
 }
 
 __attribute__((cold, noinline)) dist_status

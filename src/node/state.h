@@ -781,7 +781,7 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
 static inline void short_take(struct disti_node *node, const struct disti_node_op *op,
                               uint64_t number)
 {
-    if (op->awaits_all)
+    if (op->waits_for_all)
         node->confirmed = number;
     short_prefetch_next(node, op, op->given);
     if (op->finish)
