@@ -193,11 +193,11 @@ dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int3
     }
     if (said) {
         status = disti_tune_read(said, NULL, tuning_p, why, sizeof(why));
-        return status == DIST_OK
-                   ? DIST_OK
-                   : disti_fail(status,
-                                "DIST_TUNING is is not off, measure or a valid tuning file nor a tuning file: %s",
-                                why);
+        return status == DIST_OK ? DIST_OK
+                                 : disti_fail(status,
+                                              "DIST_TUNING is is not off, measure or a valid "
+                                              "tuning file nor a tuning file: %s",
+                                              why);
     }
     *effort_p = TUNE_HASTE;
     if (!disti_tune_path(key, path) || access(path, F_OK) != 0)

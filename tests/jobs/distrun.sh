@@ -409,7 +409,7 @@ job_aside wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(job_
     "--node-rank 0" "--node-rank 1" "--node-rank 1"
 join=8 job_aside wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 0"
-join=1 job_aside wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
+join=1 job_aside wrong 'cannot resolve "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
 job_collect
 
 # ---- stop and continue ----

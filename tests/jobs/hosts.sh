@@ -114,7 +114,7 @@ job_fails "exitcode  : 7 (pid: " self 4 distrun "${two[@]}" sh -c '[ $RANK != 3 
 job_check "the exit code is the worker's" [ "$job_status" = 7 ]
 job_check "there is one failure block, and it is all" [ "$(grep -c FAILED "$job_output"; grep -c ended "$job_output")" = $'1\n0' ]
 job_fails "restarting all workers" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
-job_check "a restart is told of once" [ "$(grep -c 'again$' "$job_output")" = 1 ]
+job_check "a restart is told of once" [ "$(grep -c 'restarting all workers$' "$job_output")" = 1 ]
 unreachable()
 {
     job_fails "host nowhere ended first, with exit code 255" self 3 distrun "${two[@]},nowhere:1" sleep 50
@@ -131,7 +131,7 @@ job_check "nothing ran: exit code 1" [ "$job_status" = 1 ]
 is_gone()
 {
     "$builddir/distrun" "${hosts[@]}" -H gone:1 true >"$job_output" 2>&1
-    [ $? = 137 ] && grep -q "host gone ended first, with exit code 137: it is lost" "$job_output"
+    [ $? = 137 ] && grep -q "host gone ended first, with exit code 137: the host was lost" "$job_output"
 }
 job_check "an only host that says nothing is told of" is_gone
 

@@ -53,7 +53,7 @@ served()
 {
     job_launch self 2 "$BASH" -c 'ms_job "$@"' ms_job first no 2 "$builddir/examples/hello_all_reduce"
     grep -q "rank 1 of 2: sum 1" "$job_output" &&
-        grep -q "was the scheduler .* ended well" "$job_output" && ! job_leaked
+        grep -q "was the scheduler .* has succeeded" "$job_output" && ! job_leaked
 }
 job_check "any program hosts the job" served
 

@@ -46,7 +46,7 @@ END
 chmod +x "$job_folder/agent"
 
 five=${DIST_BENCH_PEERS:-$HOME/.cache/libdist/peers}/openmpi5.venv/bin/mpirun
-by_pmix() { [ "$(grep -c "meets the others through the launcher's PMIx" "$job_output")" = 4 ]; }
+by_pmix() { [ "$(grep -c "meets the other ranks through the launcher's PMIx" "$job_output")" = 4 ]; }
 # shellcheck disable=SC2086
 if [ -x "$five" ]; then
     OPENMPI_RUN=$five over_hosts "Open MPI 5, gloo" --mpirun -k 2 -n 2 -- -x DIST_DEBUG=info $training \

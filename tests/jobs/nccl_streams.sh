@@ -33,6 +33,6 @@ fi
 DIST_DEVICE=99 job_fails "device 99 was requested, but only devices 0 to 7 exist" self 2 $program 2
 DIST_DEVICE=3 job_fails "rank 0 and rank 1 are both on device 3" self 2 $program 2
 STANDIN_DEVICES=2 job_fails "local rank 2 finds only devices 0 to 1" self 3 $program 3
-STANDIN_DEVICES=0 job_fails "does not start: no CUDA-capable device" self 2 $program 2
+STANDIN_DEVICES=0 job_fails "failed to initialize: no CUDA-capable device" self 2 $program 2
 DIST_NCCL_LIBRARY=/nowhere.so job_fails "DIST_NCCL_LIBRARY: /nowhere.so" self 2 $program 2
 STANDIN_FAULT=version:2803 job_fails "version 2.8.3, but libdist requires 2.14.0 or newer" self 2 $program 2

@@ -5,7 +5,7 @@
 job_needs_modules
 
 program=tests/jobs/pmix
-met() { [ "$(grep -c "meets the others through the launcher's PMIx" "$job_output")" = "$1" ]; }
+met() { [ "$(grep -c "meets the other ranks through the launcher's PMIx" "$job_output")" = "$1" ]; }
 
 # With an Open MPI that has no PMIx of its own, ranks do not meet through it.
 library=no

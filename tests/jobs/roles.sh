@@ -52,7 +52,7 @@ unaware()
 {
     job self 2 "${roles[@]}" -n 2 "$hello"
     job_check "the workers do their work" says '^\[1\]:rank 1 of 2: sum 1$'
-    job_check "the scheduler hears what it was" says '^\[scheduler\]:.*was the scheduler .* ended well'
+    job_check "the scheduler hears what it was" says '^\[scheduler\]:.*was the scheduler .* has succeeded'
 }
 # One that is no scheduler at all leaves that to distrun.
 idle()
