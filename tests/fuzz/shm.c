@@ -165,7 +165,7 @@ static void shm_overlay(struct shm_hello *hello, struct fuzz_input *input)
         ((unsigned char *)hello)[(at + i) % sizeof(*hello)] = over.at[i];
 }
 
-static void shm_say_hello(struct shm_line *line, enum shm_word word, uint8_t what,
+static void shm_say_hello(struct shm_line *line, enum shm_hello_kind word, uint8_t what,
                           struct fuzz_input *input)
 {
     int fds[SHM_HELLO_FDS], count = 0;
@@ -199,7 +199,7 @@ static void shm_say_bytes(struct shm_line *line, struct fuzz_input *input)
 /* Has the rank called rank 2? What it shares is kept, and it hears what the input wants. */
 static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *input)
 {
-    static const enum shm_word words[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
+    static const enum shm_hello_kind words[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
     struct shm_line *line = &fuzz->lines[1];
     int fd = accept4(fuzz->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int fds[SHM_HELLO_FDS];

@@ -190,76 +190,75 @@ void disti_match_clear(struct disti_match *match)
 
 /* Sends that are announced and not yet asked for, shared by the transports. */
 
-#define ANNOUNCED_ROOM 64 /* at first */
+#define RTS_CAPACITY 64 /* at first */
 
-struct disti_announced_slot {
+struct disti_rts_slot {
     void *send; /* NULL: unused */
     uint32_t next_free;
 };
 
 /* Sees to it that there is an unused slot. */
-static bool announced_has_slot(struct disti_announced *announced)
+static bool rts_reserve_slot(struct disti_rts_table *table)
 {
-    uint32_t room = announced->room ? announced->room * 2 : ANNOUNCED_ROOM;
-    struct disti_announced_slot *slots;
+    uint32_t capacity = table->capacity ? table->capacity * 2 : RTS_CAPACITY;
+    struct disti_rts_slot *slots;
 
-    if (announced->free < announced->room)
+    if (table->free < table->capacity)
         return true;
-    slots = room > announced->room ? realloc(announced->slots, room * sizeof(*slots)) : NULL;
+    slots = capacity > table->capacity ? realloc(table->slots, capacity * sizeof(*slots)) : NULL;
     if (!slots)
         return false;
-    for (uint32_t i = announced->room; i < room; i++)
-        slots[i] = (struct disti_announced_slot){.next_free = i + 1};
-    announced->slots = slots;
-    announced->room = room;
+    for (uint32_t i = table->capacity; i < capacity; i++)
+        slots[i] = (struct disti_rts_slot){.next_free = i + 1};
+    table->slots = slots;
+    table->capacity = capacity;
     return true;
 }
 
-bool disti_announced_add(struct disti_announced *announced, void *send, uint32_t *name_p)
+bool disti_rts_add(struct disti_rts_table *table, void *send, uint32_t *name_p)
 {
     uint32_t name;
 
-    if (!announced_has_slot(announced))
+    if (!rts_reserve_slot(table))
         return false;
-    name = announced->free;
-    announced->free = announced->slots[name].next_free;
-    announced->slots[name].send = send;
-    announced->count++;
+    name = table->free;
+    table->free = table->slots[name].next_free;
+    table->slots[name].send = send;
+    table->count++;
     *name_p = name;
     return true;
 }
 
-void *disti_announced_take(struct disti_announced *announced, uint64_t name)
+void *disti_rts_take(struct disti_rts_table *table, uint64_t name)
 {
-    void *send = name < announced->room ? announced->slots[name].send : NULL;
+    void *send = name < table->capacity ? table->slots[name].send : NULL;
 
     if (!send)
         return NULL;
-    announced->slots[name] = (struct disti_announced_slot){.next_free = announced->free};
-    announced->free = (uint32_t)name;
-    announced->count--;
+    table->slots[name] = (struct disti_rts_slot){.next_free = table->free};
+    table->free = (uint32_t)name;
+    table->count--;
     return send;
 }
 
-void **disti_announced_slot(struct disti_announced *announced, uint64_t name)
+void **disti_rts_slot(struct disti_rts_table *table, uint64_t name)
 {
-    return name < announced->room && announced->slots[name].send ? &announced->slots[name].send
-                                                                 : NULL;
+    return name < table->capacity && table->slots[name].send ? &table->slots[name].send : NULL;
 }
 
-void *disti_announced_take_next(struct disti_announced *announced, uint32_t *cursor)
+void *disti_rts_take_next(struct disti_rts_table *table, uint32_t *cursor)
 {
     void *send = NULL;
 
-    while (announced->count && !send && *cursor < announced->room)
-        send = disti_announced_take(announced, (*cursor)++);
+    while (table->count && !send && *cursor < table->capacity)
+        send = disti_rts_take(table, (*cursor)++);
     return send;
 }
 
-void disti_announced_clear(struct disti_announced *announced)
+void disti_rts_clear(struct disti_rts_table *table)
 {
-    free(announced->slots);
-    *announced = (struct disti_announced){0};
+    free(table->slots);
+    *table = (struct disti_rts_table){0};
 }
 
 /* Requests that take the place of forgotten ones, shared by the transports. */

@@ -131,7 +131,7 @@ struct disti_credit_out {
 
 /* The receiver's end. */
 struct disti_credit_in {
-    uint64_t limit, spent, returned, told;
+    uint64_t limit, spent, returned, reported;
 };
 
 static inline bool disti_credit_covers(const struct disti_credit_out *out, uint64_t bytes)
@@ -147,7 +147,7 @@ static inline void disti_credit_spend(struct disti_credit_out *out, uint64_t byt
 }
 
 /* The receiver has returned so much, in all. False: that is more than was spent. */
-static inline bool disti_credit_heard(struct disti_credit_out *out, uint64_t returned)
+static inline bool disti_credit_update(struct disti_credit_out *out, uint64_t returned)
 {
     if (returned - out->returned > out->spent - out->returned)
         return false;
@@ -156,7 +156,7 @@ static inline bool disti_credit_heard(struct disti_credit_out *out, uint64_t ret
 }
 
 /* A message came unasked. False: the sender had no credit for it; the peer breaks the protocol. */
-static inline bool disti_credit_came(struct disti_credit_in *in, uint64_t bytes)
+static inline bool disti_credit_receive(struct disti_credit_in *in, uint64_t bytes)
 {
     if (bytes > in->limit || in->spent - in->returned + bytes + DISTI_CREDIT_MESSAGE > in->limit)
         return false;
@@ -164,13 +164,13 @@ static inline bool disti_credit_came(struct disti_credit_in *in, uint64_t bytes)
     return true;
 }
 
-/* The message is no longer kept. True: send in->told to the sender now. */
+/* The message is no longer kept. True: send in->reported to the sender now. */
 static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t bytes)
 {
     in->returned += bytes + DISTI_CREDIT_MESSAGE;
-    if (in->returned - in->told < in->limit / 4)
+    if (in->returned - in->reported < in->limit / 4)
         return false;
-    in->told = in->returned;
+    in->reported = in->returned;
     return true;
 }
 
@@ -178,25 +178,25 @@ static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t byte
 
 /* A table, all zero at first: each send has a name, a small number by which the peer asks for it.
  */
-struct disti_announced {
-    struct disti_announced_slot *slots;
-    uint32_t room, count, free;
+struct disti_rts_table {
+    struct disti_rts_slot *slots;
+    uint32_t capacity, count, free;
 };
 
 /* Keeps `send` under a new name. False: out of memory. */
-bool disti_announced_add(struct disti_announced *announced, void *send, uint32_t *name_p);
+bool disti_rts_add(struct disti_rts_table *table, void *send, uint32_t *name_p);
 
 /* Takes out the send with that name; NULL: there is none. */
-void *disti_announced_take(struct disti_announced *announced, uint64_t name);
+void *disti_rts_take(struct disti_rts_table *table, uint64_t name);
 
 /* Takes out the first send from *cursor on, 0 at first, and moves it behind that; NULL: no more. */
-void *disti_announced_take_next(struct disti_announced *announced, uint32_t *cursor);
+void *disti_rts_take_next(struct disti_rts_table *table, uint32_t *cursor);
 
 /* Where the send with that name stands; NULL: there is none. */
-void **disti_announced_slot(struct disti_announced *announced, uint64_t name);
+void **disti_rts_slot(struct disti_rts_table *table, uint64_t name);
 
 /* Frees the table. The sends are the caller's. */
-void disti_announced_clear(struct disti_announced *announced);
+void disti_rts_clear(struct disti_rts_table *table);
 
 /* Requests that take the place of forgotten ones, shared by the transports. */
 

@@ -29,9 +29,9 @@
 
 enum mpi_kind {
     MPI_KIND_MESSAGE = 1,
-    MPI_KIND_ANNOUNCE,
-    MPI_KIND_WANTED,
-    MPI_KIND_UNWANTED,
+    MPI_KIND_RTS,
+    MPI_KIND_CTS,
+    MPI_KIND_DISCARD,
     MPI_KIND_CREDIT
 };
 
@@ -67,7 +67,7 @@ struct mpi_peer {
     struct disti_match match;
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct disti_announced announced;                 /* sends, as requests */
+    struct disti_rts_table rts_sends;                 /* sends, as requests */
     uint32_t pulls;                                   /* bit i: tag 1 + i is in use */
     struct dist_request *waiting_head, *waiting_tail; /* receives that wait for a tag */
 };
@@ -107,27 +107,27 @@ static dist_status mpi_control_send(struct mpi_state *state, int peer,
     return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
-static dist_status mpi_note(struct mpi_state *state, int peer, enum mpi_kind kind, uint32_t name,
-                            uint32_t tag)
+static dist_status mpi_send_answer(struct mpi_state *state, int peer, enum mpi_kind kind,
+                                   uint32_t name, uint32_t tag)
 {
     const struct mpi_control control = {.kind = kind, .name = name, .tag = tag};
 
     return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
-static dist_status mpi_announce(struct mpi_state *state, struct dist_request *request)
+static dist_status mpi_send_rts(struct mpi_state *state, struct dist_request *request)
 {
-    struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_ANNOUNCE};
-    struct disti_announced *announced = &state->peers[request->peer].announced;
+    struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_RTS};
+    struct disti_rts_table *rts_sends = &state->peers[request->peer].rts_sends;
     dist_status status;
 
-    if (!disti_announced_add(announced, request, &control.name))
+    if (!disti_rts_add(rts_sends, request, &control.name))
         return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d",
                                  request->peer);
     status = mpi_control_send(state, request->peer, &control, NULL, 0);
     if (status == DIST_OK)
         return DIST_IN_PROGRESS;
-    disti_announced_take(announced, control.name);
+    disti_rts_take(rts_sends, control.name);
     return status;
 }
 
@@ -191,17 +191,16 @@ static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
 }
 
 /* The receiver says of an announced message whether it wants it. */
-static int mpi_answered(struct mpi_state *state, int peer, const struct mpi_control *control)
+static int mpi_receive_answer(struct mpi_state *state, int peer, const struct mpi_control *control)
 {
-    struct dist_request *request =
-        disti_announced_take(&state->peers[peer].announced, control->name);
+    struct dist_request *request = disti_rts_take(&state->peers[peer].rts_sends, control->name);
     struct mpi_transfer *t;
     int code;
 
     if (!request || control->tag > MPI_PULLS)
         return state->host->fail(DIST_ERR_INTERNAL,
                                  "rank %d asked for a message that does not exist", peer);
-    if (control->kind == MPI_KIND_UNWANTED) {
+    if (control->kind == MPI_KIND_DISCARD) {
         request->status = DIST_OK;
         return 1;
     }
@@ -221,7 +220,7 @@ static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
 
     if (!disti_credit_return(debit, bytes))
         return DIST_OK;
-    control.envelope.bytes = debit->told;
+    control.envelope.bytes = debit->reported;
     return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
@@ -245,8 +244,8 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
     code = mpi_transfer_fill(state, t);
     if (code != MPI_SUCCESS)
         return disti_mpi_fail(state->host, "MPI_Irecv", code);
-    return mpi_note(state, request->peer, MPI_KIND_WANTED, (uint32_t)request->own[0],
-                    (uint32_t)t->tag);
+    return mpi_send_answer(state, request->peer, MPI_KIND_CTS, (uint32_t)request->own[0],
+                           (uint32_t)t->tag);
 }
 
 /* Starts the receives of announced messages, as far as there are tags. */
@@ -284,22 +283,22 @@ static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint
 
 /* Keeps a message that no receive waits for, or a note about it. */
 static int mpi_keep(struct mpi_state *state, struct disti_match *match,
-                    const struct mpi_arrival *arrival, bool announced)
+                    const struct mpi_arrival *arrival, bool is_rts)
 {
     struct disti_unexpected *unexpected =
-        disti_match_hold(match, &arrival->control.envelope, announced);
+        disti_match_hold(match, &arrival->control.envelope, is_rts);
 
     if (!unexpected)
         return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
     unexpected->note[0] = arrival->control.name;
-    if (!announced) {
+    if (!is_rts) {
         memcpy(unexpected->payload, arrival->payload, (size_t)unexpected->envelope.bytes);
         unexpected->arrived = (size_t)unexpected->envelope.bytes;
     }
     return 1;
 }
 
-static int mpi_announced(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
+static int mpi_receive_rts(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
 {
     struct disti_match *match = &state->peers[peer].match;
     bool mismatch = false;
@@ -309,19 +308,19 @@ static int mpi_announced(struct mpi_state *state, int peer, const struct mpi_arr
     if (!request)
         return mpi_keep(state, match, arrival, true);
     if (mismatch)
-        return mpi_note(state, peer, MPI_KIND_UNWANTED, arrival->control.name, 0);
+        return mpi_send_answer(state, peer, MPI_KIND_DISCARD, arrival->control.name, 0);
     mpi_pull(state, request, arrival->control.name);
     return 1;
 }
 
-static int mpi_came(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
+static int mpi_receive_message(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
 {
     const struct dist_envelope *envelope = &arrival->control.envelope;
     struct disti_match *match = &state->peers[peer].match;
     bool mismatch = false;
     struct dist_request *request;
 
-    if (!disti_credit_came(&state->peers[peer].debit, envelope->bytes))
+    if (!disti_credit_receive(&state->peers[peer].debit, envelope->bytes))
         return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent more than it may", peer);
     request = disti_match_arrival(match, envelope, &mismatch);
     if (!request)
@@ -334,8 +333,8 @@ static int mpi_came(struct mpi_state *state, int peer, const struct mpi_arrival 
 }
 
 /* A control message. Negative: it breaks the rules, or there is no memory. */
-static int mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
-                       size_t bytes)
+static int mpi_receive_control(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
+                               size_t bytes)
 {
     const struct mpi_control *control = &arrival->control;
     bool message = bytes >= sizeof(*control) && control->kind == MPI_KIND_MESSAGE;
@@ -346,14 +345,14 @@ static int mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arriv
                                  peer, bytes);
     switch (control->kind) {
     case MPI_KIND_MESSAGE:
-        return mpi_came(state, peer, arrival);
-    case MPI_KIND_ANNOUNCE:
-        return mpi_announced(state, peer, arrival);
-    case MPI_KIND_WANTED:
-    case MPI_KIND_UNWANTED:
-        return mpi_answered(state, peer, control);
+        return mpi_receive_message(state, peer, arrival);
+    case MPI_KIND_RTS:
+        return mpi_receive_rts(state, peer, arrival);
+    case MPI_KIND_CTS:
+    case MPI_KIND_DISCARD:
+        return mpi_receive_answer(state, peer, control);
     case MPI_KIND_CREDIT:
-        if (disti_credit_heard(&state->peers[peer].credit, control->envelope.bytes))
+        if (disti_credit_update(&state->peers[peer].credit, control->envelope.bytes))
             return 1;
         break;
     }
@@ -531,7 +530,7 @@ static void mpi_send(void *opaque, struct dist_request *request)
             &(struct mpi_control){.envelope = request->envelope, .kind = MPI_KIND_MESSAGE},
             request->data, (size_t)bytes);
     } else {
-        status = mpi_announce(state, request);
+        status = mpi_send_rts(state, request);
     }
     if (status != DIST_IN_PROGRESS)
         request->status = status;
@@ -556,7 +555,7 @@ static void mpi_recv(void *opaque, struct dist_request *request)
         dist_status status = DIST_IN_PROGRESS;
 
         if (unexpected->descriptor && unexpected->refused) {
-            status = mpi_note(state, request->peer, MPI_KIND_UNWANTED, name, 0);
+            status = mpi_send_answer(state, request->peer, MPI_KIND_DISCARD, name, 0);
         } else if (unexpected->descriptor) {
             mpi_pull(state, request, name);
         } else {
@@ -588,7 +587,7 @@ static int mpi_listen_step(struct mpi_state *state)
         if (!done)
             return moved;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        got = mpi_arrived(state, status.MPI_SOURCE, &state->arriving[slot], (size_t)bytes);
+        got = mpi_receive_control(state, status.MPI_SOURCE, &state->arriving[slot], (size_t)bytes);
         if (got < 0)
             return got;
         code = mpi_listen(state, slot);
@@ -688,7 +687,7 @@ static void mpi_close(void *opaque)
         disti_mpi_unlock();
     for (int peer = 0; state->peers && peer < state->ranks; peer++) {
         disti_match_clear(&state->peers[peer].match);
-        disti_announced_clear(&state->peers[peer].announced);
+        disti_rts_clear(&state->peers[peer].rts_sends);
     }
     free(state->peers);
     free(state->arriving);

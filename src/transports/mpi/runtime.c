@@ -18,8 +18,8 @@ static pid_t runtime_process; /* that has started MPI */
 static int (*runtime_on_end)(void);
 
 /* How long an exit waits for a thread that is in MPI. */
-#define RUNTIME_NAP_NS (10 * 1000 * 1000)
-#define RUNTIME_LOOKS 100
+#define RUNTIME_SLEEP_NS (10 * 1000 * 1000)
+#define RUNTIME_TRIES 100
 
 bool disti_mpi_lock(void)
 {
@@ -134,7 +134,7 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
  */
 static void runtime_end(void)
 {
-    int finalized = 0, wait_ms, looks = 0;
+    int finalized = 0, wait_ms, tries = 0;
     bool all_end = true;
 
     if (getpid() != runtime_process)
@@ -142,8 +142,8 @@ static void runtime_end(void)
     /* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of
      * MPI's. */
     while (pthread_mutex_trylock(&runtime_lock) != 0) {
-        disti_sleep_ns(RUNTIME_NAP_NS);
-        if (++looks == RUNTIME_LOOKS)
+        disti_sleep_ns(RUNTIME_SLEEP_NS);
+        if (++tries == RUNTIME_TRIES)
             return;
     }
     MPI_Finalized(&finalized);
@@ -263,7 +263,7 @@ dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_back
 
 /* The communicator of a group: a copy of the world's, or one of some of its ranks. */
 
-#define COMM_NAP_MS 1
+#define COMM_SLEEP_MS 1
 #define COMM_TAGS 32768 /* MPI promises tags up to 32767 */
 
 /* Where this process is among the ranks that MPI has started. */
@@ -345,7 +345,7 @@ static enum comm_vote comm_vote(const struct dist_backend_config *config, bool l
 /* Returns once all members hold comm_creating. Groups nap differently, so that one gets ahead. */
 static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm *base_p)
 {
-    int64_t nap_ns = (1 + config->group % 7) * INT64_C(1000000) * COMM_NAP_MS;
+    int64_t sleep_ns = (1 + config->group % 7) * INT64_C(1000000) * COMM_SLEEP_MS;
     uint8_t *votes = malloc((size_t)config->world_size);
     int64_t deadline = disti_deadline_ms(config->timeout_ms);
     dist_status status = DIST_OK;
@@ -376,7 +376,7 @@ static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm
         if (mine == COMM_READY && !agreed)
             pthread_mutex_unlock(&comm_creating);
         if (status == DIST_OK && !agreed)
-            disti_sleep_ns(nap_ns);
+            disti_sleep_ns(sleep_ns);
     }
     free(votes);
     return status;

@@ -182,13 +182,13 @@ union hello_control {
     char bytes[CMSG_SPACE(SHM_HELLO_FDS * sizeof(int))];
 };
 
-void disti_shm_hello_init(struct shm_hello *hello, enum shm_word word, int from, int to,
+void disti_shm_hello_init(struct shm_hello *hello, enum shm_hello_kind kind, int from, int to,
                           uint64_t job)
 {
     memset(hello, 0, sizeof(*hello));
     hello->magic = HELLO_MAGIC;
     hello->version = HELLO_VERSION;
-    hello->word = word;
+    hello->kind = kind;
     hello->from = from;
     hello->to = to;
     hello->job = job;
@@ -305,7 +305,7 @@ static bool shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
 /* Connections to peers: what they are made of, and what happens when one ends. */
 
 /* The arrows of the drawing in state.h, by where they begin. */
-static const uint8_t connection_arrows[] = {
+static const uint8_t connection_transitions[] = {
     [SHM_IDLE] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
     [SHM_NEEDED] = 1 << SHM_CALLING | 1 << SHM_CONNECTED | 1 << SHM_LOST,
     [SHM_CALLING] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
@@ -313,19 +313,19 @@ static const uint8_t connection_arrows[] = {
     [SHM_LOST] = 0,
 };
 
-static bool connection_is_wanting(enum shm_phase phase)
+static bool phase_is_connecting(enum shm_phase phase)
 {
     return phase == SHM_NEEDED || phase == SHM_CALLING;
 }
 
-dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *peer,
-                                    enum shm_phase to)
+dist_status disti_shm_connection_set_phase(struct shm_state *state, struct shm_peer *peer,
+                                           enum shm_phase to)
 {
-    if (!(connection_arrows[peer->phase] & 1 << to))
+    if (!(connection_transitions[peer->phase] & 1 << to))
         return disti_fail(DIST_ERR_INTERNAL,
                           "shm: the connection to rank %d cannot go from phase %d to %d",
                           peer->rank, (int)peer->phase, (int)to);
-    state->wanting += connection_is_wanting(to) - connection_is_wanting(peer->phase);
+    state->connecting += phase_is_connecting(to) - phase_is_connecting(peer->phase);
     peer->phase = to;
     return DIST_OK;
 }
@@ -359,7 +359,7 @@ static void connection_unwatch(const struct shm_state *state, int *fd_p)
 }
 
 /* Closes what a connection or a call is made of. Requests stay, and so does the phase. */
-static void shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer)
+static void shm_connection_release(const struct shm_state *state, struct shm_peer *peer)
 {
     shm_close_fd(&peer->memory);
     connection_unwatch(state, &peer->socket);
@@ -378,8 +378,8 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
     }
-    shm_connection_hang_up(state, peer);
-    disti_shm_connection_go(state, peer, SHM_LOST);
+    shm_connection_release(state, peer);
+    disti_shm_connection_set_phase(state, peer, SHM_LOST);
     peer->status = status;
     disti_shm_fail(peer, status);
 }
@@ -390,7 +390,7 @@ static void shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
     if (peer->phase == SHM_CONNECTED)
         disti_shm_drain(peer);
     if ((peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
-         peer->asked_head || peer->announced.count || peer->arrival.request ||
+         peer->cts_head || peer->rts_sends.count || peer->arrival.request ||
          (peer->arrival.unexpected &&
           peer->arrival.unexpected
               ->claimed))) /* else it is nothing bad: groups end one rank after the other */
@@ -402,7 +402,7 @@ static void shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
     disti_shm_connection_lose(state, peer, DIST_ERR_PEER_LOST);
 }
 
-dist_status disti_shm_lost(const struct shm_peer *peer)
+dist_status disti_shm_report_lost(const struct shm_peer *peer)
 {
     return disti_fail(peer->status,
                       "shm: rank %d (pid %d on this machine) has ended: its own output says why",
@@ -448,7 +448,7 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
     peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
     peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
     shm_close_fd(&peer->memory);
-    disti_shm_connection_go(state, peer, SHM_CONNECTED);
+    disti_shm_connection_set_phase(state, peer, SHM_CONNECTED);
     state->active[state->active_count++] = peer;
     /*
      * The socket's end is the peer's, unless a child of the peer still holds it: so the
@@ -485,9 +485,9 @@ void disti_shm_ring_slow(struct shm_peer *peer)
 
 /* Fills a hello to this peer. */
 static void shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
-                                 enum shm_word word, struct shm_hello *hello)
+                                 enum shm_hello_kind kind, struct shm_hello *hello)
 {
-    disti_shm_hello_init(hello, word, state->config.rank, peer->rank, state->job);
+    disti_shm_hello_init(hello, kind, state->config.rank, peer->rank, state->job);
     hello->probe_address = (uint64_t)(uintptr_t)&state->probe;
     hello->probe = state->probe;
 }
@@ -501,14 +501,14 @@ void disti_shm_connection_close(struct shm_state *state)
             continue;
         if (peer->mine)
             atomic_store_explicit(&peer->mine->closed, 1, memory_order_seq_cst);
-        shm_connection_hang_up(state, peer);
+        shm_connection_release(state, peer);
         disti_match_clear(&peer->match);
-        disti_announced_clear(&peer->announced);
+        disti_rts_clear(&peer->rts_sends);
         free(peer->answers.entries);
         peer->answers = (struct shm_answers){0};
         free(peer);
     }
-    for (int i = 0; i < state->pending_room; i++)
+    for (int i = 0; i < state->pending_capacity; i++)
         shm_close_fd(&state->pending[i].socket);
     free(state->pending);
     shm_close_fd(&state->listener);
@@ -524,10 +524,10 @@ void disti_shm_connection_close(struct shm_state *state)
 /* The call was in vain, for reasons that pass. */
 static void call_retry(struct shm_state *state, struct shm_peer *peer)
 {
-    shm_connection_hang_up(state, peer);
+    shm_connection_release(state, peer);
     if (peer->phase == SHM_CALLING)
-        disti_shm_connection_go(state, peer, SHM_NEEDED);
-    peer->called_in_vain = true;
+        disti_shm_connection_set_phase(state, peer, SHM_NEEDED);
+    peer->is_backing_off = true;
     peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
 }
 
@@ -570,11 +570,11 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     fds[0] = peer->memory;
     fds[1] = state->doorbell;
     if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
-        return machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
+        return machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_report_lost(peer);
     if (!shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot connect to rank %d (pid %d)",
                                 peer->rank, peer->pid);
-    return disti_shm_connection_go(state, peer, SHM_CALLING);
+    return disti_shm_connection_set_phase(state, peer, SHM_CALLING);
 }
 
 /* False: it has to be tried again later. A failure loses the peer. */
@@ -609,16 +609,16 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
     return status != DIST_IN_PROGRESS;
 }
 
-void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
+void disti_shm_call_request(struct shm_state *state, struct shm_peer *peer)
 {
     bool lower = state->config.rank < peer->rank;
 
     if (peer->phase != SHM_IDLE)
         return;
-    disti_shm_connection_go(state, peer, SHM_NEEDED);
+    disti_shm_connection_set_phase(state, peer, SHM_NEEDED);
     peer->call_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
-        disti_shm_connection_look(state); /* it may have called us; else this calls it */
+        disti_shm_connection_poll(state); /* it may have called us; else this calls it */
 }
 
 bool disti_shm_call_all(struct shm_state *state)
@@ -626,12 +626,12 @@ bool disti_shm_call_all(struct shm_state *state)
     int64_t now = disti_now_ns();
     bool all = true;
 
-    for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
+    for (int rank = 0; rank < state->config.world_size && state->connecting; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
         if (!peer || peer->phase != SHM_NEEDED || !state->addresses[rank].magic)
             continue;
-        if (peer->called_in_vain && peer->call_ns > now)
+        if (peer->is_backing_off && peer->call_ns > now)
             all = false;
         else
             all = call_peer(state, peer) && all;
@@ -669,18 +669,18 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         return;
     }
     if (!shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
-        hello.from != peer->rank || (hello.word == SHM_ACCEPT && fds[0] < 0)) {
-        hello.word = SHM_REFUSE;
+        hello.from != peer->rank || (hello.kind == SHM_ACCEPT && fds[0] < 0)) {
+        hello.kind = SHM_REFUSE;
         hello.status = DIST_ERR_PEER_LOST;
     }
-    if (hello.word == SHM_ACCEPT) {
+    if (hello.kind == SHM_ACCEPT) {
         peer->doorbell = fds[0];
         fds[0] = -1;
         fcntl(peer->doorbell, F_SETFL, O_NONBLOCK);
         shm_connection_connected(state, peer, 0, &hello);
-    } else if (hello.word == SHM_DEFER) {
-        shm_connection_hang_up(state, peer);
-        disti_shm_connection_go(state, peer, SHM_NEEDED);
+    } else if (hello.kind == SHM_DEFER) {
+        shm_connection_release(state, peer);
+        disti_shm_connection_set_phase(state, peer, SHM_NEEDED);
         peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
     } else {
         disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",
@@ -701,11 +701,11 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
 
 /* Answers a call with a no; the caller knows what to do with each. */
 static void accept_decline(struct shm_state *state, struct shm_peer *peer, int socket,
-                           enum shm_word word, dist_status status)
+                           enum shm_hello_kind kind, dist_status status)
 {
     struct shm_hello hello;
 
-    shm_connection_hello(state, peer, word, &hello);
+    shm_connection_hello(state, peer, kind, &hello);
     hello.status = status;
     disti_shm_hello_send(socket, &hello, NULL, 0);
     disti_descriptor_close(socket);
@@ -724,7 +724,7 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
             DIST_ERR_SYSTEM,
             "shm: rank %d sent an invalid hello: give all ranks the same version of libdist",
             peer->rank);
-    shm_connection_hang_up(state, peer); /* our own call, if there was one */
+    shm_connection_release(state, peer); /* our own call, if there was one */
     peer->fifo_bytes = (size_t)hello->fifo_bytes;
     status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
     if (status != DIST_OK)
@@ -749,7 +749,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
     dist_status status;
 
     if (shm_hello_valid(hello, state->config.rank, state->config.world_size, state->job) &&
-        hello->word == SHM_CALL)
+        hello->kind == SHM_CALL)
         peer = disti_shm_connection_peer(state, hello->from);
     if (!peer) {
         disti_info("shm: refused process %d, which is not a rank of this job", pid);
@@ -774,30 +774,30 @@ static void accept_called(struct shm_state *state, int socket, int pid,
 /* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
 static void accept_park(struct shm_state *state, int socket, int pid)
 {
-    int room = state->pending_room, slot = 0;
+    int capacity = state->pending_capacity, slot = 0;
 
-    while (slot < room && state->pending[slot].socket >= 0)
+    while (slot < capacity && state->pending[slot].socket >= 0)
         slot++;
-    if (slot == room && room < state->config.world_size + ACCEPT_STRANGERS) {
-        int more = room ? room * 2 : ACCEPT_ROOM;
+    if (slot == capacity && capacity < state->config.world_size + ACCEPT_STRANGERS) {
+        int more = capacity ? capacity * 2 : ACCEPT_ROOM;
         struct shm_pending *pending = realloc(state->pending, (size_t)more * sizeof(*pending));
 
         if (pending) {
             state->pending = pending;
-            while (state->pending_room < more)
-                pending[state->pending_room++].socket = -1;
+            while (state->pending_capacity < more)
+                pending[state->pending_capacity++].socket = -1;
         }
     }
-    if (slot == state->pending_room && room) {
+    if (slot == state->pending_capacity && capacity) {
         /* The one that has been silent longest makes room. If it is a rank, it calls again. */
         slot = 0;
-        for (int i = 1; i < state->pending_room; i++) {
+        for (int i = 1; i < state->pending_capacity; i++) {
             if (state->pending[i].deadline_ns < state->pending[slot].deadline_ns)
                 slot = i;
         }
         shm_close_fd(&state->pending[slot].socket);
     }
-    if (slot == state->pending_room || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
+    if (slot == state->pending_capacity || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
         disti_descriptor_close(socket); /* without memory: it calls again */
         return;
     }
@@ -806,7 +806,7 @@ static void accept_park(struct shm_state *state, int socket, int pid)
 }
 
 /* True: something was there to read, and the socket is dealt with. */
-static bool accept_hear(struct shm_state *state, int socket, int pid)
+static bool accept_read(struct shm_state *state, int socket, int pid)
 {
     struct shm_hello hello;
     int fds[SHM_HELLO_FDS];
@@ -842,7 +842,7 @@ static void shm_accept_callers(struct shm_state *state)
             !(uid == state->address.uid || uid == (uint32_t)geteuid())) {
             disti_info("shm: refused a process of another user");
             disti_descriptor_close(socket);
-        } else if (!accept_hear(state, socket, pid)) {
+        } else if (!accept_read(state, socket, pid)) {
             accept_park(state, socket, pid);
         }
     }
@@ -856,7 +856,7 @@ static void shm_accept_pending(struct shm_state *state, int slot)
 
     if (socket < 0 || epoll_ctl(state->poll, EPOLL_CTL_DEL, socket, NULL) < 0)
         return;
-    if (accept_hear(state, socket, pending->pid)) { /* it has taken the socket over */
+    if (accept_read(state, socket, pending->pid)) { /* it has taken the socket over */
         state->pending[slot].socket = -1;
         return;
     }
@@ -879,7 +879,7 @@ static void watch_resume(struct shm_state *state)
     state->resume_ns = 0;
     /* It refuses a descriptor of -1, which is as good. */
     watch_epoll(state, EPOLL_CTL_MOD, state->listener, EPOLLIN, SHM_ON_LISTENER, 0);
-    for (int i = 0; i < state->pending_room; i++)
+    for (int i = 0; i < state->pending_capacity; i++)
         watch_epoll(state, EPOLL_CTL_MOD, state->pending[i].socket, EPOLLIN, SHM_ON_PENDING, i);
     for (int rank = 0; rank < state->config.world_size; rank++) {
         if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
@@ -941,7 +941,7 @@ static void watch_handle(struct shm_state *state, uint64_t data)
     }
 }
 
-int disti_shm_connection_look(struct shm_state *state)
+int disti_shm_connection_poll(struct shm_state *state)
 {
     struct epoll_event events[WATCH_EVENTS];
     int count, handled = 0, held = disti_cancel_hold();
@@ -950,18 +950,18 @@ int disti_shm_connection_look(struct shm_state *state)
     watch_resume(state);
     count = epoll_wait(state->poll, events, WATCH_EVENTS, 0);
     state->calls = 0;
-    state->look = count == WATCH_EVENTS;
+    state->poll_now = count == WATCH_EVENTS;
     for (int i = 0; i < count; i++) {
         watch_handle(state, events[i].data.u64);
         handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
     }
-    for (int i = 0; i < state->pending_room; i++) { /* strangers who say nothing for long go */
+    for (int i = 0; i < state->pending_capacity; i++) { /* strangers who say nothing for long go */
         struct shm_pending *pending = &state->pending[i];
 
         if (pending->socket >= 0 && disti_expired(pending->deadline_ns))
             shm_close_fd(&pending->socket);
     }
-    if (state->wanting)
+    if (state->connecting)
         now = disti_now_ns();
     for (int rank = 0; now && rank < state->config.world_size; rank++) {
         struct shm_peer *peer = state->peers[rank];

@@ -90,47 +90,48 @@ static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
     return true;
 }
 
-#define ANNOUNCE_ROOM 64 /* answers that wait, at first */
+#define ANSWERS_CAPACITY 64 /* answers that wait, at first */
 
-static bool announce_put(struct shm_peer *peer, struct shm_answer answer)
+static bool answer_put(struct shm_peer *peer, struct shm_answer answer)
 {
     const struct dist_envelope nothing = {0};
 
-    return shm_send_frame(peer, answer.wanted ? SHM_WANTED : SHM_UNWANTED, &nothing, &answer.name,
+    return shm_send_frame(peer, answer.accepted ? SHM_CTS : SHM_DISCARD, &nothing, &answer.name,
                           sizeof(answer.name));
 }
 
 /* Asks for an announced message, or refuses it: now, or when the ring has room. */
-static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool wanted)
+static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool accepted)
 {
     struct shm_answers *answers = &peer->answers;
-    const struct shm_answer answer = {.name = name, .wanted = wanted};
+    const struct shm_answer answer = {.name = name, .accepted = accepted};
 
-    if (!answers->count && announce_put(peer, answer))
+    if (!answers->count && answer_put(peer, answer))
         return DIST_OK;
-    if (answers->count == answers->room) {
-        size_t room = answers->room ? answers->room * 2 : ANNOUNCE_ROOM;
-        struct shm_answer *entries = realloc(answers->entries, room * sizeof(*entries));
+    if (answers->count == answers->capacity) {
+        size_t capacity = answers->capacity ? answers->capacity * 2 : ANSWERS_CAPACITY;
+        struct shm_answer *entries = realloc(answers->entries, capacity * sizeof(*entries));
 
         if (!entries)
             return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
                               peer->rank);
         answers->entries = entries;
-        answers->room = room;
+        answers->capacity = capacity;
     }
     answers->entries[answers->count++] = answer;
     return DIST_OK;
 }
 
 /* A receive takes an announced message: it is asked for. */
-static dist_status receive_ask(struct shm_peer *peer, struct dist_request *request, uint32_t name)
+static dist_status receive_send_cts(struct shm_peer *peer, struct dist_request *request,
+                                    uint32_t name)
 {
     dist_status status = shm_answer(peer, name, true);
 
     request->own[1] = name;
     request->moved = 0;
     if (status == DIST_OK)
-        disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
+        disti_shm_append(&peer->cts_head, &peer->cts_tail, request);
     else
         request->status = status;
     return status;
@@ -145,8 +146,8 @@ static bool receive_name(const unsigned char *payload, size_t bytes, uint32_t *n
     return true;
 }
 
-static int receive_announced(struct shm_peer *peer, const struct dist_envelope *envelope,
-                             const unsigned char *payload, size_t bytes)
+static int receive_rts(struct shm_peer *peer, const struct dist_envelope *envelope,
+                       const unsigned char *payload, size_t bytes)
 {
     struct dist_request *request;
     struct disti_unexpected *unexpected;
@@ -159,11 +160,11 @@ static int receive_announced(struct shm_peer *peer, const struct dist_envelope *
     if (mismatch)
         return shm_answer(peer, name, false);
     if (request)
-        return receive_ask(peer, request, name);
+        return receive_send_cts(peer, request, name);
     unexpected = disti_match_hold(&peer->match, envelope, true);
     if (!unexpected)
         return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
-    unexpected->note[0] = SHM_NOTE_ANNOUNCED;
+    unexpected->note[0] = SHM_NOTE_RTS;
     unexpected->note[1] = name;
     return 0;
 }
@@ -173,16 +174,16 @@ static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
 {
     struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
     const uint64_t bit = UINT64_C(1) << id % SHM_LENT_MAX;
-    bool gone;
+    bool is_canceled;
 
     if (!request)
         return false;
     peer->lent[id] = NULL;
     peer->lent_free |= bit;
     peer->lend = atomic_load_explicit(&peer->theirs->verdict, memory_order_seq_cst);
-    gone = atomic_fetch_and(&peer->mine->taken_back, ~bit) & bit;
-    request->own[0] = gone ? SHM_SEND_GONE : SHM_SEND_ASKED;
-    if (!gone && !pages_pass(request->data, (size_t)request->envelope.bytes, false))
+    is_canceled = atomic_fetch_and(&peer->mine->revoked, ~bit) & bit;
+    request->own[0] = is_canceled ? SHM_SEND_CANCELED : SHM_SEND_DATA;
+    if (!is_canceled && !pages_pass(request->data, (size_t)request->envelope.bytes, false))
         request->own[0] = SHM_SEND_UNREADABLE;
     request->own[1] = SHM_NAME_LOAN | id;
     disti_shm_append(&peer->send_head, &peer->send_tail, request);
@@ -190,18 +191,18 @@ static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
 }
 
 /* The receiver wants the message with that name, or never will. False: there is none. */
-static bool shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted)
+static bool shm_receive_answer(struct shm_peer *peer, uint32_t name, bool accepted)
 {
     struct dist_request *request;
 
     if (name & SHM_NAME_LOAN)
-        return wanted && shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
-    request = disti_announced_take(&peer->announced, name);
+        return accepted && shm_loan_declined(peer, name & ~SHM_NAME_LOAN);
+    request = disti_rts_take(&peer->rts_sends, name);
     if (!request)
         return false;
-    request->own[0] = wanted ? SHM_SEND_ASKED : SHM_SEND_UNASKED;
+    request->own[0] = accepted ? SHM_SEND_DATA : SHM_SEND_EAGER;
     request->own[1] = name;
-    if (wanted)
+    if (accepted)
         disti_shm_append(&peer->send_head, &peer->send_tail, request);
     else
         request->status = DIST_OK;
@@ -212,7 +213,7 @@ static bool shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wan
 static void receive_return(struct shm_peer *peer, uint64_t bytes)
 {
     if (disti_credit_return(&peer->debit, bytes) && peer->mine)
-        atomic_store_explicit(&peer->mine->returned, peer->debit.told, memory_order_release);
+        atomic_store_explicit(&peer->mine->returned, peer->debit.reported, memory_order_release);
 }
 
 static void receive_release(struct shm_peer *peer, struct disti_unexpected *unexpected)
@@ -268,7 +269,7 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
 
     if (peer->arrival.active || (whole ? bytes != envelope->bytes : bytes >= envelope->bytes))
         return shm_corrupt(peer, "first frame");
-    if (!disti_credit_came(&peer->debit, envelope->bytes))
+    if (!disti_credit_receive(&peer->debit, envelope->bytes))
         return shm_corrupt(peer, "message without credit");
     request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (request)
@@ -304,21 +305,21 @@ static dist_status loan_lost(const struct shm_peer *peer)
 }
 
 /* The first or only frame of a message that was asked for. */
-static int receive_asked(struct shm_peer *peer, const struct dist_envelope *envelope,
-                         const unsigned char *payload, size_t bytes)
+static int receive_data(struct shm_peer *peer, const struct dist_envelope *envelope,
+                        const unsigned char *payload, size_t bytes)
 {
-    struct dist_request *request = peer->asked_head;
+    struct dist_request *request = peer->cts_head;
 
     if (peer->arrival.active || !request || request->own[1] != envelope->tag ||
         bytes > request->envelope.bytes)
         return shm_corrupt(peer, "message that was asked for");
     if (!bytes && envelope->tag & SHM_NAME_LOAN) {
-        disti_shm_pop(&peer->asked_head)->status = loan_lost(peer);
+        disti_shm_pop(&peer->cts_head)->status = loan_lost(peer);
         return 0;
     }
     if (!bytes && request->envelope.bytes)
         return shm_corrupt(peer, "message that was asked for");
-    disti_shm_pop(&peer->asked_head);
+    disti_shm_pop(&peer->cts_head);
     peer->arrival = (struct shm_arrival){.active = true,
                                          .request = request,
                                          .bytes = (size_t)request->envelope.bytes,
@@ -349,8 +350,8 @@ static void shm_loan_take(struct shm_peer *peer, struct dist_request *request,
 }
 
 /* A message that lies in the sender's memory. */
-static int shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
-                         const unsigned char *payload, size_t bytes)
+static int receive_loan(struct shm_peer *peer, const struct dist_envelope *envelope,
+                        const unsigned char *payload, size_t bytes)
 {
     struct shm_loan loan;
     struct dist_request *request;
@@ -408,17 +409,17 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
         receive_piece(peer, payload, bytes);
         return 0;
     case SHM_LENT:
-        return shm_loan_came(peer, &envelope, payload, bytes);
-    case SHM_ANNOUNCED:
-        return receive_announced(peer, &envelope, payload, bytes);
-    case SHM_WANTED:
-    case SHM_UNWANTED:
+        return receive_loan(peer, &envelope, payload, bytes);
+    case SHM_RTS:
+        return receive_rts(peer, &envelope, payload, bytes);
+    case SHM_CTS:
+    case SHM_DISCARD:
         if (!receive_name(payload, bytes, &name) ||
-            !shm_announce_answered(peer, name, kind == SHM_WANTED))
+            !shm_receive_answer(peer, name, kind == SHM_CTS))
             return shm_corrupt(peer, "answer to an announcement");
         return 0;
-    case SHM_ASKED:
-        return receive_asked(peer, &envelope, payload, bytes);
+    case SHM_DATA:
+        return receive_data(peer, &envelope, payload, bytes);
     default:
         return shm_corrupt(peer, "frame kind");
     }
@@ -455,7 +456,7 @@ static void shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *u
 
     unexpected->refused = true;
     unexpected->claimed = NULL;
-    if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED)
+    if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_RTS)
         shm_answer(peer, (uint32_t)unexpected->note[1],
                    false); /* without memory the sender waits on */
     else if (unexpected->descriptor)
@@ -473,15 +474,15 @@ static void shm_receive_start(struct shm_peer *peer, struct dist_request *reques
     struct disti_unexpected *unexpected;
 
     if (peer->phase == SHM_LOST && (!found || found->descriptor)) {
-        request->status = disti_shm_lost(peer);
+        request->status = disti_shm_report_lost(peer);
         return;
     }
     unexpected = disti_match_post(&peer->match, request);
     if (unexpected && unexpected->refused) {
         shm_receive_refuse(peer, unexpected);
-    } else if (unexpected && unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED) {
-        receive_ask(peer, request,
-                    (uint32_t)unexpected->note[1]); /* a failure shows in the request */
+    } else if (unexpected && unexpected->descriptor && unexpected->note[0] == SHM_NOTE_RTS) {
+        receive_send_cts(peer, request,
+                         (uint32_t)unexpected->note[1]); /* a failure shows in the request */
         disti_match_release(&peer->match, unexpected);
     } else if (unexpected && unexpected->descriptor) {
         struct shm_loan loan = {.address = unexpected->note[2], .id = unexpected->note[1]};
@@ -516,7 +517,7 @@ static bool send_has_credit(struct shm_peer *peer, uint64_t bytes)
     if (disti_credit_covers(&peer->credit, bytes))
         return true;
     returned = atomic_load_explicit(&peer->theirs->returned, memory_order_relaxed);
-    if (!disti_credit_heard(&peer->credit, returned))
+    if (!disti_credit_update(&peer->credit, returned))
         peer->out.corrupt = true;
     return disti_credit_covers(&peer->credit, bytes);
 }
@@ -525,14 +526,14 @@ static bool send_has_credit(struct shm_peer *peer, uint64_t bytes)
 static bool send_first(struct shm_peer *peer, const struct dist_request *request, size_t piece)
 {
     struct dist_envelope envelope = request->envelope;
-    bool asked = request->own[0];
-    enum shm_kind kind = asked ? SHM_ASKED : piece == envelope.bytes ? SHM_WHOLE : SHM_FIRST;
+    bool is_data = request->own[0];
+    enum shm_kind kind = is_data ? SHM_DATA : piece == envelope.bytes ? SHM_WHOLE : SHM_FIRST;
 
-    if (asked)
+    if (is_data)
         envelope.tag = request->own[1];
     if (!shm_send_frame(peer, kind, &envelope, request->data, piece))
         return false;
-    if (!asked)
+    if (!is_data)
         disti_credit_spend(&peer->credit, envelope.bytes);
     return true;
 }
@@ -543,7 +544,7 @@ static bool send_first(struct shm_peer *peer, const struct dist_request *request
  */
 static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_t *copied_p)
 {
-    size_t total = request->own[0] < SHM_SEND_GONE ? (size_t)request->envelope.bytes : 0;
+    size_t total = request->own[0] < SHM_SEND_CANCELED ? (size_t)request->envelope.bytes : 0;
     size_t most = disti_shm_frame_max(peer->out.size);
 
     do {
@@ -562,16 +563,16 @@ static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_
 }
 
 /* The head of the send queue: announces it. False: the ring is full. */
-static bool shm_announce(struct shm_peer *peer, struct dist_request *request)
+static bool shm_send_rts(struct shm_peer *peer, struct dist_request *request)
 {
     dist_status status = DIST_IN_PROGRESS;
     uint32_t name;
 
-    if (!disti_announced_add(&peer->announced, request, &name)) {
+    if (!disti_rts_add(&peer->rts_sends, request, &name)) {
         status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
                             peer->rank);
-    } else if (!shm_send_frame(peer, SHM_ANNOUNCED, &request->envelope, &name, sizeof(name))) {
-        disti_announced_take(&peer->announced, name);
+    } else if (!shm_send_frame(peer, SHM_RTS, &request->envelope, &name, sizeof(name))) {
+        disti_rts_take(&peer->rts_sends, name);
         return false;
     }
     disti_shm_pop(&peer->send_head);
@@ -587,7 +588,7 @@ static int shm_send_turn(struct shm_peer *peer)
     size_t copied = 0;
     int moved = 0;
 
-    while (answers->sent < answers->count && announce_put(peer, answers->entries[answers->sent]))
+    while (answers->sent < answers->count && answer_put(peer, answers->entries[answers->sent]))
         answers->sent++;
     peer->send_blocked = answers->sent < answers->count;
     if (!peer->send_blocked)
@@ -613,7 +614,7 @@ static int shm_send_turn(struct shm_peer *peer)
             peer->lent[id] = request;
             disti_shm_pop(&peer->send_head);
         } else if (!request->moved && !request->own[0] && !send_has_credit(peer, bytes)) {
-            peer->send_blocked = !shm_announce(peer, request);
+            peer->send_blocked = !shm_send_rts(peer, request);
             if (peer->send_blocked)
                 break;
         } else if (send_copy(peer, request, &copied)) {
@@ -640,7 +641,7 @@ static void shm_send_start(struct shm_peer *peer, struct dist_request *request)
     size_t bytes = (size_t)request->envelope.bytes;
 
     request->moved = 0;
-    request->own[0] = SHM_SEND_UNASKED;
+    request->own[0] = SHM_SEND_EAGER;
     if (peer->phase == SHM_CONNECTED && !peer->send_head && bytes <= peer->whole_max &&
         send_has_credit(peer, bytes) && send_first(peer, request, bytes)) {
         request->status = DIST_OK;
@@ -691,8 +692,8 @@ static int shm_send_acks(struct shm_peer *peer)
         peer->lent[id] = NULL;
         peer->lent_free |= UINT64_C(1) << id;
         peer->acks_seen++;
-        if (atomic_load_explicit(&peer->mine->taken_back, memory_order_relaxed))
-            atomic_fetch_and(&peer->mine->taken_back, ~(UINT64_C(1) << id));
+        if (atomic_load_explicit(&peer->mine->revoked, memory_order_relaxed))
+            atomic_fetch_and(&peer->mine->revoked, ~(UINT64_C(1) << id));
         request->status = DIST_OK;
         moved++;
     }
@@ -707,7 +708,7 @@ void disti_shm_fail(struct shm_peer *peer, dist_status status)
 
     while (peer->send_head)
         disti_shm_pop(&peer->send_head)->status = status;
-    while ((request = disti_announced_take_next(&peer->announced, &cursor)))
+    while ((request = disti_rts_take_next(&peer->rts_sends, &cursor)))
         request->status = status;
     for (int id = 0; id < SHM_LENT_MAX; id++) {
         if (peer->lent[id])
@@ -725,8 +726,8 @@ void disti_shm_fail(struct shm_peer *peer, dist_status status)
     }
     if (arrival.request)
         arrival.request->status = status;
-    while (peer->asked_head)
-        disti_shm_pop(&peer->asked_head)->status = status;
+    while (peer->cts_head)
+        disti_shm_pop(&peer->cts_head)->status = status;
     while (peer->pull_head)
         disti_shm_pop(&peer->pull_head)->status = status;
     disti_match_release_descriptors(&peer->match);
@@ -745,9 +746,9 @@ void disti_shm_drain(struct shm_peer *peer)
 /* Messages that the sender lends: they are read where they lie. */
 
 /* The lender's group has ended: what was read may be anything. */
-static bool loan_is_taken_back(const struct shm_peer *peer, const struct dist_request *request)
+static bool loan_is_revoked(const struct shm_peer *peer, const struct dist_request *request)
 {
-    return atomic_load(&peer->theirs->taken_back) & UINT64_C(1) << request->own[1];
+    return atomic_load(&peer->theirs->revoked) & UINT64_C(1) << request->own[1];
 }
 
 static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_status status)
@@ -773,14 +774,14 @@ static int loan_decline(struct shm_peer *peer, struct dist_request *request, int
         atomic_store_explicit(&peer->mine->verdict, SHM_CMA_REFUSED, memory_order_seq_cst);
     disti_shm_pop(&peer->pull_head);
     request->own[1] = name;
-    disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
+    disti_shm_append(&peer->cts_head, &peer->cts_tail, request);
     return shm_answer(peer, name, true);
 }
 
 static int loan_failed(struct shm_peer *peer, struct dist_request *request, int error, void *direct,
                        size_t piece)
 {
-    if (loan_is_taken_back(peer, request)) {
+    if (loan_is_revoked(peer, request)) {
         request->moved = (size_t)request->envelope.bytes;
         return 0;
     }
@@ -846,7 +847,7 @@ static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
                 DIST_ERR_PEER_LOST,
                 "shm: rank %d left the group while sending to this rank: its own output says why",
                 peer->rank);
-        loan_end(peer, request, loan_is_taken_back(peer, request) ? loan_lost(peer) : DIST_OK);
+        loan_end(peer, request, loan_is_revoked(peer, request) ? loan_lost(peer) : DIST_OK);
         moved++;
     }
     return moved;
@@ -922,11 +923,10 @@ static void cancel_peer(struct cancel *cancel)
             shm_receive_refuse(peer, unexpected);
     }
     cancel_list(cancel, &peer->send_head, &peer->send_tail, true);
-    cancel_list(cancel, &peer->asked_head, &peer->asked_tail, false);
+    cancel_list(cancel, &peer->cts_head, &peer->cts_tail, false);
     cancel_list(cancel, &peer->pull_head, &peer->pull_tail, false);
-    for (uint32_t name = 0; name < peer->announced.room; name++) {
-        struct dist_request **at =
-            (struct dist_request **)disti_announced_slot(&peer->announced, name);
+    for (uint32_t name = 0; name < peer->rts_sends.capacity; name++) {
+        struct dist_request **at = (struct dist_request **)disti_rts_slot(&peer->rts_sends, name);
 
         if (at && cancel_means(cancel, *at))
             *at = cancel_replace(cancel, *at, true);
@@ -937,7 +937,7 @@ static void cancel_peer(struct cancel *cancel)
         if (!request || !cancel_means(cancel, request))
             continue;
         peer->lent[id] = cancel_replace(cancel, request, false);
-        atomic_fetch_or(&peer->mine->taken_back, UINT64_C(1) << id);
+        atomic_fetch_or(&peer->mine->revoked, UINT64_C(1) << id);
     }
     if (!cancel->failed)
         return;
@@ -964,8 +964,8 @@ static void shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
 
 /* Sockets are looked at once in so many calls of progress; more often while connections are made.
  */
-#define SHM_CALLS_A_LOOK 1024
-#define SHM_CALLS_A_LOOK_WANTING 16
+#define SHM_CALLS_PER_POLL 1024
+#define SHM_CALLS_PER_POLL_CONNECTING 16
 #define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all connections of a rank, one direction, about */
 #define SHM_LATENCY_NS 200
 #define SHM_BANDWIDTH 8e9
@@ -1087,12 +1087,12 @@ static void shm_send(void *opaque, struct dist_request *request)
     if (!peer)
         return;
     if (peer->phase == SHM_LOST) {
-        request->status = disti_shm_lost(peer);
+        request->status = disti_shm_report_lost(peer);
         return;
     }
     shm_send_start(peer, request);
     if (peer->phase != SHM_CONNECTED)
-        disti_shm_call_want(state, peer);
+        disti_shm_call_request(state, peer);
 }
 
 static void shm_recv(void *opaque, struct dist_request *request)
@@ -1104,7 +1104,7 @@ static void shm_recv(void *opaque, struct dist_request *request)
         return;
     shm_receive_start(peer, request);
     if (peer->phase == SHM_IDLE)
-        disti_shm_call_want(state, peer);
+        disti_shm_call_request(state, peer);
 }
 
 /* Negative: the connection is broken, with this status. */
@@ -1146,9 +1146,9 @@ static int shm_progress(void *opaque)
         moved += result < 0 ? 1 : result;
     }
     state->calls++;
-    if (state->look ||
-        state->calls >= (state->wanting ? SHM_CALLS_A_LOOK_WANTING : SHM_CALLS_A_LOOK))
-        moved += disti_shm_connection_look(state);
+    if (state->poll_now ||
+        state->calls >= (state->connecting ? SHM_CALLS_PER_POLL_CONNECTING : SHM_CALLS_PER_POLL))
+        moved += disti_shm_connection_poll(state);
     return moved;
 }
 
@@ -1171,7 +1171,7 @@ static void shm_disarm(void *opaque)
     for (int i = 0; state->armed && i < state->active_count; i++)
         atomic_store_explicit(&state->active[i]->mine->asleep, 0, memory_order_relaxed);
     state->armed = false;
-    state->look = true;
+    state->poll_now = true;
 }
 
 static int shm_arm(void *opaque)

@@ -23,7 +23,7 @@
  * no access can end in SIGBUS.
  */
 #define SHM_LINE 64
-#define SHM_APART                                                                                  \
+#define SHM_SEPARATION                                                                             \
     128 /* CPUs fetch lines in pairs: what different ranks write lies this far apart */
 #define SHM_FIFO_MIN ((size_t)16 << 10)
 #define SHM_FIFO_MAX ((size_t)256 << 10)
@@ -33,19 +33,19 @@ enum shm_verdict { SHM_CMA_UNKNOWN, SHM_CMA_WORKS, SHM_CMA_REFUSED };
 
 /* What one side writes and the other reads (asleep: both write). */
 struct shm_side {
-    alignas(SHM_APART) _Atomic uint64_t consumed; /* bytes given back of the other's FIFO */
-    alignas(SHM_APART) _Atomic uint32_t asleep;   /* sleeps, or is about to: ring its doorbell */
-    _Atomic uint32_t verdict;                     /* can this side read the other's memory? */
-    _Atomic uint32_t closed;                      /* this side has closed: what it lent is gone */
-    _Atomic uint64_t taken_back; /* bit i: what this side has lent as i is not to be used */
-    _Atomic uint64_t returned;   /* of the other's credit, in all */
+    alignas(SHM_SEPARATION) _Atomic uint64_t consumed; /* bytes given back of the other's FIFO */
+    alignas(SHM_SEPARATION) _Atomic uint32_t asleep; /* sleeps, or is about to: ring its doorbell */
+    _Atomic uint32_t verdict;                        /* can this side read the other's memory? */
+    _Atomic uint32_t closed;   /* this side has closed: what it lent is gone */
+    _Atomic uint64_t revoked;  /* bit i: what this side has lent as i is not to be used */
+    _Atomic uint64_t returned; /* of the other's credit, in all */
     /* Of what the other lent: acknowledgement n stands at n % SHM_LENT_MAX as lap << 8 | id. */
-    alignas(SHM_APART) _Atomic uint64_t acks[SHM_LENT_MAX];
+    alignas(SHM_SEPARATION) _Atomic uint64_t acks[SHM_LENT_MAX];
 };
 
 struct shm_pair {
     struct shm_side side[2];
-    alignas(SHM_APART) unsigned char fifos[];
+    alignas(SHM_SEPARATION) unsigned char fifos[];
 };
 
 /* The bytes of a pair's memory; fifo_bytes is a power of two. */
@@ -94,10 +94,10 @@ enum shm_kind {
     SHM_FIRST,
     SHM_MORE,
     SHM_LENT,
-    SHM_ANNOUNCED, /* payload: a name, 4 bytes, by which the message is asked for */
-    SHM_WANTED,    /* send it; payload: the name */
-    SHM_UNWANTED,  /* forget it; payload: the name */
-    SHM_ASKED,     /* the first frame of a message that was asked for; envelope.tag: the name */
+    SHM_RTS,     /* payload: a name, 4 bytes, by which the message is asked for */
+    SHM_CTS,     /* send it; payload: the name */
+    SHM_DISCARD, /* forget it; payload: the name */
+    SHM_DATA,    /* the first frame of a message that was asked for; envelope.tag: the name */
     SHM_PAD
 };
 
@@ -141,7 +141,7 @@ struct shm_in {
     size_t size;
     uint64_t key;
     uint64_t taken;
-    uint64_t told;
+    uint64_t reported;
     _Atomic uint64_t *consumed;
 };
 
@@ -229,10 +229,10 @@ static inline size_t disti_shm_fifo_to_end(const struct shm_in *in)
 static inline bool disti_shm_fifo_take(struct shm_in *in, size_t bytes)
 {
     in->taken += bytes;
-    if (in->taken - in->told < in->size / 4)
+    if (in->taken - in->reported < in->size / 4)
         return false;
-    in->told = in->taken;
-    atomic_store_explicit(in->consumed, in->told, memory_order_seq_cst);
+    in->reported = in->taken;
+    atomic_store_explicit(in->consumed, in->reported, memory_order_seq_cst);
     return true;
 }
 
@@ -248,14 +248,14 @@ static inline bool disti_shm_fifo_take(struct shm_in *in, size_t bytes)
  *                                    or DEFER: both call at once, the lower rank's call counts
  *                                    or REFUSE, with a status
  */
-enum shm_word { SHM_CALL = 1, SHM_ACCEPT, SHM_DEFER, SHM_REFUSE };
+enum shm_hello_kind { SHM_CALL = 1, SHM_ACCEPT, SHM_DEFER, SHM_REFUSE };
 
 #define SHM_HELLO_FDS 2
 
 struct shm_hello {
     uint64_t magic;
     uint32_t version;
-    uint32_t word;
+    uint32_t kind;
     int32_t from, to; /* ranks */
     int32_t status;   /* REFUSE: why */
     uint32_t pad;
@@ -266,7 +266,7 @@ struct shm_hello {
 };
 
 /* Fills what every hello has. */
-void disti_shm_hello_init(struct shm_hello *hello, enum shm_word word, int from, int to,
+void disti_shm_hello_init(struct shm_hello *hello, enum shm_hello_kind kind, int from, int to,
                           uint64_t job);
 
 /* Never blocks. False: it could not be sent (errno). */
@@ -351,21 +351,21 @@ struct shm_arrival {
 
 /* How a queued send continues; in own[0]. */
 enum shm_send {
-    SHM_SEND_UNASKED,
-    SHM_SEND_ASKED,     /* as SHM_ASKED frames; own[1]: the name */
-    SHM_SEND_GONE,      /* its group has ended: an empty SHM_ASKED frame is sent */
+    SHM_SEND_EAGER,
+    SHM_SEND_DATA,      /* as SHM_ASKED frames; own[1]: the name */
+    SHM_SEND_CANCELED,  /* its group has ended: an empty SHM_ASKED frame is sent */
     SHM_SEND_UNREADABLE /* its memory cannot be read: the same, and the request fails */
 };
 
 /* What was answered to announcements, while the ring had no room for it. */
 struct shm_answer {
     uint32_t name;
-    bool wanted;
+    bool accepted;
 };
 
 struct shm_answers {
     struct shm_answer *entries;
-    size_t room, count, sent;
+    size_t capacity, count, sent;
 };
 
 struct shm_peer {
@@ -390,9 +390,9 @@ struct shm_peer {
     bool declined; /* a loan of the peer could not be read, and the log has said so */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct disti_announced announced;
+    struct disti_rts_table rts_sends;
     struct shm_answers answers;
-    struct dist_request *asked_head, *asked_tail; /* receives of announced messages, in order */
+    struct dist_request *cts_head, *cts_tail; /* receives of announced messages, in order */
 
     struct shm_pair *pair;
     size_t fifo_bytes;
@@ -400,7 +400,7 @@ struct shm_peer {
     int pid;
     uint64_t key;
     int64_t call_ns;
-    bool called_in_vain; /* not before call_ns again */
+    bool is_backing_off; /* not before call_ns again */
 };
 
 /* A caller that has not introduced itself. */
@@ -411,9 +411,9 @@ struct shm_pending {
 };
 
 struct shm_state {
-    bool opened, armed, look; /* look: something outside the rings may have happened */
-    bool cma;                 /* unless DIST_SHM_CMA=0 */
-    int wanting;              /* peers that are NEEDED or CALLING */
+    bool opened, armed, poll_now; /* look: something outside the rings may have happened */
+    bool cma;                     /* unless DIST_SHM_CMA=0 */
+    int connecting;               /* peers that are NEEDED or CALLING */
     struct disti_match_set unexpected;
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
@@ -428,7 +428,7 @@ struct shm_state {
     struct shm_address address;
     struct disti_standins standins;
     struct shm_pending *pending;
-    int pending_room;
+    int pending_capacity;
     int64_t resume_ns;         /* sockets are not listened to until then; 0: they are */
     bool reported_descriptors; /* that there are none */
 };
@@ -464,28 +464,28 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
  * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
  * and the phase stays.
  */
-dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *peer,
-                                    enum shm_phase to);
+dist_status disti_shm_connection_set_phase(struct shm_state *state, struct shm_peer *peer,
+                                           enum shm_phase to);
 /* Makes the listener, the doorbell and the epoll. */
 dist_status disti_shm_connection_open(struct shm_state *state);
 void disti_shm_connection_close(struct shm_state *state);
 /* The peer with that rank, made if need be; NULL: no memory. */
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank);
 /* Looks at the sockets. Returns how much happened. */
-int disti_shm_connection_look(struct shm_state *state);
+int disti_shm_connection_poll(struct shm_state *state);
 /* The peer cannot be reached (any more): its requests end in `status`. */
 void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, dist_status status);
 
 /* A request came for a peer that is lost: reports that, returns what it ends with. */
-dist_status disti_shm_lost(const struct shm_peer *peer);
+dist_status disti_shm_report_lost(const struct shm_peer *peer);
 
 /* A request for a peer that is not connected: see that it becomes so. */
-void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
+void disti_shm_call_request(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
 /* What the note says of a message that came before its receive. [1]: its name. */
-enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
+enum shm_note { SHM_NOTE_LENT, SHM_NOTE_RTS };
 
 /* shm.c */
 

@@ -7,17 +7,17 @@
 
 /* ---- the order ---- */
 
-static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+static void receive_park(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
                          const void *payload)
 {
-    size_t bytes = announced ? 0 : (size_t)what->head.envelope.bytes;
+    size_t bytes = is_rts ? 0 : (size_t)what->head.envelope.bytes;
     struct ucx_parked *parked = malloc(sizeof(*parked) + bytes);
 
     if (!parked) {
         disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
         return;
     }
-    *parked = (struct ucx_parked){.next = peer->parked, .what = *what, .announced = announced};
+    *parked = (struct ucx_parked){.next = peer->parked, .what = *what, .is_rts = is_rts};
     if (bytes)
         memcpy(parked->payload, payload, bytes);
     peer->parked = parked;
@@ -26,7 +26,7 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *w
 /* What stands in front of one. Each kind begins with the sender's rank. */
 union receive_head {
     uint32_t rank;
-    struct ucx_announcement announcement; /* of a MESSAGE: its head alone */
+    struct ucx_rts rts; /* of a MESSAGE: its head alone */
     struct ucx_piece_head piece;
     struct ucx_answer answer;
     struct ucx_returned returned;
@@ -102,11 +102,11 @@ static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, co
 }
 
 /* A receive takes an announced message: it is asked for. */
-static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
-                        uint32_t name)
+static void receive_send_cts(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
+                             uint32_t name)
 {
     if (ucx_is_lost(peer)) {
-        request->status = disti_ucx_peer_gone(peer);
+        request->status = disti_ucx_peer_report_lost(peer);
     } else if (request->envelope.bytes == 0) {
         disti_ucx_send_answer(peer, name, false);
         request->status = DIST_OK;
@@ -116,7 +116,7 @@ static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uin
 }
 
 /* The next message of a peer: an announcement, or one with its payload. */
-static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+static void ucx_take(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
                      const void *payload)
 {
     struct dist_request *request;
@@ -124,7 +124,7 @@ static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what,
     bool mismatch;
 
     peer->expected++;
-    if (!announced) {
+    if (!is_rts) {
         receive_whole(peer, &what->head, payload);
         return;
     }
@@ -132,7 +132,7 @@ static void ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what,
     if (mismatch) {
         disti_ucx_send_answer(peer, what->name, false);
     } else if (request) {
-        receive_ask(peer, request, what->head.serial, what->name);
+        receive_send_cts(peer, request, what->head.serial, what->name);
     } else {
         unexpected = receive_hold(peer, &what->head, true);
         if (unexpected)
@@ -151,7 +151,7 @@ static void receive_catch_up(struct ucx_peer *peer)
             continue;
         }
         *at = parked->next;
-        ucx_take(peer, &parked->what, parked->announced, parked->payload);
+        ucx_take(peer, &parked->what, parked->is_rts, parked->payload);
         free(parked);
         at = &peer->parked;
     }
@@ -167,13 +167,13 @@ struct receive_arrival {
 };
 
 /* A message or an announcement, now or when those before it have come. */
-static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcement *what,
-                             bool announced, const void *payload)
+static void receive_in_order(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
+                             const void *payload)
 {
     if (what->head.serial == peer->expected)
-        ucx_take(peer, what, announced, payload);
+        ucx_take(peer, what, is_rts, payload);
     else
-        receive_park(peer, what, announced, payload);
+        receive_park(peer, what, is_rts, payload);
     receive_catch_up(peer);
 }
 
@@ -263,21 +263,21 @@ static bool receive_take(struct ucx_peer *peer, enum ucx_am id,
 
     switch (id) {
     case UCX_AM_MESSAGE:
-        if (arrival->fetched || arrival->bytes != head->announcement.head.envelope.bytes ||
-            !disti_credit_came(&peer->debit, arrival->bytes))
+        if (arrival->fetched || arrival->bytes != head->rts.head.envelope.bytes ||
+            !disti_credit_receive(&peer->debit, arrival->bytes))
             return false;
-        receive_in_order(peer, &head->announcement, false, arrival->data);
+        receive_in_order(peer, &head->rts, false, arrival->data);
         return true;
-    case UCX_AM_ANNOUNCE:
-        receive_in_order(peer, &head->announcement, true, NULL);
+    case UCX_AM_RTS:
+        receive_in_order(peer, &head->rts, true, NULL);
         return true;
     case UCX_AM_PIECE:
         return receive_piece(peer, arrival);
     case UCX_AM_ANSWER:
-        return disti_ucx_pieces_answered(peer, head->answer.name, head->answer.wanted != 0);
+        return disti_ucx_pieces_answered(peer, head->answer.name, head->answer.accepted != 0);
     case UCX_AM_CREDIT: /* active messages may overtake each other: an old one says nothing new */
         return (int64_t)(head->returned.returned - peer->credit.returned) <= 0 ||
-               disti_credit_heard(&peer->credit, head->returned.returned);
+               disti_credit_update(&peer->credit, head->returned.returned);
     case UCX_AM_GOODBYE:
         if (!peer->leaving) {
             peer->leaving = true;
@@ -291,12 +291,9 @@ static bool receive_take(struct ucx_peer *peer, enum ucx_am id,
 }
 
 static const size_t receive_head_bytes[UCX_AM_COUNT] = {
-    [UCX_AM_MESSAGE] = sizeof(struct ucx_head),
-    [UCX_AM_PIECE] = sizeof(struct ucx_piece_head),
-    [UCX_AM_HELLO] = sizeof(struct ucx_note),
-    [UCX_AM_GOODBYE] = sizeof(struct ucx_note),
-    [UCX_AM_ANNOUNCE] = sizeof(struct ucx_announcement),
-    [UCX_AM_ANSWER] = sizeof(struct ucx_answer),
+    [UCX_AM_MESSAGE] = sizeof(struct ucx_head),    [UCX_AM_PIECE] = sizeof(struct ucx_piece_head),
+    [UCX_AM_HELLO] = sizeof(struct ucx_note),      [UCX_AM_GOODBYE] = sizeof(struct ucx_note),
+    [UCX_AM_RTS] = sizeof(struct ucx_rts),         [UCX_AM_ANSWER] = sizeof(struct ucx_answer),
     [UCX_AM_CREDIT] = sizeof(struct ucx_returned),
 };
 
@@ -404,8 +401,8 @@ static void receive_unexpected(struct ucx_peer *peer, struct dist_request *reque
                                struct disti_unexpected *unexpected)
 {
     if (unexpected->descriptor) {
-        receive_ask(peer, request, (uint32_t)(unexpected->note[0] >> 32),
-                    (uint32_t)unexpected->note[0]);
+        receive_send_cts(peer, request, (uint32_t)(unexpected->note[0] >> 32),
+                         (uint32_t)unexpected->note[0]);
     } else {
         peer->ucx->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
         receive_return(peer, unexpected->arrived);
@@ -422,12 +419,12 @@ void disti_ucx_recv(void *state, struct dist_request *request)
     struct disti_unexpected *unexpected;
 
     if (ucx_is_lost(peer) && (!found || found->descriptor)) {
-        request->status = disti_ucx_peer_gone(peer);
+        request->status = disti_ucx_peer_report_lost(peer);
         return;
     }
     unexpected = disti_match_post(&peer->match, request);
     if (!unexpected)
-        disti_ucx_peer_greet(peer);
+        disti_ucx_peer_connect(peer);
     else if (unexpected->refused)
         disti_ucx_refuse(peer, unexpected);
     else

@@ -51,11 +51,11 @@ struct ucx_send_piece {
  */
 struct ucx_send_pieces {
     LIST_ENTRY(ucx_send_pieces) entry; /* of the peer's */
-    struct ucx_announcement announcement;
+    struct ucx_rts rts;
     struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
     struct ucx_peer *peer;
     size_t bytes, begun;
-    unsigned flying;
+    unsigned in_flight;
     bool answered;
     dist_status status;
     struct ucx_send_piece slots[1 + UCX_WINDOW];
@@ -74,19 +74,19 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
         .user_data = piece,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
-    const void *head = data ? (const void *)&piece->head : &all->announcement;
-    size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->announcement);
+    const void *head = data ? (const void *)&piece->head : &all->rts;
+    size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->rts);
     void *sent;
 
     /* Where the peer is found dead in the call, this piece may have ended when it returns. */
     piece->busy = true;
-    all->flying++;
-    sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
-                           head_bytes, data, piece->bytes, &param);
+    all->in_flight++;
+    sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_RTS, head, head_bytes,
+                           data, piece->bytes, &param);
     if (UCS_PTR_IS_PTR(sent))
         return;
     piece->busy = false;
-    all->flying--;
+    all->in_flight--;
     if (UCS_PTR_IS_ERR(sent))
         all->status = disti_ucx_ended(all->peer, UCS_PTR_STATUS(sent));
 }
@@ -135,7 +135,7 @@ static void pieces_free(struct ucx_send_pieces *all)
 /* Has all of it left, or can no more leave? */
 static void pieces_finish(struct ucx_send_pieces *all)
 {
-    if (all->flying || !all->answered)
+    if (all->in_flight || !all->answered)
         return;
     if (all->status == DIST_OK && all->begun < all->bytes)
         all->status = DIST_ERR_PEER_LOST;
@@ -147,9 +147,9 @@ static void pieces_finish(struct ucx_send_pieces *all)
 /* Sends what there is place for. */
 static void pieces_go_on(struct ucx_send_pieces *all)
 {
-    all->flying++;
+    all->in_flight++;
     pieces_fill(all);
-    all->flying--;
+    all->in_flight--;
     pieces_finish(all);
 }
 
@@ -167,17 +167,17 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     ended = disti_ucx_ended(all->peer, status); /* a loss gives up all that does not fly */
     if (ended != DIST_OK)
         all->status = ended;
-    all->flying--;
+    all->in_flight--;
     if (all->answered)
         pieces_go_on(all);
 }
 
-static void ucx_announce(struct ucx_peer *peer, struct dist_request *request,
+static void ucx_send_rts(struct ucx_peer *peer, struct dist_request *request,
                          const struct ucx_head *head)
 {
     struct ucx_send_pieces *all = calloc(1, sizeof(*all));
 
-    if (!all || !disti_announced_add(&peer->announced, all, &all->announcement.name)) {
+    if (!all || !disti_rts_add(&peer->rts_sends, all, &all->rts.name)) {
         free(all);
         request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
                                                 "no memory for a message to rank %d", peer->rank);
@@ -187,14 +187,14 @@ static void ucx_announce(struct ucx_peer *peer, struct dist_request *request,
     all->bytes = (size_t)request->envelope.bytes;
     all->peer = peer;
     LIST_INSERT_HEAD(&peer->pieces, all, entry);
-    all->announcement.head = *head;
+    all->rts.head = *head;
     for (int i = 0; i <= UCX_WINDOW; i++) {
         all->slots[i].all = all;
         all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
-    all->flying++; /* it must outlive a loss of the peer that shows at once */
+    all->in_flight++; /* it must outlive a loss of the peer that shows at once */
     piece_start(&all->slots[0], NULL);
-    all->flying--;
+    all->in_flight--;
     pieces_finish(all);
 }
 
@@ -221,7 +221,7 @@ void disti_ucx_send(void *state, struct dist_request *request)
     head.serial = peer->sent++;
     if (request->envelope.bytes > ucx->whole_bytes ||
         !disti_credit_covers(&peer->credit, request->envelope.bytes)) {
-        ucx_announce(peer, request, &head);
+        ucx_send_rts(peer, request, &head);
         return;
     }
     flight = malloc(sizeof(*flight) + bytes);
@@ -277,7 +277,7 @@ void disti_ucx_sends_free(struct ucx_state *ucx)
         }
         while (LIST_FIRST(&peer->pieces))
             pieces_free(LIST_FIRST(&peer->pieces));
-        disti_announced_clear(&peer->announced);
+        disti_rts_clear(&peer->rts_sends);
     }
     while ((head = LIST_FIRST(&ucx->heads))) {
         LIST_REMOVE(head, entry);
@@ -316,10 +316,10 @@ void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id)
     send_head(peer, id, &note, sizeof(note));
 }
 
-void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
+void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool accepted)
 {
     const struct ucx_answer answer = {
-        .rank = (uint32_t)peer->ucx->rank, .name = name, .wanted = wanted};
+        .rank = (uint32_t)peer->ucx->rank, .name = name, .accepted = accepted};
 
     if (!ucx_is_lost(peer) && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_ANSWER, &answer, sizeof(answer));
@@ -328,7 +328,7 @@ void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
 void disti_ucx_send_returned(struct ucx_peer *peer)
 {
     const struct ucx_returned returned = {.rank = (uint32_t)peer->ucx->rank,
-                                          .returned = peer->debit.told};
+                                          .returned = peer->debit.reported};
 
     if (!ucx_is_lost(peer) && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_CREDIT, &returned, sizeof(returned));
@@ -346,13 +346,13 @@ static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
     pieces_finish(all);
 }
 
-bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted)
+bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool accepted)
 {
-    struct ucx_send_pieces *all = disti_announced_take(&peer->announced, name);
+    struct ucx_send_pieces *all = disti_rts_take(&peer->rts_sends, name);
 
     if (!all)
         return false;
-    if (!wanted) {
+    if (!accepted) {
         pieces_give_up(all, DIST_OK);
         return true;
     }
@@ -366,7 +366,7 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
     struct ucx_send_pieces *all;
     uint32_t cursor = 0;
 
-    while ((all = disti_announced_take_next(&peer->announced, &cursor)))
+    while ((all = disti_rts_take_next(&peer->rts_sends, &cursor)))
         pieces_give_up(all, DIST_ERR_PEER_LOST);
 }
 

@@ -25,16 +25,16 @@
 enum ucx_phase { UCX_NEW, UCX_OPEN, UCX_FAILED, UCX_CLOSED };
 
 /* Does the drawing have that arrow? */
-static inline bool disti_ucx_phase_leads(enum ucx_phase from, enum ucx_phase to)
+static inline bool disti_ucx_phase_allows(enum ucx_phase from, enum ucx_phase to)
 {
-    static const uint8_t arrows[] = {
+    static const uint8_t transitions[] = {
         [UCX_NEW] = 1 << UCX_OPEN | 1 << UCX_FAILED,
         [UCX_OPEN] = 1 << UCX_FAILED | 1 << UCX_CLOSED,
         [UCX_FAILED] = 1 << UCX_CLOSED,
         [UCX_CLOSED] = 0,
     };
 
-    return arrows[from] & 1 << to;
+    return transitions[from] & 1 << to;
 }
 
 /* What transport ucx is made of; private to this folder. */
@@ -64,7 +64,7 @@ enum ucx_am {
     UCX_AM_PIECE,
     UCX_AM_HELLO,
     UCX_AM_GOODBYE,
-    UCX_AM_ANNOUNCE,
+    UCX_AM_RTS,
     UCX_AM_ANSWER,
     UCX_AM_CREDIT,
     UCX_AM_COUNT
@@ -82,7 +82,7 @@ struct ucx_head {
     struct dist_envelope envelope;
 };
 
-struct ucx_announcement {
+struct ucx_rts {
     struct ucx_head head;
     uint32_t name; /* by which it is asked for */
     uint32_t pad;
@@ -91,7 +91,7 @@ struct ucx_announcement {
 struct ucx_answer {
     uint32_t rank;
     uint32_t name;
-    uint32_t wanted; /* 0: nobody will receive it */
+    uint32_t accepted; /* 0: nobody will receive it */
 };
 
 struct ucx_returned {
@@ -141,8 +141,8 @@ struct ucx_inbound {
 /* A message that came before the ones sent before it. */
 struct ucx_parked {
     struct ucx_parked *next;
-    struct ucx_announcement what; /* or a head alone */
-    bool announced;
+    struct ucx_rts what; /* or a head alone */
+    bool is_rts;
     unsigned char payload[];
 };
 
@@ -160,7 +160,7 @@ struct ucx_peer {
     struct disti_credit_in debit;
     LIST_HEAD(, ucx_flight) flights;     /* sends in one message that have not ended */
     LIST_HEAD(, ucx_send_pieces) pieces; /* sends in pieces that have not ended */
-    struct disti_announced announced;    /* those of them that wait to be asked for */
+    struct disti_rts_table rts_sends;    /* those of them that wait to be asked for */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -183,7 +183,7 @@ struct ucx_state {
     struct ucx_pull *ready;           /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
     unsigned scratches_free, scratches; /* of `scratches` that were allocated */
-    bool still;                         /* progress found nothing to do */
+    bool is_idle;                       /* progress found nothing to do */
     int happened;                       /* messages that came or left since the last look */
     bool failures;                      /* some peer is FAILED */
     bool closing;                       /* requests are not touched any more */
@@ -201,13 +201,13 @@ static inline bool ucx_is_lost(const struct ucx_peer *peer)
 bool disti_ucx_peer_open(struct ucx_peer *peer);
 
 /* The same, and connects, so that a loss is noticed even if nothing is ever sent. */
-void disti_ucx_peer_greet(struct ucx_peer *peer);
+void disti_ucx_peer_connect(struct ucx_peer *peer);
 
 /* The peer sends and receives nothing any more: ends the receives that wait for it. */
 void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why);
 
 /* Reports the loss again, for a request that was posted since. */
-dist_status disti_ucx_peer_gone(struct ucx_peer *peer);
+dist_status disti_ucx_peer_report_lost(struct ucx_peer *peer);
 
 /* Closes the endpoints of lost peers: UCX then ends what is under way with them. */
 void disti_ucx_peers_reap(struct ucx_state *ucx);
@@ -229,7 +229,7 @@ void disti_ucx_sends_free(struct ucx_state *ucx);
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);
 
 /* Asks for an announced message, or says that nobody will receive it. */
-void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted);
+void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool accepted);
 
 /* Tells how much of the peer's credit has been given back. */
 void disti_ucx_send_returned(struct ucx_peer *peer);
@@ -237,7 +237,7 @@ void disti_ucx_send_returned(struct ucx_peer *peer);
 /* ---- messages that are announced, and sent in pieces ---- */
 
 /* The receiver's answer to an announcement. False: there is none of that name. */
-bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted);
+bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool accepted);
 
 /* Ends what is announced. */
 void disti_ucx_pieces_fail(struct ucx_peer *peer);

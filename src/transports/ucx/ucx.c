@@ -31,7 +31,7 @@
 static const struct {
     const char *variable, *name, *value;
     bool without_rdma; /* only there */
-} context_wishes[] = {
+} context_defaults[] = {
     {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", CONTEXT_KEEPALIVE, false},
     {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "inf", true},
     {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf", true},
@@ -86,10 +86,10 @@ static ucs_status_t context_make(int ranks, int local_ranks)
 
     if (status != UCS_OK)
         return status;
-    for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
-        if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&
-            !(rdma && context_wishes[i].without_rdma))
-            status = ucp_config_modify(config, context_wishes[i].name, context_wishes[i].value);
+    for (size_t i = 0; i < sizeof(context_defaults) / sizeof(context_defaults[0]); i++) {
+        if (status == UCS_OK && !disti_env_raw(context_defaults[i].variable) &&
+            !(rdma && context_defaults[i].without_rdma))
+            status = ucp_config_modify(config, context_defaults[i].name, context_defaults[i].value);
     }
     if (status == UCS_OK)
         status = ucp_init(&params, config, &context_shared);
@@ -98,7 +98,7 @@ static ucs_status_t context_make(int ranks, int local_ranks)
 }
 
 /* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
-static ucs_status_t ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p)
+static ucs_status_t ucx_context_acquire(int ranks, int local_ranks, ucp_context_h *context_p)
 {
     ucs_status_t status = UCS_OK;
 
@@ -114,7 +114,7 @@ static ucs_status_t ucx_context_take(int ranks, int local_ranks, ucp_context_h *
     return status;
 }
 
-static void ucx_context_give(void)
+static void ucx_context_release(void)
 {
     pthread_mutex_lock(&context_lock);
     if (context_users && --context_users == 0) {
@@ -145,15 +145,15 @@ static dist_status peer_report(struct ucx_peer *peer, const char *why)
                            peer->rank, why);
 }
 
-dist_status disti_ucx_peer_gone(struct ucx_peer *peer)
+dist_status disti_ucx_peer_report_lost(struct ucx_peer *peer)
 {
     return peer_report(peer, "the connection had ended before");
 }
 
 /* The only way to another phase. */
-static void peer_go(struct ucx_peer *peer, enum ucx_phase to)
+static void peer_set_phase(struct ucx_peer *peer, enum ucx_phase to)
 {
-    if (disti_ucx_phase_leads(peer->phase, to))
+    if (disti_ucx_phase_allows(peer->phase, to))
         peer->phase = to;
     else
         disti_ucx_broken(peer->ucx, DIST_ERR_INTERNAL, "a connection went where none can go");
@@ -165,10 +165,10 @@ void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
 
     if (ucx_is_lost(peer) || ucx->closing)
         return;
-    peer_go(peer, UCX_FAILED);
+    peer_set_phase(peer, UCX_FAILED);
     ucx->failures = true;
     ucx->happened++;
-    if (peer->match.posted_head || peer->inbounds || peer->announced.count || !peer->leaving)
+    if (peer->match.posted_head || peer->inbounds || peer->rts_sends.count || !peer->leaving)
         peer_report(peer, why);
     disti_ucx_receive_fail(peer);
     disti_ucx_pieces_fail(peer);
@@ -209,12 +209,12 @@ bool disti_ucx_peer_open(struct ucx_peer *peer)
     if (peer->phase == UCX_OPEN)
         return true;
     if (ucx_is_lost(peer)) {
-        disti_ucx_peer_gone(peer);
+        disti_ucx_peer_report_lost(peer);
         return false;
     }
     status = ucp_ep_create(peer->ucx->worker, &params, &peer->endpoint);
     if (status == UCS_OK) {
-        peer_go(peer, UCX_OPEN);
+        peer_set_phase(peer, UCX_OPEN);
         return true;
     }
     peer->endpoint = NULL;
@@ -226,7 +226,7 @@ bool disti_ucx_peer_open(struct ucx_peer *peer)
     return false;
 }
 
-void disti_ucx_peer_greet(struct ucx_peer *peer)
+void disti_ucx_peer_connect(struct ucx_peer *peer)
 {
     if (peer->phase == UCX_NEW && disti_ucx_peer_open(peer))
         disti_ucx_send_note(peer, UCX_AM_HELLO);
@@ -239,7 +239,7 @@ static void peer_close(struct ucx_peer *peer)
     void *closing = peer->endpoint ? ucp_ep_close_nbx(peer->endpoint, &param) : NULL;
 
     peer->endpoint = NULL;
-    peer_go(peer, UCX_CLOSED);
+    peer_set_phase(peer, UCX_CLOSED);
     if (UCS_PTR_IS_PTR(closing))
         peer->closing = closing;
 }
@@ -329,10 +329,10 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
 {
     const char *tls = disti_env_raw("UCX_TLS"), *devices = disti_env_raw("UCX_NET_DEVICES");
     ucp_context_h context;
-    ucs_status_t status = ucx_context_take(2, 1, &context);
+    ucs_status_t status = ucx_context_acquire(2, 1, &context);
 
     if (status == UCS_OK) {
-        ucx_context_give();
+        ucx_context_release();
         return DIST_OK;
     }
     snprintf(reason, reason_size,
@@ -362,7 +362,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    struct epoll_event news = {.events = EPOLLIN | EPOLLET};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     struct ucx_state *ucx = state;
     ucs_status_t status;
     int fd;
@@ -395,7 +395,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
                          "rank %d: UCX needs up to %d file descriptors, but fewer are left: "
                          "raise the limit (ulimit -n), or close some",
                          ucx->rank, UCX_DESCRIPTORS);
-    status = ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
+    status = ucx_context_acquire(config->world_size, config->local_ranks, &ucx->context);
     if (status == UCS_OK)
         status = ucp_worker_create(ucx->context, &params, &ucx->worker);
     else
@@ -408,7 +408,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
          */
         if (ucp_worker_get_efd(ucx->worker, &fd) == UCS_OK)
             ucx->fd = epoll_create1(EPOLL_CLOEXEC);
-        if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
+        if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &event) != 0) {
             close(ucx->fd);
             ucx->fd = -1;
         }
@@ -423,7 +423,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
                            ucx->rank, ucs_status_string(status));
 }
 
-static dist_status ucx_copy_address(struct ucx_state *ucx, uint32_t flags, size_t room,
+static dist_status ucx_copy_address(struct ucx_state *ucx, uint32_t flags, size_t capacity,
                                     unsigned char *address, size_t *bytes_p)
 {
     ucp_worker_attr_t attributes = {.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS |
@@ -435,7 +435,7 @@ static dist_status ucx_copy_address(struct ucx_state *ucx, uint32_t flags, size_
         return ucx->host->fail(DIST_ERR_INTERNAL, "ucp_worker_query: %s",
                                ucs_status_string(status));
     *bytes_p = attributes.address_length;
-    if (attributes.address_length <= room)
+    if (attributes.address_length <= capacity)
         memcpy(address, attributes.address, attributes.address_length);
     ucp_worker_release_address(ucx->worker, attributes.address);
     return DIST_OK;
@@ -447,19 +447,19 @@ static dist_status ucx_address(void *state, void *blob, size_t *size_p)
     struct ucx_state *ucx = state;
     struct ucx_blob head = {.bytes = 0};
     unsigned char *address = (unsigned char *)blob + sizeof(head);
-    size_t room = DIST_ADDRESS_MAX - sizeof(head), bytes = 0;
-    dist_status status = ucx_copy_address(ucx, 0, room, address, &bytes);
+    size_t capacity = DIST_ADDRESS_MAX - sizeof(head), bytes = 0;
+    dist_status status = ucx_copy_address(ucx, 0, capacity, address, &bytes);
 
-    if (status == DIST_OK && bytes > room)
-        status = ucx_copy_address(ucx, UCP_WORKER_ADDRESS_FLAG_NET_ONLY, room, address, &bytes);
+    if (status == DIST_OK && bytes > capacity)
+        status = ucx_copy_address(ucx, UCP_WORKER_ADDRESS_FLAG_NET_ONLY, capacity, address, &bytes);
     if (status != DIST_OK)
         return status;
-    if (bytes > room)
+    if (bytes > capacity)
         return ucx->host->fail(
             DIST_ERR_UNSUPPORTED,
             "rank %d: UCX's address has %zu bytes, more than the %zu that fit: name fewer devices "
             "in UCX_NET_DEVICES, or fewer transports in UCX_TLS",
-            ucx->rank, bytes, room);
+            ucx->rank, bytes, capacity);
     memcpy(head.magic, ucx_magic, sizeof(ucx_magic));
     head.bytes = (uint32_t)bytes;
     head.sum = disti_hash_bytes(DISTI_HASH_START, address, bytes);
@@ -511,7 +511,7 @@ static int ucx_progress(void *state)
         disti_ucx_pulls_start(ucx);
     moved += ucx->happened;
     ucx->happened = 0;
-    ucx->still = moved == 0;
+    ucx->is_idle = moved == 0;
     return ucx->broken < 0 ? ucx->broken : moved;
 }
 
@@ -534,14 +534,14 @@ static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
 static int ucx_arm(void *state)
 {
     struct ucx_state *ucx = state;
-    struct epoll_event news;
+    struct epoll_event event;
     ucs_status_t status;
 
     if (ucx->fd < 0)
         return -1;
-    if (epoll_wait(ucx->fd, &news, 1, 0) != 0 && ucx_progress(state) != 0)
+    if (epoll_wait(ucx->fd, &event, 1, 0) != 0 && ucx_progress(state) != 0)
         return -2;
-    if (!ucx->still || ucx->happened || ucx->failures)
+    if (!ucx->is_idle || ucx->happened || ucx->failures)
         return -2;
     status = ucp_worker_arm(ucx->worker);
     return status == UCS_OK ? ucx->fd : status == UCS_ERR_BUSY ? -2 : -1;
@@ -579,7 +579,7 @@ static void ucx_close(void *state)
             disti_standins_free(&ucx->standins);
         }
         if (ucx->context)
-            ucx_context_give();
+            ucx_context_release();
     }
     if (ucx->fd >= 0 && ucx->peers)
         close(ucx->fd);

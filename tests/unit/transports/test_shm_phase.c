@@ -31,7 +31,7 @@ static void test_every_pair(void **state)
             struct shm_peer peer = {.phase = (enum shm_phase)from};
             bool drawn = drawing[from][to] == '>';
 
-            assert_int_equal(disti_shm_connection_go(&shm, &peer, (enum shm_phase)to),
+            assert_int_equal(disti_shm_connection_set_phase(&shm, &peer, (enum shm_phase)to),
                              drawn ? DIST_OK : DIST_ERR_INTERNAL);
             assert_int_equal(peer.phase, drawn ? to : from);
             assert_int_equal(shm.wanting, wanting[peer.phase]);

@@ -28,7 +28,7 @@ static void test_every_pair(void **state)
     (void)state;
     for (int from = 0; from < PHASES; from++) {
         for (int to = 0; to < PHASES; to++)
-            assert_int_equal(disti_ucx_phase_leads((enum ucx_phase)from, (enum ucx_phase)to),
+            assert_int_equal(disti_ucx_phase_allows((enum ucx_phase)from, (enum ucx_phase)to),
                              drawing[from][to] == '>');
     }
 }
