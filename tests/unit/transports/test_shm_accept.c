@@ -117,7 +117,7 @@ static uint32_t answer(struct accept_rank *rank, int fd)
         if (result == 1 && fds[i] >= 0)
             close(fds[i]);
     }
-    return result == 1 ? hello.word : 0;
+    return result == 1 ? hello.kind : 0;
 }
 
 static void test_a_slow_caller_among_strangers(void **state)

@@ -20,21 +20,21 @@ static const char drawing[PHASES][PHASES + 1] = {
     [SHM_CONNECTED] = "    >", [SHM_LOST] = "     ",
 };
 
-static const bool wanting[PHASES] = {[SHM_NEEDED] = true, [SHM_CALLING] = true};
+static const bool connecting[PHASES] = {[SHM_NEEDED] = true, [SHM_CALLING] = true};
 
 static void test_every_pair(void **state)
 {
     (void)state;
     for (int from = 0; from < PHASES; from++) {
         for (int to = 0; to < PHASES; to++) {
-            struct shm_state shm = {.wanting = wanting[from]};
+            struct shm_state shm = {.connecting = connecting[from]};
             struct shm_peer peer = {.phase = (enum shm_phase)from};
             bool drawn = drawing[from][to] == '>';
 
             assert_int_equal(disti_shm_connection_set_phase(&shm, &peer, (enum shm_phase)to),
                              drawn ? DIST_OK : DIST_ERR_INTERNAL);
             assert_int_equal(peer.phase, drawn ? to : from);
-            assert_int_equal(shm.wanting, wanting[peer.phase]);
+            assert_int_equal(shm.connecting, connecting[peer.phase]);
         }
     }
 }
