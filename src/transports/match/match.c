@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes a posted receive off the list; it is the caller's. */
+/* Removes a posted receive from the list. */
 static void match_unpost(struct disti_match *match, struct dist_request *request)
 {
     *(request->prev ? &request->prev->next : &match->posted_head) = request->next;
@@ -15,7 +15,7 @@ static void match_unpost(struct disti_match *match, struct dist_request *request
     request->next = request->prev = NULL;
 }
 
-/* Did the two ranks mean the same call? Else ends the receive. */
+/* Returns true if fingerprint and size match. Otherwise fails the receive with ERR_MISMATCH. */
 static bool match_compare(struct dist_request *request, const struct dist_envelope *envelope)
 {
     if (request->envelope.fingerprint == envelope->fingerprint &&
@@ -50,7 +50,7 @@ struct disti_unexpected *disti_match_hold(struct disti_match *match,
                                           const struct dist_envelope *envelope, bool descriptor)
 {
     size_t payload = descriptor ? 0 : (size_t)envelope->bytes;
-    static _Atomic uint64_t last; /* order that was given */
+    static _Atomic uint64_t last; /* the last order assigned */
     unsigned chain = match_chain(envelope->tag);
     struct disti_unexpected *unexpected;
     size_t bytes;
@@ -112,7 +112,8 @@ void disti_match_show(struct disti_match_set *set, uint64_t tag, uint64_t mask, 
     for (struct disti_match *match = LIST_FIRST(set), *next_match; match; match = next_match) {
         struct disti_unexpected *unexpected = match->unexpected_head, *next;
 
-        next_match = LIST_NEXT(match, entry); /* one that has shown its last leaves the set */
+        /* Releasing its last message removes `match` from the set. */
+        next_match = LIST_NEXT(match, entry);
         for (int i = 0; unexpected && i < most; i++, unexpected = next) {
             next = unexpected->next;
             if ((unexpected->envelope.tag & mask) == tag && !unexpected->claimed &&
@@ -188,16 +189,16 @@ void disti_match_clear(struct disti_match *match)
     match->posted_head = match->posted_tail = NULL;
 }
 
-/* Sends that are announced and not yet asked for, shared by the transports. */
+/* Rendezvous sends that wait for CTS. */
 
-#define RTS_CAPACITY 64 /* at first */
+#define RTS_CAPACITY 64 /* initial capacity */
 
 struct disti_rts_slot {
     void *send; /* NULL: unused */
     uint32_t next_free;
 };
 
-/* Sees to it that there is an unused slot. */
+/* Grows the table if it has no unused slot. Returns false if out of memory. */
 static bool rts_reserve_slot(struct disti_rts_table *table)
 {
     uint32_t capacity = table->capacity ? table->capacity * 2 : RTS_CAPACITY;
@@ -261,7 +262,7 @@ void disti_rts_clear(struct disti_rts_table *table)
     *table = (struct disti_rts_table){0};
 }
 
-/* Requests that take the place of forgotten ones, shared by the transports. */
+/* Detached requests. */
 
 struct disti_standin {
     struct disti_standin *next;
@@ -286,7 +287,10 @@ static struct disti_standin *standin_new(struct disti_standins *standins,
     return standin;
 }
 
-/* The bytes before `from` are not there, but nobody reads them: data begins where they would. */
+/*
+ * Only the bytes from `from` on are copied. `data` points `from` bytes before the copy, so that
+ * offsets into the message stay valid.
+ */
 struct dist_request *disti_standin_send(struct disti_standins *standins,
                                         const struct dist_request *request, size_t from)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Matching of messages, credit, announced sends, and a stand-in for a network; private to the
- * transports. */
+/*
+ * Message matching, credit, pending rendezvous sends and detached requests, shared by the
+ * transports.
+ */
 #ifndef DISTI_TRANSPORTS_MATCH_MATCH_H
 #define DISTI_TRANSPORTS_MATCH_MATCH_H
 
@@ -11,15 +13,16 @@
 #include <sys/queue.h>
 
 /*
- * One for each peer, all zero at first but for `rank` and `set`. Posted receives wait in `posted`;
- * messages that came first wait in `unexpected`, in order of arrival:
+ * The matching state of one peer. It starts as all zero except `rank` and `set`. Posted receives
+ * wait in `posted`; messages that arrive before their receive wait in `unexpected`, in order of
+ * arrival:
  *
- *      recv ------> posted:  [tag 7] [tag 9]
- *                                ^ matched by tag, oldest first
- *      arrival ---> unexpected:   [tag 8, 4 KiB held] [tag 8, a descriptor]
+ *      recv ------> posted:       [tag 7] [tag 9]
+ *                                     ^ matched by tag, oldest first
+ *      arrival ---> unexpected:   [tag 8, 4 KiB of payload] [tag 8, a descriptor]
  *
- * There may be very many unexpected ones, and they are received in any order: each is in the chain
- * of its tag's hash too, in order of arrival.
+ * The list of unexpected messages can be long, and receives may match them in any order. So each
+ * unexpected message is also in a hash chain of its tag, in order of arrival.
  */
 struct disti_unexpected;
 
@@ -29,107 +32,122 @@ struct disti_match {
     struct dist_request *posted_head, *posted_tail;
     struct disti_unexpected *unexpected_head, *unexpected_tail;
     struct disti_unexpected *chain_head[DISTI_MATCH_CHAINS], *chain_tail[DISTI_MATCH_CHAINS];
-    size_t held_bytes;             /* payload kept in `unexpected` */
-    int rank;                      /* the peer's */
-    struct disti_match_set *set;   /* of the transport; NULL: it is in none */
-    LIST_ENTRY(disti_match) entry; /* in the set, while `unexpected` is not empty */
+    size_t held_bytes;             /* payload bytes buffered in `unexpected` */
+    int rank;                      /* the peer's rank */
+    struct disti_match_set *set;   /* of the transport; NULL: none */
+    LIST_ENTRY(disti_match) entry; /* linked into `set` while `unexpected` is not empty */
 };
 
-/* The peers of a transport that have unexpected messages. All zero at first. */
+/* The peers of a transport that have unexpected messages. Starts as all zero. */
 LIST_HEAD(disti_match_set, disti_match);
 
-/* A message that came before its receive. Payload is held here, or described by note. */
+/*
+ * A message that arrived before its receive was posted. The payload is buffered here, or `note`
+ * describes where it is.
+ */
 struct disti_unexpected {
     struct disti_unexpected *next, *prev;
     struct disti_unexpected *chain_next, *chain_prev;
     struct dist_envelope envelope;
-    uint64_t order;               /* less than that of any message that came later, of any peer */
-    size_t arrived;               /* payload bytes held so far */
-    struct dist_request *claimed; /* the receive that took it while it was still arriving */
-    uint64_t note[4];             /* the transport's: a rendezvous descriptor, say */
-    bool descriptor;              /* no payload comes: note says where it is */
-    bool refused;                 /* its receive ended with ERR_MISMATCH: nobody takes it */
+    uint64_t order;               /* lower than the order of all later messages of any peer */
+    size_t arrived;               /* payload bytes received so far */
+    struct dist_request *claimed; /* the receive that matched it; NULL: none */
+    uint64_t note[4];             /* private to the transport, such as a rendezvous descriptor */
+    bool descriptor;              /* has no payload: `note` describes where it is */
+    bool refused; /* its receive failed with ERR_MISMATCH or was canceled: discard the payload */
     unsigned char payload[];
 };
 
 /*
- * A message begins to arrive: the oldest posted receive with its tag is taken off the
- * list and returned, or NULL. If fingerprint or size differ the receive is ended with
- * ERR_MISMATCH (arrived set), returned all the same, and *mismatch_p is true: the payload
- * is to be thrown away.
+ * Called when a message begins to arrive. Removes the oldest posted receive with its tag from the
+ * list and returns it, or returns NULL if there is none. If the fingerprint or the size differs,
+ * fails the receive with ERR_MISMATCH (setting its `arrived`), still returns it and sets
+ * *mismatch_p; the caller must then discard the payload.
  */
 struct dist_request *disti_match_arrival(struct disti_match *match,
                                          const struct dist_envelope *envelope, bool *mismatch_p);
 
 /*
- * Keep a message that no receive waits for. payload_bytes is 0 for a descriptor, else
- * envelope->bytes. NULL: out of memory. The caller fills payload and counts `arrived`.
+ * Appends a message that has no posted receive to `unexpected`. Allocates envelope->bytes for the
+ * payload, or 0 bytes if `descriptor` is true. The caller copies the payload and updates `arrived`.
+ * Returns NULL if out of memory.
  */
 struct disti_unexpected *disti_match_hold(struct disti_match *match,
                                           const struct dist_envelope *envelope, bool descriptor);
 
 /*
- * A receive is posted. NULL: it waits in `posted`. Otherwise an unexpected message has its tag, and
- * is returned. With `claimed` set, it is the receive's: once its payload is whole the caller gives
- * it to the sink. With `refused` set, the receive has ended with ERR_MISMATCH, and the payload,
- * once whole, is thrown away. Then, in both cases, the caller calls disti_match_release.
+ * Posts a receive. Returns NULL if no unexpected message has its tag; the receive then waits in
+ * `posted`. Otherwise returns the oldest such message with one of these fields set:
+ *
+ * - `claimed`: the message matches. When its payload is complete, the caller applies it to the
+ *   receive's sink.
+ * - `refused`: the receive has failed with ERR_MISMATCH. The caller discards the payload when it is
+ *   complete.
+ *
+ * In both cases the caller then calls disti_match_release.
  */
 struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist_request *request);
 
-/* Has all of its payload come, or is it a descriptor? */
+/* True if the whole payload has arrived or the message is a descriptor. */
 static inline bool disti_match_is_whole(const struct disti_unexpected *unexpected)
 {
     return unexpected->descriptor || unexpected->arrived == unexpected->envelope.bytes;
 }
 
-/* The oldest message with this tag that waits for its receive; NULL: none. Changes nothing. */
+/*
+ * Returns the oldest unexpected message with this tag that is neither claimed nor refused, or NULL.
+ */
 struct disti_unexpected *disti_match_waiting(const struct disti_match *match, uint64_t tag);
 
-/* The slots probe_tag and unexpected of a transport. */
+/* Implement probe_tag and unexpected of struct dist_transport. */
 int disti_match_probe(const struct disti_match_set *set, uint64_t tag);
 void disti_match_show(struct disti_match_set *set, uint64_t tag, uint64_t mask, int most,
                       dist_unexpected_fn see, void *arg);
 
-/* Takes an unexpected message off the list and frees it. */
+/* Removes an unexpected message from the list and frees it. */
 void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected);
 
-/* The same for all whose payload is still with the sender, which is lost: it will never come. */
+/*
+ * Releases all descriptors. Called after the peer was lost, when their payload can no longer
+ * arrive.
+ */
 void disti_match_release_descriptors(struct disti_match *match);
 
-/* Ends every posted receive with `status`. */
+/* Removes all posted receives from the list and completes them with `status`. */
 void disti_match_fail(struct disti_match *match, dist_status status);
 
-/* Frees what is held, without touching a request. */
+/* Frees all unexpected messages and empties the list of posted receives without completing them. */
 void disti_match_clear(struct disti_match *match);
 
-/* Flow control: how much a rank may send before it is received. Shared by the transports. */
+/* Flow control: limits the bytes that a rank may send eagerly. Shared by the transports. */
 
 /*
- * Each direction of a pair has a credit, the same number on both sides. A message that is sent
- * unasked costs its bytes and DISTI_CREDIT_MESSAGE; the receiver gives that back when it has
- * delivered the message or thrown it away. What the credit does not cover is only announced, and
- * sent when the receiver asks for it:
+ * Each direction between two ranks has a credit limit, which is equal on both sides. An eager
+ * message spends its bytes plus DISTI_CREDIT_MESSAGE of the sender's credit; the receiver returns
+ * this credit when it has delivered or discarded the message. If the credit does not suffice, the
+ * sender sends only an RTS, and sends the data after the receiver's CTS:
  *
  *      sender                                receiver
- *        message ------------------------->    kept, until its receive is posted
- *        announcement -------------------->    a note, until its receive is posted
- *                        <------------------   asked for
- *        data ---------------------------->    to where they belong
+ *        eager message -------------------->   buffered until its receive is posted
+ *        RTS ------------------------------>   recorded until its receive is posted
+ *                        <------------------   CTS
+ *        data ----------------------------->   to its destination
  *
- * So a receiver keeps `limit` bytes for each peer at most, and a note for each message that its
- * sender has not ended. Nobody ever waits for credit, and a receive waits for nothing that stands
- * before its message: notes always get through, and no data come that have no place.
+ * So a receiver buffers at most `limit` bytes for each peer, plus one record for each RTS whose
+ * send has not completed. No send blocks for credit, and a receive never waits for an earlier
+ * message: an RTS needs no credit, and data are sent only after the receive is posted.
  *
- * What was given back is told by a number that only grows, once a quarter of the limit.
+ * The receiver reports the total of the returned credit, which only grows, each time that another
+ * quarter of the limit has been returned.
  */
 #define DISTI_CREDIT_MESSAGE 128u
 
-/* The sender's end. */
+/* The sender's side. */
 struct disti_credit_out {
-    uint64_t limit, spent, returned; /* returned: as last heard */
+    uint64_t limit, spent, returned; /* returned: as last reported by the receiver */
 };
 
-/* The receiver's end. */
+/* The receiver's side. */
 struct disti_credit_in {
     uint64_t limit, spent, returned, reported;
 };
@@ -146,7 +164,7 @@ static inline void disti_credit_spend(struct disti_credit_out *out, uint64_t byt
     out->spent += bytes + DISTI_CREDIT_MESSAGE;
 }
 
-/* The receiver has returned so much, in all. False: that is more than was spent. */
+/* Stores the total that the receiver has returned. Returns false if it exceeds the spent credit. */
 static inline bool disti_credit_update(struct disti_credit_out *out, uint64_t returned)
 {
     if (returned - out->returned > out->spent - out->returned)
@@ -155,7 +173,10 @@ static inline bool disti_credit_update(struct disti_credit_out *out, uint64_t re
     return true;
 }
 
-/* A message came unasked. False: the sender had no credit for it; the peer breaks the protocol. */
+/*
+ * Accounts for an eager message that arrived. Returns false if the sender had no credit for it,
+ * which violates the protocol.
+ */
 static inline bool disti_credit_receive(struct disti_credit_in *in, uint64_t bytes)
 {
     if (bytes > in->limit || in->spent - in->returned + bytes + DISTI_CREDIT_MESSAGE > in->limit)
@@ -164,7 +185,10 @@ static inline bool disti_credit_receive(struct disti_credit_in *in, uint64_t byt
     return true;
 }
 
-/* The message is no longer kept. True: send in->reported to the sender now. */
+/*
+ * Returns the credit of a message that is no longer buffered. Returns true if the caller must send
+ * in->reported to the sender.
+ */
 static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t bytes)
 {
     in->returned += bytes + DISTI_CREDIT_MESSAGE;
@@ -174,41 +198,50 @@ static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t byte
     return true;
 }
 
-/* Sends that are announced and not yet asked for, shared by the transports. */
+/* Rendezvous sends that wait for CTS, shared by the transports. */
 
-/* A table, all zero at first: each send has a name, a small number by which the peer asks for it.
+/*
+ * A table of sends, all zero at first. The RTS and CTS identify a send by its index in the table
+ * (its name).
  */
 struct disti_rts_table {
     struct disti_rts_slot *slots;
     uint32_t capacity, count, free;
 };
 
-/* Keeps `send` under a new name. False: out of memory. */
+/* Stores `send` under a new name. Returns false if out of memory. */
 bool disti_rts_add(struct disti_rts_table *table, void *send, uint32_t *name_p);
 
-/* Takes out the send with that name; NULL: there is none. */
+/* Removes and returns the send with that name; returns NULL if there is none. */
 void *disti_rts_take(struct disti_rts_table *table, uint64_t name);
 
-/* Takes out the first send from *cursor on, 0 at first, and moves it behind that; NULL: no more. */
+/*
+ * Removes and returns the first send at or after *cursor and moves *cursor past it; returns NULL if
+ * there is none. *cursor starts at 0.
+ */
 void *disti_rts_take_next(struct disti_rts_table *table, uint32_t *cursor);
 
-/* Where the send with that name stands; NULL: there is none. */
+/*
+ * Returns the table's pointer to the send with that name, which the caller may replace; NULL if
+ * there is none.
+ */
 void **disti_rts_slot(struct disti_rts_table *table, uint64_t name);
 
-/* Frees the table. The sends are the caller's. */
+/* Frees the table but not the sends, which belong to the caller. */
 void disti_rts_clear(struct disti_rts_table *table);
 
-/* Requests that take the place of forgotten ones, shared by the transports. */
+/* Detached requests, shared by the transports. */
 
 /*
- * A group that ends takes its memory with it, but the message that is halfway through a stream has
- * to go on to its end, since others follow it. So a request that the engine wants forgotten is
- * replaced wherever the transport keeps it: a send by one with a copy of what is still to be sent,
- * a receive by one that throws away what comes. Nobody waits for such a stand-in.
+ * A closed group frees its memory, but a message that is partly transferred must still be
+ * completed, since other messages follow it in the stream. So when the engine cancels a request,
+ * the transport replaces it by a detached request: for a send, one with a copy of the data that are
+ * still to be sent; for a receive, one that discards the data. No thread waits for a detached
+ * request.
  */
 struct disti_standin;
 
-/* The stand-ins of one transport. All zero at first. */
+/* The detached requests of one transport. All zero at first. */
 struct disti_standins {
     struct disti_standin *head;
 };
@@ -220,20 +253,23 @@ static inline bool disti_standin_is_for(const struct dist_request *request, uint
 }
 
 /*
- * The stand-in of a request; the caller puts it in its place. Of a send, data from byte `from` on
- * are copied. NULL: out of memory.
+ * Return the detached request that replaces `request`; the caller stores it in place of `request`.
+ * The one for a send has a copy of the data from byte `from` on. Return NULL if out of memory.
  */
 struct dist_request *disti_standin_send(struct disti_standins *standins,
                                         const struct dist_request *request, size_t from);
 struct dist_request *disti_standin_receive(struct disti_standins *standins,
                                            const struct dist_request *request);
 
-/* Takes the posted receives whose tag is `tag` in the bits of `mask` off the list. */
+/* Removes the posted receives whose tag equals `tag` in the bits of `mask` from the list. */
 void disti_standin_unpost(struct disti_match *match, uint64_t tag, uint64_t mask);
 
 bool disti_standins_have(const struct disti_standins *standins, const struct dist_request *request);
 
-/* sweep frees the stand-ins that have ended; free frees all, once nobody touches them any more. */
+/*
+ * sweep frees the detached requests that have completed. free frees all of them; the transport must
+ * no longer use any.
+ */
 void disti_standins_sweep(struct disti_standins *standins);
 void disti_standins_free(struct disti_standins *standins);
 
