@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* FIFOs, connections, lent memory and machine files of the shm transport; private to it. */
+/*
+ * FIFOs, connections, loans and addresses of the shm transport; private to this directory. A loan
+ * is a long message that the receiver reads directly from the sender's memory (CMA).
+ */
 #ifndef DISTI_TRANSPORTS_SHM_STATE_H
 #define DISTI_TRANSPORTS_SHM_STATE_H
 
@@ -12,92 +15,98 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The memory that two ranks share: what lies where, and how it is made and mapped. */
+/* The memory shared by two ranks: its layout, creation and mapping. */
 
 /*
- * A pair of ranks shares one memfd, made by the side that called the other (side 0):
+ * A pair of ranks shares one memfd, created by the rank that calls the other (side 0):
  *
- *      | side 0 | side 1 | FIFO that side 0 fills | FIFO that side 1 fills |
+ *      | side 0 | side 1 | FIFO written by side 0 | FIFO written by side 1 |
  *
- * Nobody may shrink or grow it (seals), and its pages exist before it is used, so that
- * no access can end in SIGBUS.
+ * Seals forbid shrinking and growing it, and its pages are allocated before it is used, so no
+ * access can raise SIGBUS.
  */
 #define SHM_LINE 64
-#define SHM_SEPARATION                                                                             \
-    128 /* CPUs fetch lines in pairs: what different ranks write lies this far apart */
+/* CPUs fetch cache lines in pairs: data written by different ranks are in different pairs. */
+#define SHM_ALIGN 128
 #define SHM_FIFO_MIN ((size_t)16 << 10)
 #define SHM_FIFO_MAX ((size_t)256 << 10)
 #define SHM_LENT_MAX 64
 
 enum shm_verdict { SHM_CMA_UNKNOWN, SHM_CMA_WORKS, SHM_CMA_REFUSED };
 
-/* What one side writes and the other reads (asleep: both write). */
+/* Written by one side and read by the other (`asleep`: written by both). */
 struct shm_side {
-    alignas(SHM_SEPARATION) _Atomic uint64_t consumed; /* bytes given back of the other's FIFO */
-    alignas(SHM_SEPARATION) _Atomic uint32_t asleep; /* sleeps, or is about to: ring its doorbell */
-    _Atomic uint32_t verdict;                        /* can this side read the other's memory? */
-    _Atomic uint32_t closed;   /* this side has closed: what it lent is gone */
-    _Atomic uint64_t revoked;  /* bit i: what this side has lent as i is not to be used */
-    _Atomic uint64_t returned; /* of the other's credit, in all */
-    /* Of what the other lent: acknowledgement n stands at n % SHM_LENT_MAX as lap << 8 | id. */
-    alignas(SHM_SEPARATION) _Atomic uint64_t acks[SHM_LENT_MAX];
+    alignas(SHM_ALIGN) _Atomic uint64_t consumed; /* bytes of the other side's FIFO */
+    alignas(SHM_ALIGN) _Atomic uint32_t asleep;   /* sleeps or is about to: ring its doorbell */
+    _Atomic uint32_t verdict;  /* whether it can read the other side's memory (enum shm_verdict) */
+    _Atomic uint32_t closed;   /* this side has closed: its loans are invalid */
+    _Atomic uint64_t revoked;  /* bit i: loan i of this side is revoked */
+    _Atomic uint64_t returned; /* total credit returned to the other side */
+    /*
+     * Acknowledgements of the other side's loans. Number n is stored at index n % SHM_LENT_MAX as
+     * lap << 8 | id.
+     */
+    alignas(SHM_ALIGN) _Atomic uint64_t acks[SHM_LENT_MAX];
 };
 
 struct shm_pair {
     struct shm_side side[2];
-    alignas(SHM_SEPARATION) unsigned char fifos[];
+    alignas(SHM_ALIGN) unsigned char fifos[];
 };
 
-/* The bytes of a pair's memory; fifo_bytes is a power of two. */
+/* Returns the size of a pair's memory. fifo_bytes is a power of two. */
 static inline size_t disti_shm_pair_bytes(size_t fifo_bytes)
 {
     return sizeof(struct shm_pair) + 2 * fifo_bytes;
 }
 
 /*
- * Makes a pair's memory: *fd_p and *pair_p are the caller's. ERR_NO_MEMORY if the
- * machine has not that much, ERR_SYSTEM; IN_PROGRESS, and nothing is reported, if there is no file
- * descriptor now.
+ * Creates and maps a pair's memory. The caller owns *fd_p and *pair_p. Fails with ERR_NO_MEMORY if
+ * there is not enough memory, or ERR_SYSTEM. Returns IN_PROGRESS, without reporting an error, if no
+ * file descriptor is available.
  */
 dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair **pair_p);
 
-/* Maps what a peer made. fd stays the caller's. Refuses what could still shrink. */
+/*
+ * Maps memory that a peer created. The caller keeps fd. Rejects a memfd that is not sealed or has
+ * another size.
+ */
 dist_status disti_shm_memory_map(int fd, size_t fifo_bytes, struct shm_pair **pair_p);
 
-/* NULL is accepted. */
+/* Unmaps a pair's memory. Accepts NULL. */
 void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes);
 
 /*
- * A frame starts on a line and does not wrap (a PAD fills the end of the ring):
+ * A frame starts at a cache line and does not wrap (a PAD frame fills the end of the ring):
  *
  *      | stamp | bytes kind | tag fingerprint bytes | up to 24 bytes of payload |
- *      | or, if it is more, the payload from the next line on ...               |
+ *      | or, if the payload is longer, the payload from the next line on ...    |
  *
- * The stamp says that the frame is complete: it is the pair's random key plus the frame's
- * place in the stream. The consumer polls the very line that brings a small message, so a
- * message costs one line's travel from core to core. What lies in the ring from earlier
- * laps has another stamp; payload cannot pass for one, as it would have to guess 64 bits.
+ * The stamp marks the frame as complete. It is the sum of the pair's random key and the frame's
+ * position in the stream. The consumer polls the same cache line that contains a small message, so
+ * such a message costs the transfer of one line between cores. Data from earlier laps of the ring
+ * have other stamps, and payload cannot imitate a stamp without guessing 64 bits.
  *
- * `consumed` comes back the other way, not for each frame but for each quarter of the ring.
- * So of an idle ring at least three quarters are free to the producer. A frame takes at
- * most one quarter, and a pad is shorter than the frame behind it: a frame always fits in
- * the end.
+ * The consumer updates `consumed` not after each frame but after each quarter of the ring. So the
+ * producer can use at least three quarters of an idle ring. A frame takes at most one quarter, and
+ * a PAD frame is shorter than the frame that follows it, so a frame always fits after the consumer
+ * has caught up.
  *
- * Memory order. The producer stores the stamp last, the consumer loads it first: whoever
- * sees the stamp sees the frame (release, acquire). The same holds for `consumed` and the
- * reuse of the bytes. Stores after which the other side may have to be woken are seq_cst,
- * as is the load of its `asleep`; who falls asleep stores `asleep` and then looks for work
- * with seq_cst loads. So at least one of the two sees the other's store: no wake-up is lost.
+ * Memory order. The producer stores the stamp last and the consumer loads it first: a consumer that
+ * sees the stamp sees the whole frame (release, acquire). The same holds for `consumed` and the
+ * reuse of ring space. A store that the other side may sleep on is seq_cst, and so is the following
+ * load of `asleep`. A rank that goes to sleep stores `asleep` and then checks for messages with
+ * seq_cst loads. So at least one of the two ranks sees the other's store: no wake-up is lost.
  */
 enum shm_kind {
     SHM_WHOLE = 1,
     SHM_FIRST,
     SHM_MORE,
     SHM_LENT,
-    SHM_RTS,     /* payload: a name, 4 bytes, by which the message is asked for */
-    SHM_CTS,     /* send it; payload: the name */
-    SHM_DISCARD, /* forget it; payload: the name */
-    SHM_DATA,    /* the first frame of a message that was asked for; envelope.tag: the name */
+    SHM_RTS,     /* payload: the name of the send, 4 bytes, which CTS and DISCARD repeat */
+    SHM_CTS,     /* send the message; payload: the name */
+    SHM_DISCARD, /* no receive will take the message; payload: the name */
+    SHM_DATA,    /* the first frame after a CTS; envelope.tag: the name */
     SHM_PAD
 };
 
@@ -105,37 +114,37 @@ enum shm_kind {
 
 struct shm_frame {
     _Atomic uint64_t stamp;
-    uint32_t bytes; /* payload in this frame; PAD: bytes to skip, from the stamp on */
+    uint32_t bytes; /* payload bytes in this frame; PAD: bytes to skip, including the header */
     uint32_t kind;
     struct dist_envelope envelope;
     unsigned char payload[SHM_FRAME_INLINE];
 };
 
 /*
- * SHM_WANTED with a loan's id in place of the name: the receiver cannot read the loan, so the
- * sender copies the message through the ring, in SHM_ASKED frames with this name. An empty
- * SHM_ASKED frame says that the message is not available any more.
+ * A CTS with SHM_NAME_LOAN | id as the name means that the receiver cannot read loan `id`. The
+ * sender then copies the message through the ring, in a SHM_DATA frame with this name and SHM_MORE
+ * frames. An empty SHM_DATA frame means that the message is no longer available.
  */
 #define SHM_NAME_LOAN UINT32_C(0x80000000)
 
-/* SHM_LENT's payload: where the sender keeps the message, and the name of the loan. */
+/* The payload of SHM_LENT: the address of the message in the sender's memory, and the loan's id. */
 struct shm_loan {
     uint64_t address;
     uint64_t id;
 };
 
-/* The producer's end. */
+/* The producer's state of a FIFO. */
 struct shm_out {
     unsigned char *ring;
     size_t size;
     uint64_t key;
     uint64_t produced;
-    uint64_t consumed; /* as last seen */
+    uint64_t consumed; /* as last read from consumed_now */
     const _Atomic uint64_t *consumed_now;
     bool corrupt;
 };
 
-/* The consumer's end. */
+/* The consumer's state of a FIFO. */
 struct shm_in {
     unsigned char *ring;
     size_t size;
@@ -157,13 +166,13 @@ static inline unsigned char *disti_shm_frame_payload(struct shm_frame *frame, si
     return payload <= SHM_FRAME_INLINE ? frame->payload : (unsigned char *)frame + SHM_LINE;
 }
 
-/* The most payload that a frame of this ring may have: whole lines. */
+/* Returns the maximum payload of a frame, a multiple of the cache line size. */
 static inline size_t disti_shm_frame_max(size_t ring_size)
 {
     return ring_size / 4 - SHM_LINE;
 }
 
-/* Looks again how far the consumer is. A value that cannot be is the peer's fault. */
+/* Reads the consumer's position again. An impossible value means that the peer is faulty. */
 static inline void disti_shm_fifo_refresh(struct shm_out *out)
 {
     uint64_t consumed = atomic_load_explicit(out->consumed_now, memory_order_acquire);
@@ -182,7 +191,7 @@ static inline bool disti_shm_fifo_has_room(struct shm_out *out, size_t bytes)
     return !out->corrupt && out->produced + bytes - out->consumed <= out->size;
 }
 
-/* A place for a frame with `payload` bytes; NULL: the ring is full for now (or corrupt). */
+/* Returns space for a frame with `payload` bytes, or NULL if the ring is full or corrupt. */
 static inline struct shm_frame *disti_shm_fifo_reserve(struct shm_out *out, size_t payload)
 {
     size_t bytes = disti_shm_frame_bytes(payload);
@@ -201,7 +210,10 @@ static inline struct shm_frame *disti_shm_fifo_reserve(struct shm_out *out, size
     return (void *)out->ring;
 }
 
-/* The frame that reserve gave is complete. The caller rings the doorbell if need be. */
+/*
+ * Marks the frame that disti_shm_fifo_reserve returned as complete. The caller then calls
+ * disti_shm_ring.
+ */
 static inline void disti_shm_fifo_publish(struct shm_out *out, struct shm_frame *frame,
                                           size_t payload)
 {
@@ -209,7 +221,10 @@ static inline void disti_shm_fifo_publish(struct shm_out *out, struct shm_frame 
     out->produced += disti_shm_frame_bytes(payload);
 }
 
-/* The next frame, or NULL. Its fields are the peer's: copy them, then check them. */
+/*
+ * Returns the next frame, or NULL. The peer can change its fields at any time: copy them, then
+ * check the copies.
+ */
 static inline struct shm_frame *disti_shm_fifo_peek(const struct shm_in *in)
 {
     struct shm_frame *frame = (void *)(in->ring + (in->taken & (in->size - 1)));
@@ -219,13 +234,16 @@ static inline struct shm_frame *disti_shm_fifo_peek(const struct shm_in *in)
     return frame;
 }
 
-/* Bytes from the next frame's stamp to the end of the ring. */
+/* Returns the bytes from the next frame's stamp to the end of the ring. */
 static inline size_t disti_shm_fifo_to_end(const struct shm_in *in)
 {
     return in->size - (size_t)(in->taken & (in->size - 1));
 }
 
-/* Gives `bytes` bytes back. True: the producer was told, so ring its doorbell if it sleeps. */
+/*
+ * Frees `bytes` bytes of the ring. Returns true if it updated `consumed`; the caller then calls
+ * disti_shm_ring.
+ */
 static inline bool disti_shm_fifo_take(struct shm_in *in, size_t bytes)
 {
     in->taken += bytes;
@@ -236,17 +254,17 @@ static inline bool disti_shm_fifo_take(struct shm_in *in, size_t bytes)
     return true;
 }
 
-/* What two ranks say to each other before they share memory. */
+/* The handshake of two ranks before they share memory. */
 
 /*
- * One packet each way, over a SOCK_SEQPACKET socket that stays open afterwards: its end
- * is the peer's.
+ * One packet in each direction over a SOCK_SEQPACKET socket. The socket then stays open: when it is
+ * closed, the peer has exited or closed the connection.
  *
- *      caller                          called
+ *      caller                              called
  *        CALL, memory and doorbell  ------>
- *                               <------ ACCEPT, doorbell
- *                                    or DEFER: both call at once, the lower rank's call counts
- *                                    or REFUSE, with a status
+ *                                  <------ ACCEPT, doorbell
+ *                                       or DEFER: both ranks called; the lower rank's call counts
+ *                                       or REFUSE, with a status
  */
 enum shm_hello_kind { SHM_CALL = 1, SHM_ACCEPT, SHM_DEFER, SHM_REFUSE };
 
@@ -257,107 +275,113 @@ struct shm_hello {
     uint32_t version;
     uint32_t kind;
     int32_t from, to; /* ranks */
-    int32_t status;   /* REFUSE: why */
+    int32_t status;   /* REFUSE: the reason */
     uint32_t pad;
     uint64_t job;
-    uint64_t key;                  /* CALL: the stamps' */
-    uint64_t fifo_bytes;           /* CALL */
-    uint64_t probe_address, probe; /* a word in the speaker's memory, and its value */
+    uint64_t key;        /* CALL: the key of the stamps */
+    uint64_t fifo_bytes; /* CALL */
+    /* The address and the value of a word in the sender's memory, which tests CMA. */
+    uint64_t probe_address, probe;
 };
 
-/* Fills what every hello has. */
+/* Initializes the fields that all hellos have in common. */
 void disti_shm_hello_init(struct shm_hello *hello, enum shm_hello_kind kind, int from, int to,
                           uint64_t job);
 
-/* Never blocks. False: it could not be sent (errno). */
+/* Sends a hello with `count` descriptors. Never blocks. Returns false and sets errno on failure. */
 bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *fds, int count);
 
 /*
- * Never blocks. 1: *hello and fds (-1 where there is none; the caller's to close) are
- * filled; 0: nothing there yet, or, with errno EMFILE or ENFILE, no descriptors for what is there;
- * -1: the peer has gone, or what it sent is no hello.
+ * Receives a hello. Never blocks. Returns:
+ *
+ * - 1: *hello and fds are filled; unused entries of fds are -1, and the caller closes the others.
+ * - 0: nothing has arrived (errno EAGAIN), or there are no file descriptors left to receive the
+ *   packet's (errno EMFILE or ENFILE).
+ * - -1: the peer has closed the socket, or the packet is not a hello.
  */
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS]);
 
-/* Which machine this is, and how its ranks find each other's listeners. */
+/* Identifies the node, and how its ranks find each other's listeners. */
 
 #define SHM_NAME_BYTES 16
 #define SHM_BOOT_BYTES 40
 
 #define SHM_MACHINE_MAGIC 0x6d687364u
 
-/* A rank's address, as it goes to the peers. `name` is that of its listener. */
+/* A rank's address, which its peers receive. `name` is the name of its listener. */
 struct shm_address {
     uint32_t magic;
     uint32_t abi;
     uint32_t uid;
     uint32_t pid;
-    uint64_t network_device, network_inode; /* the network namespace: abstract names live in it */
-    char boot[SHM_BOOT_BYTES];              /* the kernel's boot id, text */
+    uint64_t network_device, network_inode; /* the network namespace */
+    char boot[SHM_BOOT_BYTES];              /* the kernel's boot id, as text */
     uint8_t name[SHM_NAME_BYTES];
 };
 
 /*
- * Fills *address for this process, with a new random name. On failure writes the reason
- * (reason may be NULL) and returns ERR_UNSUPPORTED.
+ * Fills *address for this process, with a new random name. On failure writes the reason to `reason`
+ * (which may be NULL) and returns ERR_UNSUPPORTED.
  */
 dist_status disti_shm_machine_self(struct shm_address *address, char *reason, size_t reason_size);
 
-/* The abstract socket address of a listener; returns its length. */
+/* Fills *name with the abstract socket address of a listener and returns its length. */
 socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name);
 
 /*
- * Copies `bytes` bytes at `address` in process `pid` to `data`. 0, or the errno: ESRCH, the
- * process has ended; EPERM, it may not be read; EFAULT, there is not that much memory.
+ * Copies `bytes` bytes at `address` of process `pid` to `data`. Returns 0 or an errno: ESRCH if the
+ * process has exited, EPERM if reading it is not permitted, EFAULT if the memory is not readable.
  */
 int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes);
 
 bool disti_shm_machine_random(void *data, size_t bytes);
 
-/* The state of one shm transport and of its connections to peers; private to this folder. */
+/* The state of one shm transport and of its connections to peers. */
 
-/* Messages of more bytes are lent to a peer that can read our memory (see whole_max). */
+/* Longer messages are sent as loans if the peer can read this process's memory (see whole_max). */
 #define SHM_COPY_MAX ((size_t)8 << 10)
-/* A long message is reduced in pieces of so much, through a buffer that stays in the L2 cache. */
+/* Long messages are reduced in pieces of this size, through a buffer that fits in the L2 cache. */
 #define SHM_PULL_PIECE ((size_t)64 << 10)
-/* One call of progress moves about this much for each peer. */
+/* One call of progress moves about this many bytes for each peer. */
 #define SHM_TURN_BYTES ((size_t)256 << 10)
 #define SHM_TURN_FRAMES 64
-/* What a rank keeps of messages that a peer sends before their receives: so many rings full. */
+/* The credit limit of each peer, in FIFO sizes. */
 #define SHM_CREDIT_FIFOS 4
 
 /*
- * A connection's life. The lower rank calls the higher as soon as either has a request for the
- * other; the higher calls only if it has waited a while for that:
+ * The phases of a connection. The lower rank calls the higher one as soon as it has a request for
+ * it. The higher rank first waits for that call for a short time, then calls itself:
  *
  *            a request           a call is sent           it is accepted
  *      IDLE ----------> NEEDED ----------------> CALLING ----------------> CONNECTED
  *                         ^-----------------------'                            |
- *                          the call was in vain, or the peer's own counts      v
+ *                          the call failed for now, or the peer's call counts  v
  *                                                                            LOST
  *
- * A call of the peer connects from IDLE, NEEDED and CALLING; each of these can be LOST too.
+ * A call from the peer leads from IDLE, NEEDED or CALLING to CONNECTED. Each of these phases can
+ * also lead to LOST.
  */
 enum shm_phase { SHM_IDLE, SHM_NEEDED, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
 
-/* What of the message that is arriving in pieces has come, and where it goes. */
+/* The message that is arriving in several frames, and its destination. */
 struct shm_arrival {
     bool active;
-    struct dist_request *request;        /* or */
-    struct disti_unexpected *unexpected; /* or neither: it is thrown away */
+    struct dist_request *request;        /* the receive, or NULL */
+    struct disti_unexpected *unexpected; /* the buffer, or NULL; both NULL: discard the data */
     size_t bytes, arrived;
-    size_t skip; /* leading bytes that the sink already has, read from a loan */
+    size_t skip; /* leading bytes that were already read from a loan */
 };
 
-/* How a queued send continues; in own[0]. */
+/* How a queued send continues. Stored in own[0]. */
 enum shm_send {
     SHM_SEND_EAGER,
-    SHM_SEND_DATA,      /* as SHM_ASKED frames; own[1]: the name */
-    SHM_SEND_CANCELED,  /* its group has ended: an empty SHM_ASKED frame is sent */
-    SHM_SEND_UNREADABLE /* its memory cannot be read: the same, and the request fails */
+    SHM_SEND_DATA,      /* after a CTS, with a SHM_DATA frame; own[1]: the name */
+    SHM_SEND_CANCELED,  /* its group was closed: an empty SHM_DATA frame is sent */
+    SHM_SEND_UNREADABLE /* its memory is unreadable: an empty SHM_DATA frame is sent, and the
+                           request fails */
 };
 
-/* What was answered to announcements, while the ring had no room for it. */
+/* An answer to an RTS that waits for space in the ring: CTS if `accepted`, else DISCARD. */
 struct shm_answer {
     uint32_t name;
     bool accepted;
@@ -371,28 +395,28 @@ struct shm_answers {
 struct shm_peer {
     int rank;
     enum shm_phase phase;
-    dist_status status; /* in phase LOST: what requests end with */
-    bool corrupt;       /* it broke the rules: nothing of it is read any more */
+    dist_status status; /* in phase LOST: the status of its requests */
+    bool corrupt;       /* it violated the protocol: nothing more is read from it */
 
     struct shm_in in;
     struct shm_out out;
     struct shm_side *mine, *theirs;
     struct shm_arrival arrival;
     struct disti_match match;
-    struct dist_request *send_head, *send_tail; /* not yet in the ring, in order */
-    bool send_blocked;                          /* by a full ring or an unknown verdict */
-    size_t whole_max;                           /* messages up to this go in one frame */
-    struct dist_request *pull_head, *pull_tail; /* matched with a loan, in order */
-    uint64_t lent_free;                         /* bit i: id i is free */
+    struct dist_request *send_head, *send_tail; /* sends that are not yet in the ring, in order */
+    bool send_blocked;                          /* the ring is full, or `lend` is not yet known */
+    size_t whole_max;                           /* the longest message that is sent in one frame */
+    struct dist_request *pull_head, *pull_tail; /* receives that matched a loan, in order */
+    uint64_t lent_free;                         /* bit i: loan id i is free */
     uint64_t acks_seen, acks_given;
-    enum shm_verdict lend; /* can the peer read our memory? */
+    enum shm_verdict lend; /* whether the peer can read this process's memory */
     struct dist_request *lent[SHM_LENT_MAX];
-    bool declined; /* a loan of the peer could not be read, and the log has said so */
+    bool declined; /* the log message about an unreadable loan was written */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
     struct disti_rts_table rts_sends;
     struct shm_answers answers;
-    struct dist_request *cts_head, *cts_tail; /* receives of announced messages, in order */
+    struct dist_request *cts_head, *cts_tail; /* receives that wait for data after CTS */
 
     struct shm_pair *pair;
     size_t fifo_bytes;
@@ -400,10 +424,10 @@ struct shm_peer {
     int pid;
     uint64_t key;
     int64_t call_ns;
-    bool is_backing_off; /* not before call_ns again */
+    bool is_backing_off; /* the last call failed for now: no call before call_ns */
 };
 
-/* A caller that has not introduced itself. */
+/* A caller that has not sent its hello. */
 struct shm_pending {
     int socket; /* -1: free */
     int pid;
@@ -411,29 +435,29 @@ struct shm_pending {
 };
 
 struct shm_state {
-    bool opened, armed, poll_now; /* look: something outside the rings may have happened */
-    bool cma;                     /* unless DIST_SHM_CMA=0 */
+    bool opened, armed, poll_now; /* poll_now: poll the sockets in the next progress call */
+    bool cma;                     /* false with DIST_SHM_CMA=0 */
     int connecting;               /* peers that are NEEDED or CALLING */
     struct disti_match_set unexpected;
-    unsigned calls;           /* of progress since sockets were last looked at */
+    unsigned calls;           /* calls of progress since the sockets were last polled */
     struct shm_peer **active; /* the connected peers */
     int active_count;
-    struct shm_peer **peers;       /* by rank; NULL: no message, either way, so far */
-    struct shm_address *addresses; /* by rank; magic 0: not known */
+    struct shm_peer **peers;       /* by rank; NULL: no message in either direction yet */
+    struct shm_address *addresses; /* by rank; magic 0: unknown */
     unsigned char *bounce;         /* SHM_PULL_PIECE bytes */
     size_t fifo_bytes;
-    int listener, doorbell, poll; /* poll: epoll over everything below */
+    int listener, doorbell, poll; /* poll: epoll over listener, doorbell, sockets and processes */
     uint64_t job, probe;
     struct dist_transport_config config;
     struct shm_address address;
     struct disti_standins standins;
     struct shm_pending *pending;
     int pending_capacity;
-    int64_t resume_ns;         /* sockets are not listened to until then; 0: they are */
-    bool reported_descriptors; /* that there are none */
+    int64_t resume_ns; /* sockets without a descriptor are polled again at this time; 0: none */
+    bool reported_descriptors; /* the lack of file descriptors was logged */
 };
 
-/* Wakes the peer if it sleeps. After every seq_cst store that it may be waiting for. */
+/* Wakes the peer if it sleeps. Must follow each seq_cst store that the peer may wait for. */
 void disti_shm_ring_slow(struct shm_peer *peer);
 static inline void disti_shm_ring(struct shm_peer *peer)
 {
@@ -458,40 +482,43 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
     return request;
 }
 
-/* connection.c: making and ending connections, listening. None of these blocks. */
+/* connection.c: opening and closing connections, listening. None of these functions blocks. */
 
 /*
- * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
- * and the phase stays.
+ * Changes the phase; no other function does. Reports and returns ERR_INTERNAL, and keeps the phase,
+ * if the drawing has no such transition.
  */
 dist_status disti_shm_connection_set_phase(struct shm_state *state, struct shm_peer *peer,
                                            enum shm_phase to);
-/* Makes the listener, the doorbell and the epoll. */
+/* Creates the listener, the doorbell and the epoll. */
 dist_status disti_shm_connection_open(struct shm_state *state);
 void disti_shm_connection_close(struct shm_state *state);
-/* The peer with that rank, made if need be; NULL: no memory. */
+/* Returns the peer with that rank, and creates it if needed. Returns NULL if out of memory. */
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank);
-/* Looks at the sockets. Returns how much happened. */
+/* Polls the sockets. Returns the number of events handled. */
 int disti_shm_connection_poll(struct shm_state *state);
-/* The peer cannot be reached (any more): its requests end in `status`. */
+/* Marks the peer as lost and completes its requests with `status`. */
 void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, dist_status status);
 
-/* A request came for a peer that is lost: reports that, returns what it ends with. */
+/* Reports that a request was posted for a lost peer. Returns the request's status. */
 dist_status disti_shm_report_lost(const struct shm_peer *peer);
 
-/* A request for a peer that is not connected: see that it becomes so. */
+/* Requests a connection to the peer, if it is IDLE. */
 void disti_shm_call_request(struct shm_state *state, struct shm_peer *peer);
-/* Calls all that are wanted and not called, now. False: some could not be called yet. */
+/* Calls all peers in phase NEEDED immediately. Returns false if some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* What the note says of a message that came before its receive. [1]: its name. */
+/* The meaning of note[0] of a descriptor. note[1]: its name or the loan's id. */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_RTS };
 
 /* shm.c */
 
-/* The peer has ended: takes what it had sent completely, which still counts. */
+/* Receives the messages that a lost peer had sent completely. */
 void disti_shm_drain(struct shm_peer *peer);
-/* Everything that has come completely stays; what waits ends in `status`. */
+/*
+ * Completes the peer's pending requests with `status`. Unexpected messages that arrived completely
+ * stay.
+ */
 void disti_shm_fail(struct shm_peer *peer, dist_status status);
 
 #endif
