@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shm transport: messages (copied through the ring, lent where they lie, announced), and slots.
+/*
+ * The shm transport: sends and receives messages, which are copied through the ring, read from the
+ * sender's memory (loans) or sent after RTS and CTS. Implements struct dist_transport.
  */
 #include "transports/shm/shm.h"
 #include "base/descriptor.h"
@@ -28,14 +30,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Pages that one system call checks. */
+/* The number of pages that one system call checks. */
 #define PAGES_BATCH 64
 
 /*
- * True if the CPU can read the bytes, or write them, which zeroes the first byte of each page.
- * Copies one byte of each page between this process and itself, as the CPU would on the near side:
- * so pages of devices pass, for which process_vm_readv(2) fails with EFAULT at the far side. If the
- * kernel denies the call, the memory counts as usable.
+ * Returns true if the CPU can read the bytes, or, if `writes` is true, write them, which zeroes the
+ * first byte of each page. Copies one byte of each page between this process and itself. The kernel
+ * then accesses the pages as the CPU does, so pages of devices pass, although process_vm_readv(2)
+ * from another process fails with EFAULT for them. If the kernel denies the call, the memory counts
+ * as usable.
  */
 static bool pages_pass(const void *memory, size_t bytes, bool writes)
 {
@@ -60,9 +63,9 @@ static bool pages_pass(const void *memory, size_t bytes, bool writes)
     return true;
 }
 
-/* Incoming messages: frames from the ring into sinks. */
+/* Incoming messages: frames from the ring are applied to sinks. */
 
-/* The peer breaks the rules: says so. Negative. */
+/* Reports that the peer violated the protocol. Returns a negative status. */
 static int shm_corrupt(struct shm_peer *peer, const char *what)
 {
     peer->corrupt = true;
@@ -72,7 +75,7 @@ static int shm_corrupt(struct shm_peer *peer, const char *what)
                       peer->rank, peer->pid, what);
 }
 
-/* Puts one frame into the ring. False: no room for now. */
+/* Writes one frame to the ring and wakes the peer. Returns false if the ring has no space. */
 static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
                            const struct dist_envelope *envelope, const void *payload, size_t bytes)
 {
@@ -90,7 +93,7 @@ static bool shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
     return true;
 }
 
-#define ANSWERS_CAPACITY 64 /* answers that wait, at first */
+#define ANSWERS_CAPACITY 64 /* initial capacity of the queue of answers */
 
 static bool answer_put(struct shm_peer *peer, struct shm_answer answer)
 {
@@ -100,7 +103,7 @@ static bool answer_put(struct shm_peer *peer, struct shm_answer answer)
                           sizeof(answer.name));
 }
 
-/* Asks for an announced message, or refuses it: now, or when the ring has room. */
+/* Answers an RTS with CTS or DISCARD. Queues the answer if the ring has no space. */
 static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool accepted)
 {
     struct shm_answers *answers = &peer->answers;
@@ -122,7 +125,9 @@ static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool accepte
     return DIST_OK;
 }
 
-/* A receive takes an announced message: it is asked for. */
+/*
+ * Sends CTS for a message that matched `request`. On failure completes the request with the status.
+ */
 static dist_status receive_send_cts(struct shm_peer *peer, struct dist_request *request,
                                     uint32_t name)
 {
@@ -137,7 +142,9 @@ static dist_status receive_send_cts(struct shm_peer *peer, struct dist_request *
     return status;
 }
 
-/* The name in the payload of a frame about an announced message. */
+/*
+ * Reads the name from the payload of an RTS, CTS or DISCARD. Returns false if the length is wrong.
+ */
 static bool receive_name(const unsigned char *payload, size_t bytes, uint32_t *name_p)
 {
     if (bytes != sizeof(*name_p))
@@ -169,7 +176,10 @@ static int receive_rts(struct shm_peer *peer, const struct dist_envelope *envelo
     return 0;
 }
 
-/* The peer cannot read the loan: queues the message to be copied. False: there is no such loan. */
+/*
+ * Queues a message that the peer cannot read as a loan, to be copied. Returns false if there is no
+ * such loan.
+ */
 static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
 {
     struct dist_request *request = id < SHM_LENT_MAX ? peer->lent[id] : NULL;
@@ -190,7 +200,7 @@ static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
     return true;
 }
 
-/* The receiver wants the message with that name, or never will. False: there is none. */
+/* Handles a CTS or DISCARD. Returns false if there is no send with that name. */
 static bool shm_receive_answer(struct shm_peer *peer, uint32_t name, bool accepted)
 {
     struct dist_request *request;
@@ -209,7 +219,7 @@ static bool shm_receive_answer(struct shm_peer *peer, uint32_t name, bool accept
     return true;
 }
 
-/* A message that was sent unasked is kept no more. */
+/* Returns the credit of an eager message. */
 static void receive_return(struct shm_peer *peer, uint64_t bytes)
 {
     if (disti_credit_return(&peer->debit, bytes) && peer->mine)
@@ -222,7 +232,7 @@ static void receive_release(struct shm_peer *peer, struct disti_unexpected *unex
     disti_match_release(&peer->match, unexpected);
 }
 
-/* All of the message that arrives in pieces is there. */
+/* Completes the message in peer->arrival, whose bytes have all arrived. */
 static void receive_finish(struct shm_peer *peer)
 {
     struct shm_arrival arrival = peer->arrival;
@@ -241,7 +251,7 @@ static void receive_finish(struct shm_peer *peer)
     }
 }
 
-/* The next bytes of the message that is arriving; src points into the ring. */
+/* Handles the next bytes of the message in peer->arrival. `src` points into the ring. */
 static void receive_piece(struct shm_peer *peer, const unsigned char *src, size_t bytes)
 {
     struct shm_arrival *arrival = &peer->arrival;
@@ -259,7 +269,7 @@ static void receive_piece(struct shm_peer *peer, const unsigned char *src, size_
         receive_finish(peer);
 }
 
-/* The first or only frame of a message that is copied. */
+/* Handles the first or only frame of an eager message. */
 static int receive_first(struct shm_peer *peer, const struct dist_envelope *envelope,
                          const unsigned char *payload, size_t bytes, bool whole)
 {
@@ -304,7 +314,7 @@ static dist_status loan_lost(const struct shm_peer *peer)
         peer->rank);
 }
 
-/* The first or only frame of a message that was asked for. */
+/* Handles the first or only frame of a message after CTS. */
 static int receive_data(struct shm_peer *peer, const struct dist_envelope *envelope,
                         const unsigned char *payload, size_t bytes)
 {
@@ -328,7 +338,10 @@ static int receive_data(struct shm_peer *peer, const struct dist_envelope *envel
     return 0;
 }
 
-/* The lender may use its memory again. Its ids are few enough for the ring to have room. */
+/*
+ * Acknowledges a loan, so that the sender may reuse its memory. The ring of acknowledgements cannot
+ * overflow, since it has an entry for each loan id.
+ */
 static void shm_loan_return(struct shm_peer *peer, uint64_t id)
 {
     uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
@@ -339,7 +352,7 @@ static void shm_loan_return(struct shm_peer *peer, uint64_t id)
     disti_shm_ring(peer);
 }
 
-/* A receive takes a loan: it will be read. */
+/* Queues a receive that matched a loan. */
 static void shm_loan_take(struct shm_peer *peer, struct dist_request *request,
                           const struct shm_loan *loan)
 {
@@ -349,7 +362,7 @@ static void shm_loan_take(struct shm_peer *peer, struct dist_request *request,
     disti_shm_append(&peer->pull_head, &peer->pull_tail, request);
 }
 
-/* A message that lies in the sender's memory. */
+/* Handles a loan from the peer. */
 static int receive_loan(struct shm_peer *peer, const struct dist_envelope *envelope,
                         const unsigned char *payload, size_t bytes)
 {
@@ -379,7 +392,7 @@ static int receive_loan(struct shm_peer *peer, const struct dist_envelope *envel
     return 0;
 }
 
-/* One frame; the ring's bytes that it took go to *taken_p. */
+/* Handles one frame. Stores its size in the ring in *taken_p. */
 static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t *taken_p)
 {
     size_t bytes = frame->bytes, to_end = disti_shm_fifo_to_end(&peer->in);
@@ -425,7 +438,10 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
     }
 }
 
-/* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
+/*
+ * Handles frames, up to the limits of one turn. Returns their number, or a negative status if the
+ * peer violates the protocol.
+ */
 static int shm_receive_turn(struct shm_peer *peer)
 {
     size_t done = 0;
@@ -449,16 +465,17 @@ static int shm_receive_turn(struct shm_peer *peer)
     return frames;
 }
 
-/* Nobody will receive this message, which has come or is coming. */
+/* Discards an unexpected message, which has arrived or is still arriving. */
 static void shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected)
 {
-    bool whole = disti_match_is_whole(unexpected); /* else the rest is still to be taken */
+    bool whole = disti_match_is_whole(
+        unexpected); /* if false, the remaining bytes must still be read from the ring */
 
     unexpected->refused = true;
     unexpected->claimed = NULL;
     if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_RTS)
         shm_answer(peer, (uint32_t)unexpected->note[1],
-                   false); /* without memory the sender waits on */
+                   false); /* if out of memory, the sender keeps waiting */
     else if (unexpected->descriptor)
         shm_loan_return(peer, unexpected->note[1]);
     else if (whole)
@@ -467,7 +484,7 @@ static void shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *u
         disti_match_release(&peer->match, unexpected);
 }
 
-/* Incoming messages. Those that return int return how much happened. */
+/* Starts a receive, which may match an unexpected message. */
 static void shm_receive_start(struct shm_peer *peer, struct dist_request *request)
 {
     const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
@@ -482,7 +499,7 @@ static void shm_receive_start(struct shm_peer *peer, struct dist_request *reques
         shm_receive_refuse(peer, unexpected);
     } else if (unexpected && unexpected->descriptor && unexpected->note[0] == SHM_NOTE_RTS) {
         receive_send_cts(peer, request,
-                         (uint32_t)unexpected->note[1]); /* a failure shows in the request */
+                         (uint32_t)unexpected->note[1]); /* stores a failure in the request */
         disti_match_release(&peer->match, unexpected);
     } else if (unexpected && unexpected->descriptor) {
         struct shm_loan loan = {.address = unexpected->note[2], .id = unexpected->note[1]};
@@ -496,11 +513,11 @@ static void shm_receive_start(struct shm_peer *peer, struct dist_request *reques
     }
 }
 
-/* Outgoing messages: copied into the ring, or lent to the peer where they lie. */
+/* Outgoing messages: copied into the ring, or sent as loans. */
 
 /*
- * The peer's verdict on reading our memory, asked until it is there. A long message waits
- * for it: it comes right after the connection does.
+ * Returns whether the peer can read this process's memory. Long messages wait until this is known,
+ * shortly after the connection is made.
  */
 static enum shm_verdict send_verdict(struct shm_peer *peer)
 {
@@ -509,7 +526,7 @@ static enum shm_verdict send_verdict(struct shm_peer *peer)
     return peer->lend;
 }
 
-/* May the message be sent unasked? */
+/* Returns true if the credit suffices to send the message eagerly. */
 static bool send_has_credit(struct shm_peer *peer, uint64_t bytes)
 {
     uint64_t returned;
@@ -522,7 +539,7 @@ static bool send_has_credit(struct shm_peer *peer, uint64_t bytes)
     return disti_credit_covers(&peer->credit, bytes);
 }
 
-/* The first frame of a copied message. */
+/* Sends the first frame of a copied message: SHM_DATA after CTS, otherwise an eager frame. */
 static bool send_first(struct shm_peer *peer, const struct dist_request *request, size_t piece)
 {
     struct dist_envelope envelope = request->envelope;
@@ -539,8 +556,8 @@ static bool send_first(struct shm_peer *peer, const struct dist_request *request
 }
 
 /*
- * Copies as much of a message as there is room for; request->moved says how far it is.
- * True: all of it. *copied_p grows by the bytes copied.
+ * Copies as much of a message into the ring as fits, and adds it to request->moved and *copied_p.
+ * Returns true if the whole message has been copied.
  */
 static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_t *copied_p)
 {
@@ -562,7 +579,10 @@ static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_
     return request->moved == total;
 }
 
-/* The head of the send queue: announces it. False: the ring is full. */
+/*
+ * Sends RTS for the first request of the send queue and removes it from the queue. Returns false if
+ * the ring is full.
+ */
 static bool shm_send_rts(struct shm_peer *peer, struct dist_request *request)
 {
     dist_status status = DIST_IN_PROGRESS;
@@ -581,7 +601,7 @@ static bool shm_send_rts(struct shm_peer *peer, struct dist_request *request)
     return true;
 }
 
-/* Fills the ring from the queue. Returns how much happened. */
+/* Writes queued answers and sends to the ring. Returns the number of steps made. */
 static int shm_send_turn(struct shm_peer *peer)
 {
     struct shm_answers *answers = &peer->answers;
@@ -662,7 +682,7 @@ static bool shm_send_ready(struct shm_peer *peer)
            (peer->lend == SHM_CMA_UNKNOWN && send_verdict(peer) != SHM_CMA_UNKNOWN);
 }
 
-/* The next acknowledgement: lap << 8 | id, or 0 while it has not come. */
+/* Returns the next acknowledgement as lap << 8 | id, or 0 if it has not arrived. */
 static uint64_t send_next_ack(struct shm_peer *peer)
 {
     uint64_t lap = peer->acks_seen / SHM_LENT_MAX + 1;
@@ -672,7 +692,7 @@ static uint64_t send_next_ack(struct shm_peer *peer)
     return ack >> 8 == lap ? ack : 0;
 }
 
-/* Ends the sends whose loans came back. */
+/* Completes the sends whose loans were acknowledged. Returns their number. */
 static int shm_send_acks(struct shm_peer *peer)
 {
     int moved = 0;
@@ -733,7 +753,6 @@ void disti_shm_fail(struct shm_peer *peer, dist_status status)
     disti_match_release_descriptors(&peer->match);
 }
 
-/* What the peer had sent completely before it ended still counts. */
 void disti_shm_drain(struct shm_peer *peer)
 {
     int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
@@ -743,9 +762,12 @@ void disti_shm_drain(struct shm_peer *peer)
     shm_send_acks(peer);
 }
 
-/* Messages that the sender lends: they are read where they lie. */
+/* Loans: messages that are read from the sender's memory. */
 
-/* The lender's group has ended: what was read may be anything. */
+/*
+ * True if the sender has revoked the loan, because its group was closed: the data read may be
+ * invalid.
+ */
 static bool loan_is_revoked(const struct shm_peer *peer, const struct dist_request *request)
 {
     return atomic_load(&peer->theirs->revoked) & UINT64_C(1) << request->own[1];
@@ -803,7 +825,10 @@ static int loan_failed(struct shm_peer *peer, struct dist_request *request, int 
     return loan_decline(peer, request, error);
 }
 
-/* The next piece of a loan: in place, or through the bounce buffer if it is reduced. */
+/*
+ * Reads the next piece of a loan: directly to its destination, or through the bounce buffer if it
+ * is reduced.
+ */
 static int loan_piece(struct shm_state *state, struct shm_peer *peer, struct dist_request *request,
                       size_t *done_p)
 {
@@ -823,7 +848,10 @@ static int loan_piece(struct shm_state *state, struct shm_peer *peer, struct dis
     return 0;
 }
 
-/* Reads from what the peer lent, at most one turn's worth. Negative: the peer is lost. */
+/*
+ * Reads from the peer's loans, up to the limit of one turn. Returns the number of steps made, or a
+ * negative status if the peer is lost.
+ */
 static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
 {
     size_t done = 0;
@@ -841,7 +869,7 @@ static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
         }
         if (peer->pull_head != request || request->moved < request->envelope.bytes)
             continue;
-        /* A peer that closed while we read may have used its memory again. */
+        /* If the peer closed during the read, it may have reused the memory. */
         if (atomic_load_explicit(&peer->theirs->closed, memory_order_acquire))
             return disti_fail(
                 DIST_ERR_PEER_LOST,
@@ -853,17 +881,18 @@ static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
     return moved;
 }
 
-/* Forgetting the messages of a group that has ended, while others go on. */
+/* Cancels the messages of a closed group while other groups continue. */
 
 /*
- * What has not begun is taken out. What is halfway goes on with a stand-in. What this rank has lent
- * to the peer is taken back: the peer is told by a bit that what it reads may be anything.
+ * Requests that have not begun are removed. Requests that are partly transferred are replaced by
+ * detached requests. Loans to the peer are revoked: a bit informs the peer that the data it reads
+ * may be invalid.
  */
 struct cancel {
     struct shm_state *state;
     struct shm_peer *peer;
     uint64_t tag, mask;
-    bool failed; /* no memory for a stand-in */
+    bool failed; /* out of memory for a detached request */
 };
 
 static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
@@ -872,7 +901,7 @@ static bool cancel_means(const struct cancel *cancel, const struct dist_request 
            !disti_standins_have(&cancel->state->standins, request);
 }
 
-/* The request that takes the place; NULL: none does. */
+/* Returns the detached request that replaces `request`, or NULL if out of memory. */
 static struct dist_request *cancel_replace(struct cancel *cancel,
                                            const struct dist_request *request, bool send)
 {
@@ -885,7 +914,7 @@ static struct dist_request *cancel_replace(struct cancel *cancel,
     return standin;
 }
 
-/* A list through `next`. */
+/* Cancels the matching requests of a list that is linked through `next`. */
 static void cancel_list(struct cancel *cancel, struct dist_request **head,
                         struct dist_request **tail, bool send)
 {
@@ -947,7 +976,7 @@ static void cancel_peer(struct cancel *cancel)
     disti_shm_connection_lose(cancel->state, peer, DIST_ERR_NO_MEMORY);
 }
 
-/* The slot of this name. */
+/* Implements cancel of struct dist_transport. */
 static void shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
 {
     struct shm_state *state = opaque;
@@ -962,11 +991,14 @@ static void shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
     disti_standins_sweep(&state->standins);
 }
 
-/* Sockets are looked at once in so many calls of progress; more often while connections are made.
+/*
+ * The sockets are polled once in this many calls of progress; more often while connections are
+ * made.
  */
 #define SHM_CALLS_PER_POLL 1024
 #define SHM_CALLS_PER_POLL_CONNECTING 16
-#define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all connections of a rank, one direction, about */
+#define SHM_FIFOS_BYTES                                                                            \
+    ((size_t)4 << 20) /* approximate FIFO memory of one rank's connections, per direction */
 #define SHM_LATENCY_NS 200
 #define SHM_BANDWIDTH 8e9
 
@@ -1067,7 +1099,10 @@ static dist_status shm_connect(void *opaque, int rank, const void *blob, size_t 
     return DIST_OK;
 }
 
-/* The peer of a request; NULL: the request has failed. Most ranks exchange messages with few. */
+/*
+ * Returns the peer of a request. On failure returns NULL and completes the request. Peers are
+ * created on first use, since most ranks exchange messages with few peers.
+ */
 static struct shm_peer *shm_request_peer(struct shm_state *state, struct dist_request *request)
 {
     struct shm_peer *peer = state->peers[request->peer];
@@ -1107,7 +1142,10 @@ static void shm_recv(void *opaque, struct dist_request *request)
         disti_shm_call_request(state, peer);
 }
 
-/* Negative: the connection is broken, with this status. */
+/*
+ * Makes progress with one peer. Returns the number of steps made, or a negative status if the
+ * connection is broken.
+ */
 static int shm_turn(struct shm_state *state, struct shm_peer *peer)
 {
     int moved = shm_receive_turn(peer);
@@ -1137,7 +1175,8 @@ static int shm_progress(void *opaque)
     struct shm_state *state = opaque;
     int moved = 0;
 
-    for (int i = state->active_count; i-- > 0;) { /* downwards: a lost one leaves the array */
+    for (int i = state->active_count;
+         i-- > 0;) { /* downwards: losing a peer moves the last one into its place */
         struct shm_peer *peer = state->active[i];
         int result = shm_turn(state, peer);
 
@@ -1152,7 +1191,7 @@ static int shm_progress(void *opaque)
     return moved;
 }
 
-/* Also of peers that are lost: what they had sent whole can still be received. */
+/* Also probes lost peers, since complete messages from them can still be received. */
 static int shm_probe_tag(void *opaque, uint64_t tag)
 {
     return disti_match_probe(&((const struct shm_state *)opaque)->unexpected, tag);
@@ -1221,7 +1260,7 @@ static void shm_describe(void *opaque, int rank, char *text, size_t size)
                  phases[peer->phase], peer->pid, peer->fifo_bytes >> 10, verdicts[peer->lend]);
 }
 
-/* The peer's memory, its socket, the doorbell and its process. */
+/* Descriptors per peer: the shared memory, the socket, the doorbell and the pidfd. */
 static int shm_files(void)
 {
     return 4;
