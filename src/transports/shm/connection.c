@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections to peers: what two ranks say before they share memory, calling, being called. */
+/*
+ * Connections to peers: the handshake before two ranks share memory, calling peers and accepting
+ * calls.
+ */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/file.h"
@@ -24,7 +27,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Which machine this is, and how its ranks find each other's listeners. */
+/* The node's identity and the addresses of its listeners. */
 
 #define MACHINE_BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define MACHINE_NETWORK DISTI_PROCESS_OWN "/ns/net"
@@ -40,9 +43,9 @@ dist_status disti_shm_machine_self(struct shm_address *address, char *reason, si
     if (fd < 0 || read(fd, made.boot, sizeof(made.boot) - 1) <= 0)
         failed = "cannot read " MACHINE_BOOT_ID;
     else if (stat(MACHINE_NETWORK, &network) < 0)
-        failed = "cannot look at " MACHINE_NETWORK;
+        failed = "cannot stat " MACHINE_NETWORK;
     else if (!disti_shm_machine_random(made.name, sizeof(made.name)))
-        failed = "no random numbers";
+        failed = "cannot get random numbers";
     if (failed && reason)
         snprintf(reason, reason_size, "%s: %s", failed, strerror(errno));
     if (fd >= 0)
@@ -59,7 +62,7 @@ dist_status disti_shm_machine_self(struct shm_address *address, char *reason, si
 
 socklen_t disti_shm_machine_socket(const struct shm_address *address, struct sockaddr_un *name)
 {
-    char *path = name->sun_path + 1; /* the first byte stays 0: no file, nothing to unlink */
+    char *path = name->sun_path + 1; /* the first byte stays 0: an abstract name */
 
     memset(name, 0, sizeof(*name));
     name->sun_family = AF_UNIX;
@@ -80,7 +83,10 @@ int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes)
     return (size_t)got == bytes ? 0 : EFAULT;
 }
 
-/* Does the process still run, as far as this one can see? A pid of 0 cannot be seen. */
+/*
+ * Returns false if the process is known to have exited. A pid of 0 is outside this PID namespace
+ * and counts as running.
+ */
 static bool machine_runs(int pid)
 {
     int process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
@@ -89,7 +95,7 @@ static bool machine_runs(int pid)
 
     if (process < 0)
         return pid <= 0 || errno != ESRCH;
-    runs = poll(&ended, 1, 0) == 0; /* one that has ended and is not waited for has a number too */
+    runs = poll(&ended, 1, 0) == 0; /* a zombie still has a pid, but its pidfd is readable */
     close(process);
     return runs;
 }
@@ -99,7 +105,7 @@ bool disti_shm_machine_random(void *data, size_t bytes)
     return getrandom(data, bytes, 0) == (ssize_t)bytes;
 }
 
-/* The memory that two ranks share: memfds, sealed and filled before they are used. */
+/* The memory that two ranks share: memfds that are sealed and allocated before use. */
 
 #define MEMORY_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -122,7 +128,7 @@ dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair 
     if (disti_file_reserve(fd, 0, bytes) < 0) {
         status = disti_fail_errno(
             DIST_ERR_NO_MEMORY,
-            "shm: no room for %zu KiB of shared memory; free memory, raise "
+            "shm: not enough memory for %zu KiB of shared memory; free memory, raise "
             "the container's limit or that on files (ulimit -f), or set DIST_TRANSPORT=tcp",
             bytes >> 10);
         goto out;
@@ -173,10 +179,10 @@ void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes)
 #define HELLO_MAGIC 0x6c6c6568a7736d68ull
 #define HELLO_VERSION 5u
 
-/* What an event of the epoll is about; its data is event << 32 | rank or index. */
+/* The source of an epoll event. The event's data is source << 32 | rank or index. */
 enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
 
-/* Room for the descriptors of one packet, aligned as a header. */
+/* A buffer for the descriptors of one packet, aligned for a cmsghdr. */
 union hello_control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(SHM_HELLO_FDS * sizeof(int))];
@@ -194,7 +200,10 @@ void disti_shm_hello_init(struct shm_hello *hello, enum shm_hello_kind kind, int
     hello->job = job;
 }
 
-/* Is it one of ours, for this rank, this job, from a rank of this world? */
+/*
+ * Returns true if the hello has this version and job, is for rank `to` and is from another rank of
+ * the world.
+ */
 static bool shm_hello_valid(const struct shm_hello *hello, int to, int world_size, uint64_t job)
 {
     return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION && hello->to == to &&
@@ -221,7 +230,10 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
     return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*hello);
 }
 
-/* Takes the descriptors out of a packet; control truncated by the kernel brings fewer. */
+/*
+ * Copies the descriptors of a packet to fds. If the kernel truncated the control data, there are
+ * fewer.
+ */
 static void hello_take_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
 {
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
@@ -233,7 +245,10 @@ static void hello_take_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
     memcpy(fds, CMSG_DATA(header), (count < SHM_HELLO_FDS ? count : SHM_HELLO_FDS) * sizeof(int));
 }
 
-/* The kernel throws away descriptors for which there is no room: is there some? Else errno. */
+/*
+ * Returns true if the descriptors of a packet can be received; otherwise sets errno. Must be
+ * checked first, since the kernel drops descriptors above the limit.
+ */
 static bool hello_has_room(int socket)
 {
     int spare[SHM_HELLO_FDS], count = 0, error;
@@ -247,7 +262,7 @@ static bool hello_has_room(int socket)
     return count == SHM_HELLO_FDS;
 }
 
-/* Closes what is not -1 and makes it -1. */
+/* Closes a descriptor unless it is -1, and sets it to -1. */
 static void shm_close_fd(int *fd_p)
 {
     if (*fd_p >= 0)
@@ -289,7 +304,10 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
     return -1;
 }
 
-/* The user and process at the other end, as the kernel tells. pid is 0 if it cannot be seen. */
+/*
+ * Reads the user and pid of the process at the other end from the kernel. The pid is 0 if the
+ * process is outside this PID namespace.
+ */
 static bool shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
 {
     struct ucred peer;
@@ -302,9 +320,9 @@ static bool shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
     return true;
 }
 
-/* Connections to peers: what they are made of, and what happens when one ends. */
+/* The state of connections to peers, and what happens when a peer is lost. */
 
-/* The arrows of the drawing in state.h, by where they begin. */
+/* The allowed transitions from each phase: see the drawing in state.h. */
 static const uint8_t connection_transitions[] = {
     [SHM_IDLE] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
     [SHM_NEEDED] = 1 << SHM_CALLING | 1 << SHM_CONNECTED | 1 << SHM_LOST,
@@ -338,7 +356,7 @@ struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
         return peer;
     peer = calloc(1, sizeof(*peer));
     if (!peer) {
-        disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a connection to rank %d", rank);
+        disti_fail(DIST_ERR_NO_MEMORY, "shm: out of memory for a connection to rank %d", rank);
         return NULL;
     }
     peer->rank = rank;
@@ -350,7 +368,10 @@ struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
     return peer;
 }
 
-/* A copy that another process has would go on waking us. */
+/*
+ * Removes a descriptor from the epoll and closes it. Closing alone is not enough: a copy in another
+ * process would keep waking this one.
+ */
 static void connection_unwatch(const struct shm_state *state, int *fd_p)
 {
     if (*fd_p >= 0)
@@ -358,7 +379,10 @@ static void connection_unwatch(const struct shm_state *state, int *fd_p)
     shm_close_fd(fd_p);
 }
 
-/* Closes what a connection or a call is made of. Requests stay, and so does the phase. */
+/*
+ * Closes the descriptors of a connection or a call and unmaps its memory. Requests and the phase
+ * stay.
+ */
 static void shm_connection_release(const struct shm_state *state, struct shm_peer *peer)
 {
     shm_close_fd(&peer->memory);
@@ -384,29 +408,32 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
     disti_shm_fail(peer, status);
 }
 
-/* The peer's end was seen: what it had sent completely still counts. */
+/*
+ * Handles the exit of a peer: receives the messages that it had sent completely, then marks it as
+ * lost. Reports an error only if requests are pending.
+ */
 static void shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
 {
     if (peer->phase == SHM_CONNECTED)
         disti_shm_drain(peer);
+    /* Without pending requests the exit is normal: ranks do not all close a group at once. */
     if ((peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
          peer->cts_head || peer->rts_sends.count || peer->arrival.request ||
-         (peer->arrival.unexpected &&
-          peer->arrival.unexpected
-              ->claimed))) /* else it is nothing bad: groups end one rank after the other */
+         (peer->arrival.unexpected && peer->arrival.unexpected->claimed)))
         disti_fail(
             DIST_ERR_PEER_LOST,
-            "shm: rank %d lost rank %d (pid %d on this machine): it ended or left the group; "
-            "its own output says why",
+            "shm: rank %d lost rank %d (pid %d on this machine): it exited or left the group; "
+            "see the output of that rank",
             state->config.rank, peer->rank, peer->pid);
     disti_shm_connection_lose(state, peer, DIST_ERR_PEER_LOST);
 }
 
 dist_status disti_shm_report_lost(const struct shm_peer *peer)
 {
-    return disti_fail(peer->status,
-                      "shm: rank %d (pid %d on this machine) has ended: its own output says why",
-                      peer->rank, peer->pid);
+    return disti_fail(
+        peer->status,
+        "shm: rank %d (pid %d on this machine) has exited: see the output of that rank", peer->rank,
+        peer->pid);
 }
 
 static bool watch_epoll(struct shm_state *state, int operation, int fd, uint32_t events,
@@ -424,14 +451,17 @@ static bool shm_watch(struct shm_state *state, int fd, enum shm_event event, int
     return watch_epoll(state, EPOLL_CTL_ADD, fd, EPOLLIN | flags, event, index);
 }
 
-/* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */
+/*
+ * Sets up a connection that both ranks have accepted. `hello` is the peer's last packet and `side`
+ * is this rank's index in the pair.
+ */
 static void shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
                                      const struct shm_hello *hello)
 {
     unsigned char *fifos[2] = {peer->pair->fifos, peer->pair->fifos + peer->fifo_bytes};
     size_t most = disti_shm_frame_max(peer->fifo_bytes);
     enum shm_verdict verdict = SHM_CMA_REFUSED;
-    int error = ESRCH; /* it may live in a process namespace that we do not see */
+    int error = ESRCH; /* the peer may be in another PID namespace */
     uint64_t word = 0;
 
     peer->mine = &peer->pair->side[side];
@@ -451,14 +481,14 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
     disti_shm_connection_set_phase(state, peer, SHM_CONNECTED);
     state->active[state->active_count++] = peer;
     /*
-     * The socket's end is the peer's, unless a child of the peer still holds it: so the
-     * process is watched as well, where it can be.
+     * A closed socket shows that the peer has exited, unless a child of the peer still has it open.
+     * So the process is watched too, where possible.
      */
     if (peer->pid > 0)
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
-    /* Can we read the peer's memory? It is asked to show us one word of it. */
+    /* Tests whether the peer's memory can be read, with one word of it. */
     if (state->cma && peer->pid > 0)
         error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
     if (state->cma && !error && word == hello->probe)
@@ -479,11 +509,11 @@ void disti_shm_ring_slow(struct shm_peer *peer)
     if (!atomic_exchange_explicit(&peer->theirs->asleep, 0, memory_order_seq_cst))
         return;
     held = disti_cancel_hold();
-    (void)!write(peer->doorbell, &one, sizeof(one)); /* fails if it rings already */
+    (void)!write(peer->doorbell, &one, sizeof(one)); /* EAGAIN: it is readable */
     disti_cancel_let(held);
 }
 
-/* Fills a hello to this peer. */
+/* Initializes a hello to this peer. */
 static void shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
                                  enum shm_hello_kind kind, struct shm_hello *hello)
 {
@@ -516,12 +546,12 @@ void disti_shm_connection_close(struct shm_state *state)
     shm_close_fd(&state->poll);
 }
 
-/* Calling a peer: when, how, and what its answer means. */
+/* Calling a peer and handling its answer. */
 
-#define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* for the lower rank's call */
-#define CALL_RETRY_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
+#define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* wait for the lower rank's call */
+#define CALL_RETRY_NS (50 * 1000 * 1000)       /* after DEFER or a failed call */
 
-/* The call was in vain, for reasons that pass. */
+/* Schedules another call after a temporary failure. */
 static void call_retry(struct shm_state *state, struct shm_peer *peer)
 {
     shm_connection_release(state, peer);
@@ -531,7 +561,7 @@ static void call_retry(struct shm_state *state, struct shm_peer *peer)
     peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
 }
 
-/* Says once that there are no descriptors. */
+/* Logs once that there are no file descriptors left. */
 static void shm_report_descriptors(struct shm_state *state)
 {
     if (!state->reported_descriptors)
@@ -542,7 +572,10 @@ static void shm_report_descriptors(struct shm_state *state)
     state->reported_descriptors = true;
 }
 
-/* The caller's half, once the socket is connected. IN_PROGRESS: it has to call again. */
+/*
+ * The caller's part after the socket is connected: creates the memory and sends CALL. Returns
+ * IN_PROGRESS if the caller must retry later.
+ */
 static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
 {
     struct shm_hello hello;
@@ -563,7 +596,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
         return disti_fail_call("getrandom", "shm: cannot get random bytes");
-    peer->key |= 1; /* no stamp is 0, which new memory is full of */
+    peer->key |= 1; /* odd, so that no stamp is 0 as in new memory */
     shm_connection_hello(state, peer, SHM_CALL, &hello);
     hello.key = peer->key;
     hello.fifo_bytes = peer->fifo_bytes;
@@ -577,7 +610,10 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     return disti_shm_connection_set_phase(state, peer, SHM_CALLING);
 }
 
-/* False: it has to be tried again later. A failure loses the peer. */
+/*
+ * Calls a peer. Returns false if the call must be retried later. Any other failure marks the peer
+ * as lost.
+ */
 static bool call_peer(struct shm_state *state, struct shm_peer *peer)
 {
     struct sockaddr_un name;
@@ -591,7 +627,8 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
         shm_report_descriptors(state);
         status = DIST_IN_PROGRESS;
     } else if (peer->socket < 0) {
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: no socket for rank %d", peer->rank);
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot create a socket for rank %d",
+                                  peer->rank);
     } else if (connect(peer->socket, (struct sockaddr *)&name, size) == 0) {
         status = call_speak(state, peer);
     } else if (errno == EAGAIN || errno == EINTR) {
@@ -599,7 +636,7 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
     } else {
         status = disti_fail_errno(
             DIST_ERR_PEER_LOST,
-            "shm: rank %d (pid %u on this machine) no longer listens: its own output says why",
+            "shm: rank %d (pid %u on this machine) no longer listens: see the output of that rank",
             peer->rank, address->pid);
     }
     if (status == DIST_IN_PROGRESS)
@@ -618,7 +655,7 @@ void disti_shm_call_request(struct shm_state *state, struct shm_peer *peer)
     disti_shm_connection_set_phase(state, peer, SHM_NEEDED);
     peer->call_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
-        disti_shm_connection_poll(state); /* it may have called us; else this calls it */
+        disti_shm_connection_poll(state); /* accepts the peer's call or calls it */
 }
 
 bool disti_shm_call_all(struct shm_state *state)
@@ -639,9 +676,12 @@ bool disti_shm_call_all(struct shm_state *state)
     return all;
 }
 
-#define WATCH_BACKOFF_NS (50 * 1000 * 1000) /* without a descriptor */
+#define WATCH_BACKOFF_NS (50 * 1000 * 1000) /* after a lack of descriptors */
 
-/* There is no descriptor for what came on this socket: it is listened to again in a while. */
+/*
+ * Stops polling a socket for a while, since there is no file descriptor for the packet that arrived
+ * on it.
+ */
 static void shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index)
 {
     shm_report_descriptors(state);
@@ -649,7 +689,7 @@ static void shm_back_off(struct shm_state *state, int fd, enum shm_event event, 
     state->resume_ns = disti_now_ns() + WATCH_BACKOFF_NS;
 }
 
-/* The answer to our call. */
+/* Handles the answer to this rank's call. */
 static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
 {
     struct shm_hello hello;
@@ -660,7 +700,7 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
     if (result == 0)
         return;
-    if (result < 0 && machine_runs(peer->pid)) { /* it let others in first, or closes */
+    if (result < 0 && machine_runs(peer->pid)) { /* the peer dropped the call or is closing */
         call_retry(state, peer);
         return;
     }
@@ -691,15 +731,17 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
     shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* Being called: who is let in. A caller may take its time, as it may be a rank. */
+/* Accepting calls. A caller that is slow to send its hello may be a rank, so it is kept. */
 
-#define ACCEPT_ACCEPTS 32 /* in one look */
-#define ACCEPT_ROOM 32    /* callers that have not spoken yet, at first */
-/* Of more than all other ranks and so many, the one that has been silent longest must call again.
+#define ACCEPT_ACCEPTS 32 /* accepted calls in one poll */
+#define ACCEPT_ROOM 32    /* initial capacity for callers that have not sent a hello */
+/*
+ * The limit of callers without a hello, in addition to the world size. Above it, the oldest one is
+ * disconnected; if it is a rank, it calls again.
  */
 #define ACCEPT_STRANGERS 256
 
-/* Answers a call with a no; the caller knows what to do with each. */
+/* Answers a call with DEFER or REFUSE and closes the socket. */
 static void accept_decline(struct shm_state *state, struct shm_peer *peer, int socket,
                            enum shm_hello_kind kind, dist_status status)
 {
@@ -711,7 +753,10 @@ static void accept_decline(struct shm_state *state, struct shm_peer *peer, int s
     disti_descriptor_close(socket);
 }
 
-/* The called side's half: takes over the caller's memory, doorbell and socket. */
+/*
+ * The called rank's part: maps the caller's memory, sends ACCEPT, and takes ownership of the
+ * doorbell and the socket.
+ */
 static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, int socket,
                                 const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
@@ -724,7 +769,7 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
             DIST_ERR_SYSTEM,
             "shm: rank %d sent an invalid hello: give all ranks the same version of libdist",
             peer->rank);
-    shm_connection_release(state, peer); /* our own call, if there was one */
+    shm_connection_release(state, peer); /* this rank's own call, if any */
     peer->fifo_bytes = (size_t)hello->fifo_bytes;
     status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
     if (status != DIST_OK)
@@ -741,7 +786,10 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
     return DIST_OK;
 }
 
-/* Somebody of our user called, and said this. Takes the socket and the descriptors over. */
+/*
+ * Handles the hello of a caller that runs as this user. Takes ownership of the socket and the
+ * descriptors.
+ */
 static void accept_called(struct shm_state *state, int socket, int pid,
                           const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
@@ -771,7 +819,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
     shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
+/* Keeps a caller that has not sent its hello, for the timeout of blocking calls. */
 static void accept_park(struct shm_state *state, int socket, int pid)
 {
     int capacity = state->pending_capacity, slot = 0;
@@ -789,7 +837,7 @@ static void accept_park(struct shm_state *state, int socket, int pid)
         }
     }
     if (slot == state->pending_capacity && capacity) {
-        /* The one that has been silent longest makes room. If it is a rank, it calls again. */
+        /* Disconnects the oldest caller. If it is a rank, it calls again. */
         slot = 0;
         for (int i = 1; i < state->pending_capacity; i++) {
             if (state->pending[i].deadline_ns < state->pending[slot].deadline_ns)
@@ -798,14 +846,14 @@ static void accept_park(struct shm_state *state, int socket, int pid)
         shm_close_fd(&state->pending[slot].socket);
     }
     if (slot == state->pending_capacity || !shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
-        disti_descriptor_close(socket); /* without memory: it calls again */
+        disti_descriptor_close(socket); /* out of memory or of epoll entries: a rank calls again */
         return;
     }
     state->pending[slot] = (struct shm_pending){
         .socket = socket, .pid = pid, .deadline_ns = disti_deadline_ms(state->config.timeout_ms)};
 }
 
-/* True: something was there to read, and the socket is dealt with. */
+/* Returns true if a packet or an error was read; the socket has then been closed or taken over. */
 static bool accept_read(struct shm_state *state, int socket, int pid)
 {
     struct shm_hello hello;
@@ -821,7 +869,7 @@ static bool accept_read(struct shm_state *state, int socket, int pid)
     return true;
 }
 
-/* The listener, a caller that had not spoken yet, and the time limit for such. */
+/* Accepts callers from the listener. */
 static void shm_accept_callers(struct shm_state *state)
 {
     for (int i = 0; i < ACCEPT_ACCEPTS; i++) {
@@ -837,7 +885,10 @@ static void shm_accept_callers(struct shm_state *state)
             continue;
         if (socket < 0)
             return;
-        /* The ranks may have taken on another user's rights since they opened: they call as he. */
+        /*
+         * A rank may have changed its effective user since it opened the transport, and then calls
+         * as that user.
+         */
         if (!shm_hello_peer(socket, &uid, &pid) ||
             !(uid == state->address.uid || uid == (uint32_t)geteuid())) {
             disti_info("shm: refused a process of another user");
@@ -856,7 +907,7 @@ static void shm_accept_pending(struct shm_state *state, int slot)
 
     if (socket < 0 || epoll_ctl(state->poll, EPOLL_CTL_DEL, socket, NULL) < 0)
         return;
-    if (accept_read(state, socket, pending->pid)) { /* it has taken the socket over */
+    if (accept_read(state, socket, pending->pid)) { /* the socket has been closed or taken over */
         state->pending[slot].socket = -1;
         return;
     }
@@ -866,18 +917,18 @@ static void shm_accept_pending(struct shm_state *state, int slot)
         shm_back_off(state, socket, SHM_ON_PENDING, slot);
 }
 
-/* What the transport listens to: the epoll, who is told of its events, and doing without one. */
+/* The epoll, its events, and retries after a lack of descriptors. */
 
 #define WATCH_BACKLOG 4096
 #define WATCH_EVENTS 32
 
-/* What was not listened to for lack of descriptors is, when it is time. */
+/* Polls the sockets again that shm_back_off disabled, when their time has come. */
 static void watch_resume(struct shm_state *state)
 {
     if (!state->resume_ns || disti_now_ns() < state->resume_ns)
         return;
     state->resume_ns = 0;
-    /* It refuses a descriptor of -1, which is as good. */
+    /* Fails for a descriptor of -1, which is harmless. */
     watch_epoll(state, EPOLL_CTL_MOD, state->listener, EPOLLIN, SHM_ON_LISTENER, 0);
     for (int i = 0; i < state->pending_capacity; i++)
         watch_epoll(state, EPOLL_CTL_MOD, state->pending[i].socket, EPOLLIN, SHM_ON_PENDING, i);
@@ -903,7 +954,7 @@ dist_status disti_shm_connection_open(struct shm_state *state)
     if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
         listen(state->listener, WATCH_BACKLOG) < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
-    /* The doorbell is edge-triggered: it is never read, and counts up to 2^64 rings. */
+    /* The doorbell is edge-triggered and never read: its counter has 64 bits. */
     if (!shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
         !shm_watch(state, state->doorbell, SHM_ON_DOORBELL, 0, EPOLLET))
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: epoll_ctl failed");
@@ -925,7 +976,10 @@ static void watch_handle(struct shm_state *state, uint64_t data)
         break;
     case SHM_ON_SOCKET:
         peer = state->peers[index];
-        /* A connected peer says nothing more on its socket: it becomes readable when it ends. */
+        /*
+         * A connected peer sends nothing on its socket, which becomes readable when the peer closes
+         * it.
+         */
         if (peer->phase == SHM_CALLING)
             shm_call_answered(state, peer);
         else if (peer->phase == SHM_CONNECTED &&
@@ -955,7 +1009,8 @@ int disti_shm_connection_poll(struct shm_state *state)
         watch_handle(state, events[i].data.u64);
         handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
     }
-    for (int i = 0; i < state->pending_capacity; i++) { /* strangers who say nothing for long go */
+    /* Disconnect callers that sent no hello in time. */
+    for (int i = 0; i < state->pending_capacity; i++) {
         struct shm_pending *pending = &state->pending[i];
 
         if (pending->socket >= 0 && disti_expired(pending->deadline_ns))

@@ -116,7 +116,7 @@ static dist_status shm_answer(struct shm_peer *peer, uint32_t name, bool accepte
         struct shm_answer *entries = realloc(answers->entries, capacity * sizeof(*entries));
 
         if (!entries)
-            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: out of memory for a receive from rank %d",
                               peer->rank);
         answers->entries = entries;
         answers->capacity = capacity;
@@ -162,7 +162,7 @@ static int receive_rts(struct shm_peer *peer, const struct dist_envelope *envelo
     uint32_t name;
 
     if (!receive_name(payload, bytes, &name))
-        return shm_corrupt(peer, "announcement");
+        return shm_corrupt(peer, "RTS");
     request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (mismatch)
         return shm_answer(peer, name, false);
@@ -170,7 +170,7 @@ static int receive_rts(struct shm_peer *peer, const struct dist_envelope *envelo
         return receive_send_cts(peer, request, name);
     unexpected = disti_match_hold(&peer->match, envelope, true);
     if (!unexpected)
-        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
+        return disti_fail(DIST_ERR_NO_MEMORY, "shm: out of memory for a message");
     unexpected->note[0] = SHM_NOTE_RTS;
     unexpected->note[1] = name;
     return 0;
@@ -294,9 +294,10 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
     } else if (!request) {
         unexpected = disti_match_hold(&peer->match, envelope, false);
         if (!unexpected)
-            return disti_fail(DIST_ERR_NO_MEMORY,
-                              "shm: no memory to keep %llu unexpected bytes of rank %d",
-                              (unsigned long long)envelope->bytes, peer->rank);
+            return disti_fail(
+                DIST_ERR_NO_MEMORY,
+                "shm: out of memory for an unexpected message of %llu bytes from rank %d",
+                (unsigned long long)envelope->bytes, peer->rank);
     }
     peer->arrival = (struct shm_arrival){.active = true,
                                          .request = request,
@@ -308,10 +309,10 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
 
 static dist_status loan_lost(const struct shm_peer *peer)
 {
-    return disti_fail(
-        DIST_ERR_PEER_LOST,
-        "shm: rank %d was sending to this rank when its group ended: its own output says why",
-        peer->rank);
+    return disti_fail(DIST_ERR_PEER_LOST,
+                      "shm: rank %d was sending to this rank when it closed the group: see the "
+                      "output of that rank",
+                      peer->rank);
 }
 
 /* Handles the first or only frame of a message after CTS. */
@@ -322,13 +323,13 @@ static int receive_data(struct shm_peer *peer, const struct dist_envelope *envel
 
     if (peer->arrival.active || !request || request->own[1] != envelope->tag ||
         bytes > request->envelope.bytes)
-        return shm_corrupt(peer, "message that was asked for");
+        return shm_corrupt(peer, "data without CTS");
     if (!bytes && envelope->tag & SHM_NAME_LOAN) {
         disti_shm_pop(&peer->cts_head)->status = loan_lost(peer);
         return 0;
     }
     if (!bytes && request->envelope.bytes)
-        return shm_corrupt(peer, "message that was asked for");
+        return shm_corrupt(peer, "data without CTS");
     disti_shm_pop(&peer->cts_head);
     peer->arrival = (struct shm_arrival){.active = true,
                                          .request = request,
@@ -384,7 +385,7 @@ static int receive_loan(struct shm_peer *peer, const struct dist_envelope *envel
     } else {
         unexpected = disti_match_hold(&peer->match, envelope, true);
         if (!unexpected)
-            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: out of memory for a message");
         unexpected->note[0] = SHM_NOTE_LENT;
         unexpected->note[1] = loan.id;
         unexpected->note[2] = loan.address;
@@ -418,7 +419,7 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
         if (!peer->arrival.active || bytes == 0 ||
             bytes > peer->arrival.bytes - peer->arrival.arrived ||
             (bytes % SHM_LINE && bytes != peer->arrival.bytes - peer->arrival.arrived))
-            return shm_corrupt(peer, "further frame");
+            return shm_corrupt(peer, "continuation frame");
         receive_piece(peer, payload, bytes);
         return 0;
     case SHM_LENT:
@@ -429,7 +430,7 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
     case SHM_DISCARD:
         if (!receive_name(payload, bytes, &name) ||
             !shm_receive_answer(peer, name, kind == SHM_CTS))
-            return shm_corrupt(peer, "answer to an announcement");
+            return shm_corrupt(peer, "answer to an RTS");
         return 0;
     case SHM_DATA:
         return receive_data(peer, &envelope, payload, bytes);
@@ -498,8 +499,8 @@ static void shm_receive_start(struct shm_peer *peer, struct dist_request *reques
     if (unexpected && unexpected->refused) {
         shm_receive_refuse(peer, unexpected);
     } else if (unexpected && unexpected->descriptor && unexpected->note[0] == SHM_NOTE_RTS) {
-        receive_send_cts(peer, request,
-                         (uint32_t)unexpected->note[1]); /* stores a failure in the request */
+        /* A failure completes the request. */
+        receive_send_cts(peer, request, (uint32_t)unexpected->note[1]);
         disti_match_release(&peer->match, unexpected);
     } else if (unexpected && unexpected->descriptor) {
         struct shm_loan loan = {.address = unexpected->note[2], .id = unexpected->note[1]};
@@ -589,7 +590,7 @@ static bool shm_send_rts(struct shm_peer *peer, struct dist_request *request)
     uint32_t name;
 
     if (!disti_rts_add(&peer->rts_sends, request, &name)) {
-        status = disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to announce a message to rank %d",
+        status = disti_fail(DIST_ERR_NO_MEMORY, "shm: out of memory for a message to rank %d",
                             peer->rank);
     } else if (!shm_send_frame(peer, SHM_RTS, &request->envelope, &name, sizeof(name))) {
         disti_rts_take(&peer->rts_sends, name);
@@ -811,7 +812,7 @@ static int loan_failed(struct shm_peer *peer, struct dist_request *request, int 
         errno = error;
         return disti_fail_errno(DIST_ERR_PEER_LOST,
                                 "shm: cannot read a message from the memory of rank %d (pid %d): "
-                                "its own output says why it ended",
+                                "see the output of that rank",
                                 peer->rank, peer->pid);
     }
     if (error == EFAULT && direct && !pages_pass(direct, piece, true)) {
@@ -871,10 +872,10 @@ static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
             continue;
         /* If the peer closed during the read, it may have reused the memory. */
         if (atomic_load_explicit(&peer->theirs->closed, memory_order_acquire))
-            return disti_fail(
-                DIST_ERR_PEER_LOST,
-                "shm: rank %d left the group while sending to this rank: its own output says why",
-                peer->rank);
+            return disti_fail(DIST_ERR_PEER_LOST,
+                              "shm: rank %d left the group while sending to this rank: see the "
+                              "output of that rank",
+                              peer->rank);
         loan_end(peer, request, loan_is_revoked(peer, request) ? loan_lost(peer) : DIST_OK);
         moved++;
     }
@@ -971,7 +972,7 @@ static void cancel_peer(struct cancel *cancel)
     if (!cancel->failed)
         return;
     errno = ENOMEM;
-    disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: rank %d cannot forget messages with rank %d",
+    disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: rank %d cannot cancel its messages with rank %d",
                      cancel->state->config.rank, peer->rank);
     disti_shm_connection_lose(cancel->state, peer, DIST_ERR_NO_MEMORY);
 }
@@ -997,8 +998,8 @@ static void shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
  */
 #define SHM_CALLS_PER_POLL 1024
 #define SHM_CALLS_PER_POLL_CONNECTING 16
-#define SHM_FIFOS_BYTES                                                                            \
-    ((size_t)4 << 20) /* approximate FIFO memory of one rank's connections, per direction */
+/* The approximate FIFO memory of all connections of a rank, per direction. */
+#define SHM_FIFOS_BYTES ((size_t)4 << 20)
 #define SHM_LATENCY_NS 200
 #define SHM_BANDWIDTH 8e9
 
@@ -1011,7 +1012,7 @@ static dist_status shm_probe(char *reason, size_t reason_size)
     if (!disti_file_may_have(disti_shm_pair_bytes(SHM_FIFO_MAX), &most)) {
         snprintf(
             reason, reason_size,
-            "files, and so shared memory, are limited to %llu KiB: raise the limit (ulimit -f)",
+            "the file size limit of %llu KiB is too small for shared memory: raise it (ulimit -f)",
             (unsigned long long)most >> 10);
         return DIST_ERR_UNSUPPORTED;
     }
@@ -1053,7 +1054,7 @@ static dist_status shm_open_transport(void *opaque, const struct dist_transport_
     state->addresses = calloc(ranks, sizeof(*state->addresses));
     if (!state->peers || !state->active || !state->addresses ||
         posix_memalign((void **)&state->bounce, 4096, SHM_PULL_PIECE) != 0)
-        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for %zu ranks", ranks);
+        return disti_fail(DIST_ERR_NO_MEMORY, "shm: out of memory for %zu ranks", ranks);
     if (disti_shm_machine_self(&state->address, reason, sizeof(reason)) != DIST_OK)
         return disti_fail(DIST_ERR_UNSUPPORTED, "shm: %s", reason);
     disti_shm_machine_random(&state->probe, sizeof(state->probe));
