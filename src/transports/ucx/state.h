@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: where the connection to a peer stands; private to this folder. */
+/* The state of transport ucx and of its connections to peers; private to this directory. */
 #ifndef DISTI_TRANSPORTS_UCX_STATE_H
 #define DISTI_TRANSPORTS_UCX_STATE_H
 
@@ -12,19 +12,19 @@
 #include <ucp/api/ucp.h>
 
 /*
- *           an endpoint             an error, or its               the endpoint
- *           is made                 messages were all              is closed
+ *           an endpoint is          an error, or the peer          the endpoint
+ *           created                 left after its last message    is closed
  *      NEW ------------> OPEN --------------------------> FAILED ---------------> CLOSED
  *       |                 |                                 ^                       ^
  *       |                 '------ this rank leaves ---------|-----------------------'
- *       '---------- no endpoint can be made, or the peer said goodbye
+ *       '------ no endpoint can be created, or the peer left '
  *
- * A peer is lost once it has FAILED: no message leaves or comes any more. An endpoint is not closed
- * at once, since UCX reports errors from its callbacks, in which nothing may be closed.
+ * A peer is lost once it is FAILED: no more messages are sent to it or received from it. The
+ * endpoint is closed later, since UCX reports errors in callbacks, which must not close endpoints.
  */
 enum ucx_phase { UCX_NEW, UCX_OPEN, UCX_FAILED, UCX_CLOSED };
 
-/* Does the drawing have that arrow? */
+/* Returns true if the drawing has this transition. */
 static inline bool disti_ucx_phase_allows(enum ucx_phase from, enum ucx_phase to)
 {
     static const uint8_t transitions[] = {
@@ -37,27 +37,28 @@ static inline bool disti_ucx_phase_allows(enum ucx_phase from, enum ucx_phase to
     return transitions[from] & 1 << to;
 }
 
-/* What transport ucx is made of; private to this folder. */
+/* Messages and state. */
 
 /*
- * A message is one active message with its head in front. A long one, and one for which there is no
- * credit (match.h), is announced, and comes in pieces once it is asked for; so a reduction needs
- * no memory as large as the message. Whether UCX sends a piece along or lets the receiver fetch it
- * is UCX's choice; a message that nobody asked for is a copy of its own:
+ * An eager message is one active message with a head. A long message, and one for which the credit
+ * does not suffice (match.h), sends RTS; after CTS its data are sent in pieces, so a reduction
+ * needs no buffer as large as the message. UCX chooses whether a piece is sent eagerly or fetched
+ * by the receiver. An eager message is sent from a copy:
  *
  *   MESSAGE   [rank, serial 5, envelope] payload
- *   ANNOUNCE  [rank, serial 6, envelope, name 0]
- *   ANSWER                                        <-- [rank, name 0, wanted]
+ *   RTS       [rank, serial 6, envelope, name 0]
+ *   ANSWER                                        <-- [rank, name 0, accepted]    (the CTS)
  *   PIECE     [rank, serial 6, offset 0] 1 MiB   [rank, serial 6, offset 1 MiB] 1 MiB   ...
  *
- * Active messages may overtake each other, so a pair's messages are numbered and taken in order.
+ * Active messages can arrive out of order, so the messages to a peer are numbered and the receiver
+ * handles them in order.
  */
 #define UCX_PIECE_BYTES ((size_t)1 << 20)
-#define UCX_WHOLE_BYTES ((size_t)128 << 10)     /* in one message at most, which is copied */
-#define UCX_WHOLE_BYTES_RDMA ((size_t)32 << 10) /* the same where the network can do without */
-#define UCX_CREDIT_BYTES ((uint64_t)4 << 20) /* kept for each peer before its receives, at most */
-#define UCX_WINDOW 4                         /* pieces under way a message */
-#define UCX_SCRATCHES 16 /* pieces that are fetched to be reduced, of all messages */
+#define UCX_WHOLE_BYTES ((size_t)128 << 10)     /* the largest eager message, which is copied */
+#define UCX_WHOLE_BYTES_RDMA ((size_t)32 << 10) /* with RDMA, where longer ones need no copy */
+#define UCX_CREDIT_BYTES ((uint64_t)4 << 20)    /* credit limit of each peer */
+#define UCX_WINDOW 4                            /* pieces in flight per message */
+#define UCX_SCRATCHES 16 /* buffers for pieces that are fetched and reduced, for all messages */
 
 enum ucx_am {
     UCX_AM_MESSAGE = 1,
@@ -70,78 +71,81 @@ enum ucx_am {
     UCX_AM_COUNT
 };
 
-/* What UCX hands back with each message of one kind. */
+/* The argument of UCX's receive callback for one kind of message. */
 struct ucx_listener {
     struct ucx_state *ucx;
     enum ucx_am id;
 };
 
 struct ucx_head {
-    uint32_t rank; /* the sender's */
+    uint32_t rank; /* the sender's rank */
     uint32_t serial;
     struct dist_envelope envelope;
 };
 
 struct ucx_rts {
     struct ucx_head head;
-    uint32_t name; /* by which it is asked for */
+    uint32_t name; /* repeated in the answer */
     uint32_t pad;
 };
 
 struct ucx_answer {
     uint32_t rank;
     uint32_t name;
-    uint32_t accepted; /* 0: nobody will receive it */
+    uint32_t accepted; /* 1: CTS; 0: no receive will take the message */
 };
 
 struct ucx_returned {
     uint32_t rank;
     uint32_t pad;
-    uint64_t returned; /* of the receiver's credit, in all */
+    uint64_t returned; /* total credit returned by the receiver */
 };
 
 struct ucx_piece_head {
     uint32_t rank;
-    uint32_t serial; /* the message's */
+    uint32_t serial; /* the serial of the message */
     uint64_t offset;
 };
 
-/* HELLO: makes a connection, so that its loss is noticed. GOODBYE: serial messages were all. */
+/*
+ * HELLO creates a connection, so that its loss is detected. GOODBYE: the sender leaves after
+ * `serial` messages.
+ */
 struct ucx_note {
     uint32_t rank;
     uint32_t serial;
 };
 
-/* A piece of a message that is fetched: to where it belongs, or to scratch. */
+/* A piece of a message that UCX fetches, to its destination or to `scratch`. */
 struct ucx_pull {
     struct ucx_pull *next;
     struct ucx_state *ucx;
-    struct ucx_inbound *inbound; /* gone once the instance is closing */
-    void *descriptor;            /* UCX's, until the fetching starts */
+    struct ucx_inbound *inbound; /* invalid once the transport is closing */
+    void *descriptor;            /* UCX's data descriptor, until the fetch starts */
     size_t offset, bytes;
     unsigned char *scratch;
-    bool in_place; /* UCX writes to the program's memory */
+    bool in_place; /* UCX writes directly to the program's memory */
 };
 
 /*
- * An announced message that was asked for. Ends when all of it has come, or nothing more will, and
- * nothing is pulled.
+ * A message that is received after CTS. It is complete when no piece is being fetched and all bytes
+ * have arrived or `status` is an error.
  */
 struct ucx_inbound {
     struct ucx_inbound *next;
     struct ucx_peer *peer;
     uint32_t serial;
-    struct dist_request *request; /* NULL: it has been forgotten: what comes is thrown away */
-    uint64_t left;                /* bytes that have not come */
-    unsigned pulling;             /* pieces in ucx->ready, or being fetched */
-    unsigned in_place;            /* of these, that UCX writes to the program's memory */
+    struct dist_request *request; /* NULL: canceled; discard the data */
+    uint64_t left;                /* bytes that have not arrived */
+    unsigned pulling;             /* number of pieces in ucx->ready or being fetched */
+    unsigned in_place; /* number of these that UCX writes directly to the program's memory */
     dist_status status;
 };
 
-/* A message that came before the ones sent before it. */
+/* A message that arrived before an earlier one of the same peer. */
 struct ucx_parked {
     struct ucx_parked *next;
-    struct ucx_rts what; /* or a head alone */
+    struct ucx_rts what; /* for an eager message only the head is valid */
     bool is_rts;
     unsigned char payload[];
 };
@@ -151,16 +155,16 @@ struct ucx_peer {
     int rank;
     void *address;
     enum ucx_phase phase;
-    ucp_ep_h endpoint; /* until the phase is CLOSED, from OPEN on */
-    void *closing;     /* UCX's request, while the endpoint is being closed */
-    bool leaving;      /* it has said that `last` messages were all */
+    ucp_ep_h endpoint; /* valid from OPEN until CLOSED */
+    void *closing;     /* UCX's close request, while the endpoint is being closed */
+    bool leaving;      /* it leaves after `last` messages */
     uint32_t last;
-    uint32_t sent, expected; /* the next message's serial, outwards and inwards */
+    uint32_t sent, expected; /* serials of the next message to send and to receive */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    LIST_HEAD(, ucx_flight) flights;     /* sends in one message that have not ended */
-    LIST_HEAD(, ucx_send_pieces) pieces; /* sends in pieces that have not ended */
-    struct disti_rts_table rts_sends;    /* those of them that wait to be asked for */
+    LIST_HEAD(, ucx_flight) flights;     /* pending eager sends */
+    LIST_HEAD(, ucx_send_pieces) pieces; /* pending sends in pieces */
+    struct disti_rts_table rts_sends;    /* those of `pieces` that wait for CTS */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -172,22 +176,22 @@ struct ucx_state {
     ucp_worker_h worker;
     struct ucx_listener listeners[UCX_AM_COUNT];
     pid_t process;
-    int fd; /* to sleep on; -1: none */
+    int fd; /* the descriptor to sleep on; -1: none */
     int rank, ranks;
-    size_t whole_bytes;     /* longer messages are announced */
-    bool copies;            /* pieces leave from copies: there is no RDMA */
+    size_t whole_bytes;     /* longer messages send RTS */
+    bool copies;            /* no RDMA: pieces are sent from copies */
     struct ucx_peer *peers; /* by rank */
     struct disti_match_set unexpected;
     struct disti_standins standins;
-    LIST_HEAD(, ucx_sent_head) heads; /* notes and answers that have not been sent */
-    struct ucx_pull *ready;           /* pieces to be fetched, oldest first */
+    LIST_HEAD(, ucx_sent_head) heads; /* control messages whose send is pending */
+    struct ucx_pull *ready;           /* pieces to fetch, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
-    unsigned scratches_free, scratches; /* of `scratches` that were allocated */
-    bool is_idle;                       /* progress found nothing to do */
-    int happened;                       /* messages that came or left since the last look */
-    bool failures;                      /* some peer is FAILED */
-    bool closing;                       /* requests are not touched any more */
-    dist_status broken;                 /* what progress says from now on, if it is not OK */
+    unsigned scratches_free, scratches; /* unused, and allocated in total */
+    bool is_idle;                       /* the last progress call found nothing to do */
+    int happened;                       /* events since the last progress call */
+    bool failures;                      /* some peer is FAILED, and its endpoint must be closed */
+    bool closing;       /* the transport is closing: requests must not be accessed */
+    dist_status broken; /* an error that progress returns from now on */
 };
 
 static inline bool ucx_is_lost(const struct ucx_peer *peer)
@@ -197,87 +201,100 @@ static inline bool ucx_is_lost(const struct ucx_peer *peer)
 
 /* ---- ucx.c: peers ---- */
 
-/* Makes the endpoint, if need be. False: the peer is lost; it has been said why. */
+/*
+ * Creates the endpoint if needed. Returns false, after reporting the reason, if the peer is lost.
+ */
 bool disti_ucx_peer_open(struct ucx_peer *peer);
 
-/* The same, and connects, so that a loss is noticed even if nothing is ever sent. */
+/*
+ * Like disti_ucx_peer_open, but also sends HELLO to a new peer, so that its loss is detected even
+ * if no message is sent.
+ */
 void disti_ucx_peer_connect(struct ucx_peer *peer);
 
-/* The peer sends and receives nothing any more: ends the receives that wait for it. */
+/* Marks the peer as lost and fails its receives and its sends that wait for CTS. */
 void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why);
 
-/* Reports the loss again, for a request that was posted since. */
+/* Reports that a request was posted for a lost peer. Returns the request's status. */
 dist_status disti_ucx_peer_report_lost(struct ucx_peer *peer);
 
-/* Closes the endpoints of lost peers: UCX then ends what is under way with them. */
+/*
+ * Closes the endpoints of lost peers; UCX then completes all their pending operations. Must not be
+ * called from a UCX callback.
+ */
 void disti_ucx_peers_reap(struct ucx_state *ucx);
 
-/* Waits, a bounded time, until the endpoints of lost peers are closed. */
+/* Waits, for at most PEER_LEAVE_MS, until the endpoints of lost peers are closed. */
 void disti_ucx_peers_wait_closed(struct ucx_state *ucx);
 
-/* What a status of UCX means for a message with this peer. */
+/*
+ * Converts a UCX status of a message with this peer. An error other than lack of memory marks the
+ * peer as lost.
+ */
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 
 /* ---- send.c ---- */
 
 void disti_ucx_send(void *state, struct dist_request *request);
 
-/* Frees what is left once there is no worker any more. */
+/* Frees all pending sends. Must be called after the worker was destroyed. */
 void disti_ucx_sends_free(struct ucx_state *ucx);
 
-/* Sends a hello or a goodbye. The endpoint is there. */
+/* Sends HELLO or GOODBYE. The endpoint must be open. */
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);
 
-/* Asks for an announced message, or says that nobody will receive it. */
+/* Answers an RTS: with CTS if `accepted`, otherwise the sender discards the message. */
 void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool accepted);
 
-/* Tells how much of the peer's credit has been given back. */
+/* Sends the total of the credit returned to the peer. */
 void disti_ucx_send_returned(struct ucx_peer *peer);
 
-/* ---- messages that are announced, and sent in pieces ---- */
+/* ---- messages sent in pieces after CTS ---- */
 
-/* The receiver's answer to an announcement. False: there is none of that name. */
+/* Handles the answer to an RTS. Returns false if there is no send with that name. */
 bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool accepted);
 
-/* Ends what is announced. */
+/* Fails the sends that wait for CTS. */
 void disti_ucx_pieces_fail(struct ucx_peer *peer);
 
 /* ---- receive.c ---- */
 
-/* Has UCX call us for each kind of message. */
+/* Registers the receive callback for each kind of message. */
 ucs_status_t disti_ucx_listen(struct ucx_state *ucx);
 
-/* Frees all that waits in a peer, without touching a request. */
+/* Frees all unexpected and partly received messages of a peer, without completing requests. */
 void disti_ucx_receive_drop(struct ucx_peer *peer);
 
 void disti_ucx_recv(void *state, struct dist_request *request);
 
-/* Nobody will receive this message: throws it away. */
+/* Discards an unexpected message. */
 void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected);
 
-/* Ends receives that wait for this peer; messages that have come whole can still be received. */
+/* Fails the receives from this peer. Messages that arrived completely can still be received. */
 void disti_ucx_receive_fail(struct ucx_peer *peer);
 
-/* The whole transport is broken from now on: reports why. */
+/* Marks the whole transport as failed and reports the reason. */
 void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text);
 
-/* ---- announced messages that were asked for ---- */
+/* ---- messages received after CTS ---- */
 
-/* Throws away what comes for receives with such a tag. */
+/* Cancels the receives whose tag equals `tag` in the bits of `mask`; their data are discarded. */
 void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
 
-/* Does UCX still write to memory of receives that were forgotten? */
+/* Returns true if UCX still writes to memory of canceled receives. */
 bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer);
 
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask);
 
-/* ---- receive.c: payload that UCX is told to fetch ---- */
+/* ---- receive.c: payload that UCX fetches ---- */
 
-/* Fetches what is ready, as far as there is scratch, or throws it away. Not from UCX's callbacks.
+/*
+ * Starts fetching the pieces in ucx->ready for which there is scratch memory; releases those of
+ * canceled receives and lost peers. Must not be called from a UCX callback.
  */
 void disti_ucx_pulls_start(struct ucx_state *ucx);
 
-/* Frees what is ready. */
+/* Frees the pieces in ucx->ready. */
 void disti_ucx_pulls_drop(struct ucx_state *ucx);
 
 #endif

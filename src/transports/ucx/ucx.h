@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: active messages of UCX, over whatever it finds. Part of the ucx module. */
+/* Transport ucx: messages over UCX's active messages. Part of the ucx module. */
 #ifndef DISTI_TRANSPORTS_UCX_UCX_H
 #define DISTI_TRANSPORTS_UCX_UCX_H
 
