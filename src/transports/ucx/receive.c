@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: UCX calls us for each message; a pair's are taken in order. */
+/*
+ * Transport ucx: receives. UCX calls this file for each active message; a peer's messages are
+ * handled in order.
+ */
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
@@ -23,17 +26,19 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_rts *what, bool
     peer->parked = parked;
 }
 
-/* What stands in front of one. Each kind begins with the sender's rank. */
+/* The head of an active message. Each kind begins with the sender's rank. */
 union receive_head {
     uint32_t rank;
-    struct ucx_rts rts; /* of a MESSAGE: its head alone */
+    struct ucx_rts rts; /* of RTS; of MESSAGE only the head */
     struct ucx_piece_head piece;
     struct ucx_answer answer;
     struct ucx_returned returned;
     struct ucx_note note;
 };
 
-/* This receive takes it. False: out of memory; the receive has ended then. */
+/*
+ * Creates the state of a receive after CTS. If out of memory, fails the request and returns false.
+ */
 static bool ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
 {
     struct ucx_inbound *inbound = malloc(sizeof(*inbound));
@@ -57,14 +62,16 @@ void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *tex
     ucx->broken = ucx->host->fail(status, "rank %d, transport ucx: %s", ucx->rank, text);
 }
 
-/* A message that was sent unasked is kept no more. */
+/* Returns the credit of an eager message. */
 static void receive_return(struct ucx_peer *peer, uint64_t bytes)
 {
     if (disti_credit_return(&peer->debit, bytes))
         disti_ucx_send_returned(peer);
 }
 
-/* Keeps a message for its receive, or a note about it. NULL: there is no memory, and it was said.
+/*
+ * Adds a message or a descriptor to the unexpected messages. Returns NULL, after reporting it, if
+ * out of memory.
  */
 static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
                                              bool descriptor)
@@ -77,7 +84,7 @@ static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct
     return unexpected;
 }
 
-/* The payload is here. */
+/* Handles an eager message. */
 static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
 {
     struct disti_unexpected *unexpected;
@@ -101,7 +108,10 @@ static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, co
     unexpected->arrived = bytes;
 }
 
-/* A receive takes an announced message: it is asked for. */
+/*
+ * Sends CTS for an RTS that matched `request`. An empty message needs no data, so the request
+ * completes immediately.
+ */
 static void receive_send_cts(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
                              uint32_t name)
 {
@@ -115,7 +125,7 @@ static void receive_send_cts(struct ucx_peer *peer, struct dist_request *request
     }
 }
 
-/* The next message of a peer: an announcement, or one with its payload. */
+/* Handles the next message of a peer in order: an RTS or an eager message. */
 static void ucx_take(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
                      const void *payload)
 {
@@ -140,7 +150,10 @@ static void ucx_take(struct ucx_peer *peer, const struct ucx_rts *what, bool is_
     }
 }
 
-/* What can be taken now, in order; and if that was all of a peer that leaves, it has left. */
+/*
+ * Handles the parked messages that are next in order. If they were the last ones of a leaving peer,
+ * marks the peer as lost.
+ */
 static void receive_catch_up(struct ucx_peer *peer)
 {
     struct ucx_parked **at = &peer->parked, *parked;
@@ -156,17 +169,17 @@ static void receive_catch_up(struct ucx_peer *peer)
         at = &peer->parked;
     }
     if (peer->leaving && peer->expected == peer->last)
-        disti_ucx_peer_lose(peer, "it has left");
+        disti_ucx_peer_lose(peer, "the peer has left");
 }
 
 struct receive_arrival {
     union receive_head head;
-    void *data; /* the payload, or UCX's descriptor of one that is to be fetched */
+    void *data; /* the payload, or UCX's data descriptor if `fetched` */
     size_t bytes;
     bool fetched;
 };
 
-/* A message or an announcement, now or when those before it have come. */
+/* Handles an eager message or an RTS now, or after the messages that precede it. */
 static void receive_in_order(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
                              const void *payload)
 {
@@ -177,7 +190,7 @@ static void receive_in_order(struct ucx_peer *peer, const struct ucx_rts *what, 
     receive_catch_up(peer);
 }
 
-/* A piece of it can be fetched. Takes the descriptor. */
+/* Queues a piece to be fetched. Takes ownership of the descriptor. */
 static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                               size_t bytes)
 {
@@ -197,7 +210,10 @@ static void ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, siz
     *at = pull;
 }
 
-/* True if the message has these bytes: a peer may claim anything. It has a receive. */
+/*
+ * Returns true if the bytes are within the message; a faulty peer may send any offset. The inbound
+ * must have a request.
+ */
 static bool ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
 {
     uint64_t total = inbound->request->envelope.bytes;
@@ -223,7 +239,10 @@ static void inbound_free(struct ucx_inbound *inbound)
     free(inbound);
 }
 
-/* Ends it if there is nothing left to do, or nothing that can be done. */
+/*
+ * Completes and frees the inbound if no piece is being fetched, and all bytes have arrived or it
+ * has failed.
+ */
 static void ucx_inbound_finish(struct ucx_inbound *inbound)
 {
     if (inbound->pulling || (inbound->left && inbound->status == DIST_OK))
@@ -255,7 +274,7 @@ static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *a
     return true;
 }
 
-/* False: the peer breaks the rules. */
+/* Handles one active message. Returns false if the peer violates the protocol. */
 static bool receive_take(struct ucx_peer *peer, enum ucx_am id,
                          const struct receive_arrival *arrival)
 {
@@ -275,7 +294,7 @@ static bool receive_take(struct ucx_peer *peer, enum ucx_am id,
         return receive_piece(peer, arrival);
     case UCX_AM_ANSWER:
         return disti_ucx_pieces_answered(peer, head->answer.name, head->answer.accepted != 0);
-    case UCX_AM_CREDIT: /* active messages may overtake each other: an old one says nothing new */
+    case UCX_AM_CREDIT: /* active messages can arrive out of order: ignore an older total */
         return (int64_t)(head->returned.returned - peer->credit.returned) <= 0 ||
                disti_credit_update(&peer->credit, head->returned.returned);
     case UCX_AM_GOODBYE:
@@ -297,9 +316,12 @@ static const size_t receive_head_bytes[UCX_AM_COUNT] = {
     [UCX_AM_CREDIT] = sizeof(struct ucx_returned),
 };
 
-/* ---- what UCX calls ---- */
+/* ---- callbacks from UCX ---- */
 
-/* Of a lost peer what it had sent whole still counts. IN_PROGRESS: UCX's descriptor is kept. */
+/*
+ * The receive callback of all kinds. Complete messages from a lost peer are still accepted. Returns
+ * UCS_INPROGRESS if UCX's data descriptor is kept.
+ */
 static ucs_status_t receive_any(void *arg, const void *header, size_t header_bytes, void *data,
                                 size_t length, const ucp_am_recv_param_t *param)
 {
@@ -310,7 +332,7 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
         .bytes = length,
         .fetched = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
     };
-    struct ucx_peer *peer = NULL; /* none: it is none of libdist's messages */
+    struct ucx_peer *peer = NULL; /* NULL: not a message of libdist */
 
     if (ucx->closing)
         return UCS_OK;
@@ -327,7 +349,7 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
         return arrival.fetched && listener->id == UCX_AM_PIECE ? UCS_INPROGRESS : UCS_OK;
     disti_ucx_broken(
         ucx, DIST_ERR_INTERNAL,
-        "a message came that is none of libdist's: do all ranks run the same version?");
+        "received a message that is not from libdist: give all ranks the same version of libdist");
     return UCS_OK;
 }
 
@@ -364,9 +386,7 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
     disti_match_clear(&peer->match);
 }
 
-/* Messages whose payload is fetched, into place or to be reduced. */
-
-/* ---- forgetting ---- */
+/* ---- cancellation ---- */
 
 void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
@@ -396,7 +416,7 @@ void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected
     disti_match_release(&peer->match, unexpected);
 }
 
-/* A message that came first is received. */
+/* Receives an unexpected message. */
 static void receive_unexpected(struct ucx_peer *peer, struct dist_request *request,
                                struct disti_unexpected *unexpected)
 {
@@ -437,7 +457,10 @@ void disti_ucx_receive_fail(struct ucx_peer *peer)
     struct ucx_inbound *next;
 
     disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
-    /* Ends those of which nothing is being fetched, others when it is. */
+    /*
+     * Completes inbounds without pieces that are being fetched; pull_end completes the remaining
+     * ones.
+     */
     for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
         next = inbound->next;
         inbound->status = DIST_ERR_PEER_LOST;
@@ -445,7 +468,7 @@ void disti_ucx_receive_fail(struct ucx_peer *peer)
     }
 }
 
-/* Transport ucx: payload that UCX is told to fetch, into place or to be reduced. */
+/* Payload that UCX fetches, directly to its destination or through scratch memory to be reduced. */
 
 static unsigned char *pull_scratch(struct ucx_state *ucx)
 {
@@ -460,7 +483,7 @@ static unsigned char *pull_scratch(struct ucx_state *ucx)
     return scratch;
 }
 
-/* Ends a pull that was started, or could not be, or need not be. */
+/* Completes a pull that has been fetched, has failed or was dropped, and frees it. */
 static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status status)
 {
     struct ucx_inbound *inbound = pull->inbound;
@@ -480,7 +503,10 @@ static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status s
     ucx_inbound_finish(inbound);
 }
 
-/* A pull that UCX refuses because the peer is gone is not its receiver's choice: never OK. */
+/*
+ * Converts the UCX status of a pull. UCX cancels pulls of a lost peer, which must not count as
+ * success.
+ */
 static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
 {
     if (status == UCS_ERR_CANCELED)
@@ -518,7 +544,7 @@ static void pull_start(struct ucx_state *ucx, struct ucx_pull *pull)
         pull->scratch ? pull->scratch : (unsigned char *)inbound->request->sink.dst + pull->offset;
     void *got;
 
-    pull->in_place = !pull->scratch; /* it may end within the call */
+    pull->in_place = !pull->scratch; /* set first, since the pull may complete within the call */
     inbound->in_place += pull->in_place;
     got = ucp_am_recv_data_nbx(ucx->worker, pull->descriptor, target, pull->bytes, &param);
     if (!UCS_PTR_IS_PTR(got))
@@ -537,7 +563,7 @@ void disti_ucx_pulls_start(struct ucx_state *ucx)
         if (!dropped && pull->inbound->request->sink.src) {
             pull->scratch = pull_scratch(ucx);
             if (!pull->scratch) {
-                at = &pull->next; /* others may need none */
+                at = &pull->next; /* other pulls may need no scratch memory */
                 continue;
             }
         }

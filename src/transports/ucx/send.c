@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: sending, what fits in one message, and notes. */
+/* Transport ucx: sends (eager, in pieces after CTS, control messages) and cancellation. */
 #include "base/clock.h"
 #include "transports/ucx/state.h"
 
@@ -7,13 +7,14 @@
 #include <string.h>
 
 /*
- * A message that UCX is sending. It is a copy, as UCX reads what it sends until the peer takes it,
- * which may compute for long: so the request can be forgotten at any time. Credit bounds them.
+ * An eager send. Its payload is a copy, since UCX reads it until the peer receives it, which may
+ * take long if the peer computes; so the request can be canceled at any time. Credit bounds the
+ * memory of these copies.
  */
 struct ucx_flight {
-    LIST_ENTRY(ucx_flight) entry; /* of the peer's */
+    LIST_ENTRY(ucx_flight) entry; /* in peer->flights */
     struct ucx_peer *peer;
-    struct dist_request *request; /* NULL: it has been forgotten */
+    struct dist_request *request; /* NULL: canceled */
     struct ucx_head head;
     unsigned char payload[];
 };
@@ -41,18 +42,19 @@ struct ucx_send_piece {
     struct ucx_piece_head head;
     struct ucx_send_pieces *all;
     size_t bytes;
-    unsigned char *copy; /* what UCX reads, if it is not the program's memory */
+    unsigned char *copy; /* the copy that UCX reads; NULL: it reads the program's memory */
     bool busy;
-    bool pinned; /* UCX reads memory of a send that has been forgotten */
+    bool pinned; /* UCX reads memory of a canceled send */
 };
 /*
- * Place 0 is the announcement's, the others are for pieces. It stands in the peer's table until it
- * is asked for, and ends when it has been, and nothing is flying.
+ * A send in pieces. slots[0] sends the RTS, the other slots send pieces. The send is in
+ * peer->rts_sends until it is answered. It is complete when it has been answered and no slot is in
+ * flight.
  */
 struct ucx_send_pieces {
-    LIST_ENTRY(ucx_send_pieces) entry; /* of the peer's */
+    LIST_ENTRY(ucx_send_pieces) entry; /* in peer->pieces */
     struct ucx_rts rts;
-    struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
+    struct dist_request *request; /* NULL: canceled, and out of memory for a detached request */
     struct ucx_peer *peer;
     size_t bytes, begun;
     unsigned in_flight;
@@ -63,7 +65,10 @@ struct ucx_send_pieces {
 
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
 
-/* Starts what is in this place. The caller counts as flying: all may end within it. */
+/*
+ * Sends the slot's RTS (if data is NULL) or piece. The caller increments in_flight during the call,
+ * since the whole send may complete within it.
+ */
 static void piece_start(struct ucx_send_piece *piece, const void *data)
 {
     struct ucx_send_pieces *all = piece->all;
@@ -78,7 +83,7 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
     size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->rts);
     void *sent;
 
-    /* Where the peer is found dead in the call, this piece may have ended when it returns. */
+    /* If UCX detects within the call that the peer is lost, the slot may be complete on return. */
     piece->busy = true;
     all->in_flight++;
     sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_RTS, head, head_bytes,
@@ -92,8 +97,8 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
 }
 
 /*
- * What UCX shall read of the message's memory. Where it reads when the peer takes the piece, which
- * may be silent, it is a copy: so the send can be forgotten without giving up the peer.
+ * Returns the memory from which UCX sends the piece. Without RDMA this is a copy, since UCX reads
+ * it until the peer receives the piece; so the send can be canceled without losing the peer.
  */
 static const void *piece_data(struct ucx_send_piece *piece)
 {
@@ -120,7 +125,7 @@ static void pieces_fill(struct ucx_send_pieces *all)
         all->begun += piece->bytes;
         piece_start(piece, piece_data(piece));
         if (!piece->busy)
-            i--; /* it has gone already: the place is free */
+            i--; /* already sent: the slot is free again */
     }
 }
 
@@ -132,7 +137,7 @@ static void pieces_free(struct ucx_send_pieces *all)
     free(all);
 }
 
-/* Has all of it left, or can no more leave? */
+/* Completes and frees the send if it has been answered and no slot is in flight. */
 static void pieces_finish(struct ucx_send_pieces *all)
 {
     if (all->in_flight || !all->answered)
@@ -144,7 +149,7 @@ static void pieces_finish(struct ucx_send_pieces *all)
     pieces_free(all);
 }
 
-/* Sends what there is place for. */
+/* Starts pieces in the free slots. */
 static void pieces_go_on(struct ucx_send_pieces *all)
 {
     all->in_flight++;
@@ -164,7 +169,7 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     if (all->peer->ucx->closing)
         return;
     all->peer->ucx->happened++;
-    ended = disti_ucx_ended(all->peer, status); /* a loss gives up all that does not fly */
+    ended = disti_ucx_ended(all->peer, status); /* a loss completes sends that are not in flight */
     if (ended != DIST_OK)
         all->status = ended;
     all->in_flight--;
@@ -192,7 +197,7 @@ static void ucx_send_rts(struct ucx_peer *peer, struct dist_request *request,
         all->slots[i].all = all;
         all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
-    all->in_flight++; /* it must outlive a loss of the peer that shows at once */
+    all->in_flight++; /* keeps the send alive if the loss of the peer is detected in the call */
     piece_start(&all->slots[0], NULL);
     all->in_flight--;
     pieces_finish(all);
@@ -234,7 +239,7 @@ void disti_ucx_send(void *state, struct dist_request *request)
     if (bytes)
         memcpy(flight->payload, request->data, bytes);
     disti_credit_spend(&peer->credit, bytes);
-    param.user_data = flight;                        /* which frees itself when it has ended, */
+    param.user_data = flight;                        /* send_ended frees the flight, */
     LIST_INSERT_HEAD(&peer->flights, flight, entry); /* perhaps within the call */
     sent = ucp_am_send_nbx(peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
                            flight->payload, bytes, &param);
@@ -247,7 +252,10 @@ void disti_ucx_send(void *state, struct dist_request *request)
 
 /* ---- notes ---- */
 
-/* A head on its way. Those of peers that take nothing never end: they go with the worker. */
+/*
+ * A control message whose send is pending. If the peer never receives it, it is freed after the
+ * worker.
+ */
 struct ucx_sent_head {
     LIST_ENTRY(ucx_sent_head) entry;
     unsigned char bytes[];
@@ -257,7 +265,7 @@ static void send_note_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
     struct ucx_sent_head *head = arg;
 
-    (void)status; /* the error handler hears of it */
+    (void)status; /* the error handler reports it */
     LIST_REMOVE(head, entry);
     free(head);
     ucp_request_free(ucx_request);
@@ -285,7 +293,7 @@ void disti_ucx_sends_free(struct ucx_state *ucx)
     }
 }
 
-/* Sends a copy of the head, without payload. */
+/* Sends a control message, which is a copy of `head` without payload. */
 static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, size_t bytes)
 {
     struct ucx_sent_head *copy = malloc(sizeof(*copy) + bytes);
@@ -296,8 +304,8 @@ static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, s
                                        .user_data = copy};
 
     if (!copy) {
-        peer->ucx->broken = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
-                                                  "no memory for a note to rank %d", peer->rank);
+        peer->ucx->broken = peer->ucx->host->fail(
+            DIST_ERR_NO_MEMORY, "no memory for a control message to rank %d", peer->rank);
         return;
     }
     memcpy(copy->bytes, head, bytes);
@@ -334,9 +342,9 @@ void disti_ucx_send_returned(struct ucx_peer *peer)
         send_head(peer, UCX_AM_CREDIT, &returned, sizeof(returned));
 }
 
-/* Transport ucx: sending what is announced first, and in pieces once it is asked for. */
+/* Sending in pieces after CTS. */
 
-/* Nobody will ask for it any more. */
+/* Completes a send that will receive no CTS. */
 static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
 {
     all->answered = true;
@@ -370,12 +378,12 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
         pieces_give_up(all, DIST_ERR_PEER_LOST);
 }
 
-/* Transport ucx: forgetting the messages of a group that has ended, while others go on. */
+/* Cancels the messages of a closed group while other groups continue. */
 
 /*
- * What UCX reads or writes it does not give back before it has ended. Most of what leaves is a copy
- * (this file). With RDMA a peer that stops in the middle of what it has just asked for is
- * given up with all its groups, which closes its endpoint.
+ * UCX releases memory only when the operation completes. Most sends use copies (see above). With
+ * RDMA, a peer that stops in the middle of a transfer to or from this rank's memory is marked as
+ * lost for all groups after this time, which closes its endpoint.
  */
 #define CANCEL_PINNED_MS 500
 
@@ -394,12 +402,12 @@ static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
             disti_ucx_refuse(peer, unexpected);
     }
     disti_ucx_inbounds_forget(peer, tag, mask);
-    /* Flights end by themselves, without touching a request. */
+    /* Eager sends complete without accessing the request. */
     for (flight = LIST_FIRST(&peer->flights); flight; flight = LIST_NEXT(flight, entry)) {
         if (flight->request && disti_standin_is_for(flight->request, tag, mask))
             flight->request = NULL;
     }
-    /* Of a send in pieces what has not been sent goes on from a copy. */
+    /* The remaining pieces of a send are sent from a copy. */
     for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
         if (!all->request || !disti_standin_is_for(all->request, tag, mask) ||
             disti_standins_have(standins, all->request))
@@ -415,9 +423,9 @@ static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
         disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
 
-/* ---- what UCX has ---- */
+/* ---- memory that UCX uses ---- */
 
-/* Does UCX still read or write memory of messages that were replaced or forgotten? */
+/* Returns true if UCX still reads or writes memory of canceled messages. */
 static bool cancel_is_pinned(const struct ucx_peer *peer)
 {
     const struct ucx_send_pieces *all;
@@ -440,7 +448,7 @@ static bool cancel_any_is_pinned(const struct ucx_state *ucx)
     return rank < ucx->ranks;
 }
 
-/* ---- the slot ---- */
+/* ---- cancel of struct dist_transport ---- */
 
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
@@ -451,7 +459,7 @@ void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
     for (int rank = 0; rank < ucx->ranks; rank++)
         cancel_peer(&ucx->peers[rank], tag, mask);
     disti_ucx_pulls_start(ucx);
-    /* The peer may be doing the same: both go on moving messages. */
+    /* The peer may be canceling too: both ranks must keep making progress. */
     while (moved >= 0 && cancel_any_is_pinned(ucx) && !disti_expired(deadline)) {
         moved = disti_transport_ucx.progress(ucx);
         if (moved == 0)

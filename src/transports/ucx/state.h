@@ -17,7 +17,7 @@
  *      NEW ------------> OPEN --------------------------> FAILED ---------------> CLOSED
  *       |                 |                                 ^                       ^
  *       |                 '------ this rank leaves ---------|-----------------------'
- *       '------ no endpoint can be created, or the peer left '
+ *       '---- no endpoint can be created, or the peer left --'
  *
  * A peer is lost once it is FAILED: no more messages are sent to it or received from it. The
  * endpoint is closed later, since UCX reports errors in callbacks, which must not close endpoints.

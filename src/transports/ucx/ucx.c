@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: UCX's context, which knows the devices; one a process. */
+/*
+ * Transport ucx: the process's UCX context, endpoints, and the functions of struct dist_transport.
+ */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/settings/env.h"
@@ -15,22 +17,22 @@
 #include <unistd.h>
 
 /*
- * UCX looks for a peer's death in what tells it nothing by itself, shared memory above all, every
- * 20 s. That would be long for one who waits.
+ * Where no transport reports a peer's exit, as with shared memory, UCX checks for it only every 20
+ * s. That is too long for a rank that waits, so this module sets a shorter interval.
  */
 #define CONTEXT_KEEPALIVE "250ms"
 
 /*
- * UCX 1.13 aborts the process ("comp->count > 0") where a peer dies while memory is sent to it over
- * TCP without a copy; and fetching over TCP, which has to be asked for, takes longer than copies.
- * So where there is no RDMA the payload is copied and sent along.
+ * UCX 1.13 aborts the process ("comp->count > 0") when a peer exits during a zero-copy send over
+ * TCP. Fetching over TCP (rendezvous) is slower than copying. So without RDMA all payload is copied
+ * and sent eagerly.
  */
 #define CONTEXT_RDMA_DEVICES "/sys/class/infiniband"
 
-/* What this module wants where the user has said nothing. */
+/* Settings of this module for variables that the user has not set. */
 static const struct {
     const char *variable, *name, *value;
-    bool without_rdma; /* only there */
+    bool without_rdma; /* only without RDMA */
 } context_defaults[] = {
     {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", CONTEXT_KEEPALIVE, false},
     {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "inf", true},
@@ -42,7 +44,7 @@ static pthread_once_t context_once = PTHREAD_ONCE_INIT;
 static ucp_context_h context_shared;
 static unsigned context_users;
 
-/* What a child inherits is its parent's: it is left alone. */
+/* The inherited context belongs to the parent: a forked child must not use it. */
 static void context_forked(void)
 {
     pthread_mutex_init(&context_lock, NULL);
@@ -55,7 +57,7 @@ static void context_watch_forks(void)
     pthread_atfork(NULL, NULL, context_forked);
 }
 
-/* Is there RDMA? */
+/* Returns true if the host has an RDMA device. */
 static bool ucx_context_rdma(void)
 {
     DIR *devices = opendir(CONTEXT_RDMA_DEVICES);
@@ -97,7 +99,11 @@ static ucs_status_t context_make(int ranks, int local_ranks)
     return status;
 }
 
-/* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
+/*
+ * Returns the process's context in *context_p and takes a reference to it; the first reference
+ * creates it. `ranks` and `local_ranks` are hints about the number of endpoints. A forked child
+ * creates its own context.
+ */
 static ucs_status_t ucx_context_acquire(int ranks, int local_ranks, ucp_context_h *context_p)
 {
     ucs_status_t status = UCS_OK;
@@ -124,9 +130,9 @@ static void ucx_context_release(void)
     pthread_mutex_unlock(&context_lock);
 }
 
-/* Transport ucx: endpoints, one a peer, made when they are needed; losing them, and leaving. */
+/* Peers: opening endpoints when they are first needed, handling their loss, and leaving. */
 
-/* How long a close may take: for what has yet to leave, and again for the endpoints. */
+/* Time limit of a close: for flushing messages, and again for closing endpoints. */
 #define PEER_LEAVE_MS 200
 
 /* ---- losing ---- */
@@ -147,16 +153,16 @@ static dist_status peer_report(struct ucx_peer *peer, const char *why)
 
 dist_status disti_ucx_peer_report_lost(struct ucx_peer *peer)
 {
-    return peer_report(peer, "the connection had ended before");
+    return peer_report(peer, "the connection was already lost");
 }
 
-/* The only way to another phase. */
+/* Changes the phase; no other function does. */
 static void peer_set_phase(struct ucx_peer *peer, enum ucx_phase to)
 {
     if (disti_ucx_phase_allows(peer->phase, to))
         peer->phase = to;
     else
-        disti_ucx_broken(peer->ucx, DIST_ERR_INTERNAL, "a connection went where none can go");
+        disti_ucx_broken(peer->ucx, DIST_ERR_INTERNAL, "invalid change of a connection's phase");
 }
 
 void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
@@ -176,7 +182,10 @@ void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
 
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
 {
-    /* What the receiver refused was a mismatch there: the sender need not know. */
+    /*
+     * A canceled operation means that the receiver had a mismatch, which is not an error of the
+     * sender.
+     */
     if (status == UCS_OK || (status == UCS_ERR_CANCELED && !ucx_is_lost(peer)))
         return DIST_OK;
     if (status == UCS_ERR_NO_MEMORY)
@@ -186,7 +195,7 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
     return DIST_ERR_PEER_LOST;
 }
 
-/* UCX calls this from progress. */
+/* The error handler of endpoints. UCX calls it from ucp_worker_progress. */
 static void peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
 {
     (void)endpoint;
@@ -255,7 +264,7 @@ void disti_ucx_peers_reap(struct ucx_state *ucx)
 
 /* ---- waiting for UCX ---- */
 
-/* Until UCX is done with the request, or the time is over: false. Frees it. */
+/* Waits until UCX has completed the request, and frees it. Returns false if the deadline passed. */
 static bool peer_wait(struct ucx_state *ucx, void *request, int64_t deadline)
 {
     bool done;
@@ -284,10 +293,12 @@ void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 /* ---- leaving ---- */
 
 /*
- * Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded.
- * UCX 1.13 crashes where it hears of a peer's close of a connection whose last bytes it has not
- * sent, and which it has closed (tcp_iface.c: the event to read frees what the event to write is
- * for). So where something has not left, the worker ends without another look.
+ * Sends GOODBYE to all peers, flushes all messages and closes all endpoints. Bounded by
+ * PEER_LEAVE_MS for each of the two waits.
+ *
+ * UCX 1.13 crashes if a peer closes a connection whose last bytes this process has not sent and
+ * which this process has closed too (tcp_iface.c: the read event frees the endpoint that the write
+ * event uses). So if the flush times out, no further progress is made.
  */
 static void ucx_peers_leave(struct ucx_state *ucx)
 {
@@ -308,13 +319,13 @@ static void ucx_peers_leave(struct ucx_state *ucx)
         disti_ucx_peers_wait_closed(ucx);
 }
 
-/* Transport ucx: opening, addresses, progress, sleeping and closing. */
+/* Opening, addresses, progress, sleeping and closing. */
 
-/* What UCX chooses is known once it has connected; so much any network that is worth it gives. */
+/* UCX chooses a network only when it connects, so these are conservative estimates. */
 #define UCX_LATENCY_NS 3000
 #define UCX_BANDWIDTH 5e9
 
-/* In front of a worker's address; the sum finds what is no address, or not all of it. */
+/* Precedes a worker's address. The sum detects truncated and foreign data. */
 struct ucx_blob {
     char magic[4];
     uint32_t bytes;
@@ -336,17 +347,20 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
         return DIST_OK;
     }
     snprintf(reason, reason_size,
-             "UCX %s finds no device to use (%s); UCX_TLS is %s, UCX_NET_DEVICES is %s; `ucx_info "
+             "UCX %s finds no usable device (%s); UCX_TLS is %s, UCX_NET_DEVICES is %s; `ucx_info "
              "-d` lists the devices",
              ucp_get_version_string(), ucs_status_string(status), tls ? tls : "not set",
              devices ? devices : "not set");
     return DIST_ERR_UNSUPPORTED;
 }
 
-/* A worker takes ten or so, and each connection one or two. */
+/* A worker needs about 10 descriptors, and each connection 1 or 2. */
 #define UCX_DESCRIPTORS 64
 
-/* UCX ends the process where it has no descriptor for what it has begun: it shall not begin. */
+/*
+ * Returns true if enough file descriptors are left. Must be checked first, since UCX aborts the
+ * process if it runs out of them.
+ */
 static bool ucx_has_descriptors(void)
 {
     int spare[UCX_DESCRIPTORS], count = 0;
@@ -402,9 +416,9 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
         ucx->context = NULL;
     if (status == UCS_OK) {
         /*
-         * While a connection waits for its peer, UCX's descriptor stays readable with nothing to
-         * do. What is slept on tells of news alone: each time that something happens to UCX's.
-         * Without one: poll.
+         * While a connection waits for its peer, UCX's descriptor stays readable although there is
+         * nothing to do. So threads sleep on an epoll that reports UCX's descriptor edge-triggered.
+         * Without an epoll, they poll.
          */
         if (ucp_worker_get_efd(ucx->worker, &fd) == UCS_OK)
             ucx->fd = epoll_create1(EPOLL_CLOEXEC);
@@ -419,7 +433,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
     if (status == UCS_OK)
         return DIST_OK;
     return ucx->host->fail(DIST_ERR_UNSUPPORTED,
-                           "rank %d: UCX does not start: %s; set UCX_LOG_LEVEL=info to see why",
+                           "rank %d: cannot start UCX: %s; set UCX_LOG_LEVEL=info to see why",
                            ucx->rank, ucs_status_string(status));
 }
 
@@ -441,7 +455,7 @@ static dist_status ucx_copy_address(struct ucx_state *ucx, uint32_t flags, size_
     return DIST_OK;
 }
 
-/* Where the whole address is too long, shared memory is left out. */
+/* If the whole address is too long, omits shared memory from it. */
 static dist_status ucx_address(void *state, void *blob, size_t *size_p)
 {
     struct ucx_state *ucx = state;
@@ -527,9 +541,10 @@ static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
 }
 
 /*
- * UCX may leave in a socket what no news will come of, so it must have found nothing since the last
- * news; old news are looked into here. A piece that lacks scratch waits for another to end, of
- * which UCX tells.
+ * UCX may leave data in a socket for which no further event arrives. So this function allows
+ * sleeping only if progress has found nothing to do since the last event; it handles a pending
+ * event here. A piece that lacks scratch memory waits for another piece to complete, which causes
+ * an event.
  */
 static int ucx_arm(void *state)
 {
@@ -549,7 +564,7 @@ static int ucx_arm(void *state)
 
 static void ucx_disarm(void *state)
 {
-    (void)state; /* progress does it */
+    (void)state; /* progress disarms the worker */
 }
 
 static void ucx_describe(void *state, int peer, char *text, size_t size)
@@ -566,7 +581,7 @@ static void ucx_close(void *state)
 {
     struct ucx_state *ucx = state;
 
-    /* What a fork has copied is the parent's: not a byte may go from here. */
+    /* In a forked child everything belongs to the parent, so the child must send nothing. */
     if (ucx->process == getpid()) {
         if (ucx->worker) {
             ucx->closing = true;
