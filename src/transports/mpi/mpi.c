@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport mpi: messages as MPI point-to-point. Part of the mpi module. */
+/* Transport mpi: messages over MPI point-to-point. Part of the mpi module. */
 #include "transports/mpi/mpi.h"
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -9,23 +9,22 @@
 #include <string.h>
 
 /*
- * Control messages go on tag 0. A short message is one; it is sent unasked as far as the credit
- * reaches (match.h). Any other is announced, and comes in pieces, on a tag that the receiver
- * chooses, when its receive is posted: then MPI has nowhere to keep anything.
+ * Control messages use tag 0. A short message is one control message, sent eagerly if the credit
+ * suffices (match.h). Any other message sends RTS; its data follow in pieces on a tag that the
+ * receiver chooses after its receive is posted. So MPI buffers no unexpected data.
  *
- *   sender, tag 0:     MESSAGE [envelope, payload]   ANNOUNCE [envelope, name 7]
- *   receiver, tag 0:                                     WANTED [name 7, tag 3]
+ *   sender, tag 0:     MESSAGE [envelope, payload]   RTS [envelope, name 7]
+ *   receiver, tag 0:                                     CTS [name 7, tag 3]
  *   sender, tag 3:                                           [piece] [piece] [piece]
  */
 #define MPI_CONTROL_TAG 0
 #define MPI_INLINE_BYTES (16 * 1024)
 #define MPI_PIECE_BYTES (256 * 1024)
-#define MPI_WINDOW 4 /* pieces under way a message */
+#define MPI_WINDOW 4 /* pieces in flight per message */
 #define MPI_CONTROL_RECVS 16
-#define MPI_PULLS                                                                                  \
-    16 /* messages in pieces of one peer that are received at a time: tags 1 .. 16                 \
-        */
-#define MPI_CREDIT_BYTES ((uint64_t)1 << 20) /* kept for each peer before its receives, at most */
+/* The messages that are received in pieces from one peer concurrently, on tags 1 to 16. */
+#define MPI_PULLS 16
+#define MPI_CREDIT_BYTES ((uint64_t)1 << 20) /* credit limit of each peer */
 
 enum mpi_kind {
     MPI_KIND_MESSAGE = 1,
@@ -36,38 +35,41 @@ enum mpi_kind {
 };
 
 struct mpi_control {
-    struct dist_envelope envelope; /* CREDIT: bytes is what was returned, in all */
+    struct dist_envelope envelope; /* CREDIT: `bytes` is the total credit returned */
     uint32_t kind;
-    uint32_t name; /* ANNOUNCE and the answers */
-    uint32_t tag;  /* WANTED */
+    uint32_t name; /* RTS, CTS and DISCARD */
+    uint32_t tag;  /* CTS */
     uint32_t pad;
 };
 
-/* One that arrives: a message brings its payload. */
+/* The buffer of a receive on tag 0. */
 struct mpi_arrival {
     struct mpi_control control;
     unsigned char payload[MPI_INLINE_BYTES];
 };
 
-/* A message whose pieces are under way. Bytes before `ended` are through, before `begun` begun. */
+/*
+ * A message whose pieces are in flight, or a control message that is being sent. The bytes before
+ * `ended` are complete and the bytes before `begun` have been started.
+ */
 struct mpi_transfer {
     struct mpi_transfer *next;
-    struct dist_request *request; /* NULL: a control message whose send has to end */
+    struct dist_request *request; /* NULL: a control message */
     bool sends;
     int tag;
     size_t begun, ended;
-    MPI_Request window[MPI_WINDOW]; /* a ring; the piece at `ended` is the oldest */
-    unsigned char *bounce;          /* reducing receives: MPI_WINDOW pieces */
+    MPI_Request window[MPI_WINDOW]; /* a ring; the piece at offset `ended` is the oldest */
+    unsigned char *bounce;          /* receives that reduce: memory for MPI_WINDOW pieces */
     MPI_Request control_request;
-    struct mpi_control control; /* of a control message */
-    unsigned char payload[];    /* right behind it */
+    struct mpi_control control; /* the control message */
+    unsigned char payload[];    /* its payload, contiguous with it */
 };
 
 struct mpi_peer {
     struct disti_match match;
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct disti_rts_table rts_sends;                 /* sends, as requests */
+    struct disti_rts_table rts_sends;                 /* send requests that wait for CTS */
     uint32_t pulls;                                   /* bit i: tag 1 + i is in use */
     struct dist_request *waiting_head, *waiting_tail; /* receives that wait for a tag */
 };
@@ -79,14 +81,17 @@ struct mpi_state {
     struct mpi_peer *peers;
     struct disti_match_set unexpected;
     struct mpi_transfer *transfers;
-    struct mpi_arrival *arriving; /* MPI_CONTROL_RECVS of them, a ring */
+    struct mpi_arrival *arriving; /* a ring of MPI_CONTROL_RECVS buffers */
     MPI_Request arrivals[MPI_CONTROL_RECVS];
     unsigned oldest;
 };
 
-/* Messages, sent unasked or announced, and how they meet their receives. */
+/* Eager messages, RTS and CTS, and matching. */
 
-/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
+/*
+ * Sends a control message with a copy of `bytes` bytes of payload. Returns ERR_NO_MEMORY or an
+ * error of MPI on failure.
+ */
 static dist_status mpi_control_send(struct mpi_state *state, int peer,
                                     const struct mpi_control *control, const void *payload,
                                     size_t bytes)
@@ -131,8 +136,9 @@ static dist_status mpi_send_rts(struct mpi_state *state, struct dist_request *re
     return status;
 }
 
-/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
- * ended so.
+/*
+ * Creates a transfer of pieces and adds it to the list of transfers. If out of memory, fails the
+ * request and returns NULL.
  */
 static struct mpi_transfer *mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
                                              bool sends)
@@ -168,7 +174,7 @@ static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offs
            offset;
 }
 
-/* Begins pieces until the window is full. */
+/* Starts pieces until the window is full. Returns an MPI error code. */
 static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
 {
     int code = MPI_SUCCESS;
@@ -190,7 +196,7 @@ static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
     return code;
 }
 
-/* The receiver says of an announced message whether it wants it. */
+/* Handles a CTS or DISCARD. */
 static int mpi_receive_answer(struct mpi_state *state, int peer, const struct mpi_control *control)
 {
     struct dist_request *request = disti_rts_take(&state->peers[peer].rts_sends, control->name);
@@ -199,7 +205,9 @@ static int mpi_receive_answer(struct mpi_state *state, int peer, const struct mp
 
     if (!request || control->tag > MPI_PULLS)
         return state->host->fail(DIST_ERR_INTERNAL,
-                                 "rank %d asked for a message that does not exist", peer);
+                                 "rank %d answered an RTS that does not exist: give all ranks the "
+                                 "same version of libdist",
+                                 peer);
     if (control->kind == MPI_KIND_DISCARD) {
         request->status = DIST_OK;
         return 1;
@@ -212,7 +220,7 @@ static int mpi_receive_answer(struct mpi_state *state, int peer, const struct mp
     return code == MPI_SUCCESS ? 1 : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
-/* A message that was sent unasked is kept no more. */
+/* Returns the credit of an eager message. */
 static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
 {
     struct disti_credit_in *debit = &state->peers[peer].debit;
@@ -224,7 +232,7 @@ static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
     return mpi_control_send(state, peer, &control, NULL, 0);
 }
 
-/* Receives the pieces of an announced message on a tag that is free, and asks for them. */
+/* Starts to receive pieces on tag 1 + slot, which must be unused, and sends CTS. */
 static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *request, unsigned slot)
 {
     struct mpi_transfer *t = mpi_transfer_new(state, request, false);
@@ -236,7 +244,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
     if (request->sink.src)
         t->bounce = malloc((size_t)MPI_WINDOW * MPI_PIECE_BYTES);
     if (request->sink.src && !t->bounce) {
-        t->request = NULL; /* nothing was begun: the list forgets it */
+        t->request = NULL; /* nothing was started: progress frees it */
         return state->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
                                  request->peer);
     }
@@ -248,7 +256,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
                            (uint32_t)t->tag);
 }
 
-/* Starts the receives of announced messages, as far as there are tags. */
+/* Starts the waiting receives for which there are unused tags. */
 static void mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
 {
     while (peer->waiting_head) {
@@ -281,7 +289,7 @@ static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint
     mpi_pull_waiting(state, peer);
 }
 
-/* Keeps a message that no receive waits for, or a note about it. */
+/* Adds an eager message or an RTS without a posted receive to the unexpected messages. */
 static int mpi_keep(struct mpi_state *state, struct disti_match *match,
                     const struct mpi_arrival *arrival, bool is_rts)
 {
@@ -321,7 +329,10 @@ static int mpi_receive_message(struct mpi_state *state, int peer, const struct m
     struct dist_request *request;
 
     if (!disti_credit_receive(&state->peers[peer].debit, envelope->bytes))
-        return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent more than it may", peer);
+        return state->host->fail(
+            DIST_ERR_INTERNAL,
+            "rank %d sent a message without credit: give all ranks the same version of libdist",
+            peer);
     request = disti_match_arrival(match, envelope, &mismatch);
     if (!request)
         return mpi_keep(state, match, arrival, false);
@@ -332,7 +343,10 @@ static int mpi_receive_message(struct mpi_state *state, int peer, const struct m
     return mpi_return(state, peer, envelope->bytes);
 }
 
-/* A control message. Negative: it breaks the rules, or there is no memory. */
+/*
+ * Handles a control message. Returns a negative status if it violates the protocol or memory is
+ * exhausted.
+ */
 static int mpi_receive_control(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
                                size_t bytes)
 {
@@ -341,7 +355,9 @@ static int mpi_receive_control(struct mpi_state *state, int peer, const struct m
 
     if (bytes < sizeof(*control) ||
         bytes - sizeof(*control) != (message ? control->envelope.bytes : 0))
-        return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent a control message of %zu bytes",
+        return state->host->fail(DIST_ERR_INTERNAL,
+                                 "rank %d sent a control message of invalid length (%zu bytes): "
+                                 "give all ranks the same version of libdist",
                                  peer, bytes);
     switch (control->kind) {
     case MPI_KIND_MESSAGE:
@@ -362,13 +378,13 @@ static int mpi_receive_control(struct mpi_state *state, int peer, const struct m
         peer);
 }
 
-/* Transport mpi: messages whose pieces are under way. */
+/* Messages whose pieces are in flight. */
 
 _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
                "the payload stands right behind the control message");
 
-/* Ends pieces, oldest first. True: all are through. */
+/* Completes pieces in order. Returns true if all are complete. */
 static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, int *moved,
                               int *code)
 {
@@ -398,7 +414,7 @@ static void mpi_transfer_free(struct mpi_transfer *t)
     free(t);
 }
 
-/* Waits, for a short time, with the lock held. */
+/* Waits for a request for at most timeout_ms. Caller holds the lock. */
 static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
 {
     int64_t deadline = disti_deadline_ms(timeout_ms);
@@ -413,7 +429,7 @@ static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
     return done;
 }
 
-/* Cancels a receive. One that a sender has matched already cannot be: then it soon ends. */
+/* Cancels a receive. If a send has already matched it, it cannot be canceled but soon completes. */
 static void mpi_cancel(MPI_Request *request)
 {
     if (*request == MPI_REQUEST_NULL)
@@ -423,7 +439,7 @@ static void mpi_cancel(MPI_Request *request)
         MPI_Request_free(request);
 }
 
-/* Gives up a transfer that is not over, and frees it: bounded. */
+/* Abandons an incomplete transfer and frees it. Waits only for a bounded time. */
 static void mpi_transfer_drop(struct mpi_transfer *t)
 {
     size_t offset = t->ended;
@@ -438,7 +454,7 @@ static void mpi_transfer_drop(struct mpi_transfer *t)
     }
     if (t->control_request != MPI_REQUEST_NULL && !mpi_transfer_wait(&t->control_request, 100)) {
         MPI_Request_free(&t->control_request);
-        return; /* MPI still reads the control message: its memory is left to it */
+        return; /* leak the memory, since MPI may still read the control message */
     }
     mpi_transfer_free(t);
 }
@@ -489,7 +505,10 @@ static dist_status mpi_address(void *opaque, void *blob, size_t *size_p)
     return DIST_OK;
 }
 
-/* MPI reaches everybody; how well it does not tell. Shared memory of our own is better. */
+/*
+ * MPI reaches all ranks but reports no costs. The estimates are worse than those of transport shm,
+ * which is preferred.
+ */
 static dist_status mpi_reach(void *opaque, const void *blob, size_t size,
                              struct dist_reach *reach_p)
 {
@@ -511,7 +530,7 @@ static dist_status mpi_connect(void *opaque, int peer, const void *blob, size_t 
 
 /* ---- sending ---- */
 
-/* A short message is copied, so its request ends at once. */
+/* A short message is copied, so its request completes immediately. */
 static void mpi_send(void *opaque, struct dist_request *request)
 {
     struct mpi_state *state = opaque;
@@ -571,7 +590,7 @@ static void mpi_recv(void *opaque, struct dist_request *request)
     disti_mpi_unlock();
 }
 
-/* Takes the control messages that have come, in order. */
+/* Handles the control messages that have arrived, in order. */
 static int mpi_listen_step(struct mpi_state *state)
 {
     int moved = 0;
@@ -607,7 +626,7 @@ static int mpi_move(struct mpi_state *state)
     for (struct mpi_transfer **at = &state->transfers; *at && moved >= 0;) {
         struct mpi_transfer *t = *at;
         struct dist_request *request = t->request;
-        /* A transfer is over when its pieces are, and its control message has left. */
+        /* A transfer is complete when its pieces and its control message are complete. */
         int over = !request || mpi_transfer_step(state, t, &moved, &code);
 
         if (over && t->control_request != MPI_REQUEST_NULL)
@@ -659,7 +678,7 @@ static void mpi_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
 static int mpi_arm(void *opaque)
 {
     (void)opaque;
-    return -1; /* MPI gives nothing to sleep on */
+    return -1; /* MPI has no descriptor to sleep on */
 }
 
 static void mpi_disarm(void *opaque)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The module calls MPI by its profiling names: what a tool counts, or libdist_mpi.so serves, are
- * the calls of the program, not ours. Every function of MPI that the module calls is here.
+ * The MPI module: the runtime and transport mpi. The module calls MPI by its profiling names, so
+ * that profiling tools and libdist_mpi.so see only the program's own calls. This list has all MPI
+ * functions that the module calls.
  */
 #ifndef DISTI_TRANSPORTS_MPI_MPI_H
 #define DISTI_TRANSPORTS_MPI_MPI_H
@@ -50,61 +51,69 @@
 #define MPI_Type_create_struct PMPI_Type_create_struct
 #define MPI_Type_free PMPI_Type_free
 
-/* The MPI runtime of this process, and the transport over it. Built once an MPI, in a module. */
+/*
+ * The MPI runtime of this process, and the transport over it. Built once for each MPI, in a module.
+ */
 
 /*
- * MPI is one a process, so this state is too: it is begun by the first group that
- * needs it (unless the program has called MPI_Init itself) and, if it was begun here, ended when
- * the process exits.
+ * A process has one MPI, so it has one state of this kind. The first group that needs MPI
+ * initializes it, unless the program has called MPI_Init itself. If this module initialized MPI, it
+ * finalizes it when the process exits.
  *
- * MPI is asked for calls from one thread at a time: every use of it goes under this lock, which is
- * taken for one look at a time where something is waited for. False: MPI has been finalized;
- * nothing of it may be called any more, and the lock is not held.
+ * Only one thread at a time may call MPI, so all calls of the module are made under this lock.
+ * Functions that wait release the lock between two tests. disti_mpi_lock returns false, without
+ * holding the lock, if MPI has been finalized; MPI must then not be called any more.
  */
 bool disti_mpi_lock(void);
 void disti_mpi_unlock(void);
 
 /*
- * Has this called when MPI ends in this process, before it waits for other ranks; perhaps twice. It
- * returns for how many ms other ranks may still come to their end too; 0: there is nobody to wait
- * for but MPI itself. Once is enough.
+ * Registers `call` to be called when MPI is finalized in this process, before MPI_Finalize waits
+ * for other ranks. It may be called twice. It returns for how many ms to wait for the other ranks
+ * to exit too, or 0 if no wait is needed before MPI_Finalize. Only the first registration counts.
  */
 void disti_mpi_on_end(int (*call)(void));
 
-/* May threads of the library call MPI beside those of the program? */
+/* Returns true if threads of the library may call MPI in addition to the program's threads. */
 bool disti_mpi_threads(void);
 
 /*
- * Starts MPI and gives a communicator of all its ranks that is ours. Collective over these the
- * first time, waits at most timeout_ms, and not for a rank that is lost as `config` (NULL: none)
- * can tell.
+ * Initializes MPI if needed and returns, in *world_p, the module's own communicator of all ranks.
+ * The first call is collective over these ranks and waits at most timeout_ms. It stops waiting if
+ * `config` (may be NULL) reports a lost rank.
  */
 dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
                             int timeout_ms, MPI_Comm *world_p);
 
-/* Waits for a request, at most timeout_ms. False: it failed or did not end. */
+/*
+ * Waits for a request for at most timeout_ms. The caller must not hold the lock. Returns false if
+ * the request failed or timed out.
+ */
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms);
 
-/* A group ended in an error: MPI_Finalize could wait for ever, so leave it to the launcher. */
+/*
+ * Records that a group has failed. MPI_Finalize is then skipped at exit, since it could block
+ * forever.
+ */
 void disti_mpi_broken(void);
 
-/* Reports "MPI_X: text" for a return value that is not MPI_SUCCESS. With the lock held. */
+/* Reports "MPI_X: text" for an MPI error code. Caller holds the lock. */
 dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int code);
 
-/* Reports that MPI has been finalized. */
+/* Reports that MPI has been finalized. Returns the error. */
 dist_status disti_mpi_ended(const struct dist_host *host);
 
 /*
- * A communicator of its own for one group, with the group's ranks. Collective over
- * the group. For the world it waits at most the timeout; for other groups all ranks have agreed on
- * making it when MPI, which knows no such limit, is asked to.
+ * Creates a communicator for one group. Collective over the group. For the world it waits at most
+ * the timeout. For other groups all ranks first agree to create it; then it calls MPI, which has no
+ * timeout.
  */
 dist_status disti_mpi_communicator(const struct dist_backend_config *config, MPI_Comm *comm_p);
 
-/* Gives it back, after the group's ranks have left together. */
+/* Frees a group's communicator after the group's ranks have left together. */
 void disti_mpi_communicator_free(MPI_Comm *comm);
 
-/* mpi.c: messages as MPI point-to-point; config.context is an MPI_Comm *. */
+/* mpi.c: messages over MPI point-to-point. config.context is an MPI_Comm *. */
 extern const struct dist_transport disti_transport_mpi;
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MPI runtime of this process: begun when it is needed, ended when the process exits. */
+/*
+ * The MPI runtime of this process: initialized on first use, finalized when the process exits.
+ * Creates the communicators of groups.
+ */
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "transports/mpi/mpi.h"
@@ -10,14 +13,14 @@
 #include <unistd.h>
 
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Under the lock. */
+/* Guarded by runtime_lock. */
 static MPI_Comm runtime_world = MPI_COMM_NULL;
 static bool runtime_is_started, runtime_is_broken, runtime_is_own;
 static int runtime_level = MPI_THREAD_SINGLE;
-static pid_t runtime_process; /* that has started MPI */
+static pid_t runtime_process; /* the process that uses MPI; a forked child must not */
 static int (*runtime_on_end)(void);
 
-/* How long an exit waits for a thread that is in MPI. */
+/* At exit, the interval and number of attempts to take the lock from a thread that is in MPI. */
 #define RUNTIME_SLEEP_NS (10 * 1000 * 1000)
 #define RUNTIME_TRIES 100
 
@@ -37,7 +40,7 @@ void disti_mpi_unlock(void)
     pthread_mutex_unlock(&runtime_lock);
 }
 
-/* The first thing that MPI_Finalize does, the program's or ours, is to free MPI_COMM_SELF. */
+/* A delete callback of MPI_COMM_SELF. MPI_Finalize, whoever calls it, first frees MPI_COMM_SELF. */
 static int runtime_ending(MPI_Comm self, int key, void *value, void *opaque)
 {
     (void)self;
@@ -98,7 +101,10 @@ dist_status disti_mpi_ended(const struct dist_host *host)
                                             "cannot start twice: create and destroy groups before");
 }
 
-/* Not longer than until a rank of the group that is being opened is lost. config may be NULL. */
+/*
+ * Waits for a request for at most timeout_ms. Stops, and stores the status in *lost_p, if a rank of
+ * the group that is being opened is lost. config may be NULL.
+ */
 static bool runtime_wait(MPI_Request *request, int timeout_ms,
                          const struct dist_backend_config *config, dist_status *lost_p)
 {
@@ -129,8 +135,9 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
 }
 
 /*
- * At exit, in whatever thread. Where groups are left open the others are told, and MPI_Finalize is
- * left out if they do not end as well: then it might wait for ever. A forked child has no MPI.
+ * Runs at exit in any thread. If groups are still open, notifies their other ranks and calls
+ * MPI_Finalize only if all ranks exit too; otherwise MPI_Finalize could block forever. Does nothing
+ * in a forked child, which has no MPI.
  */
 static void runtime_end(void)
 {
@@ -139,8 +146,10 @@ static void runtime_end(void)
 
     if (getpid() != runtime_process)
         return;
-    /* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of
-     * MPI's. */
+    /*
+     * A thread may hold the lock for long, perhaps this one, if it exits within an MPI call. So the
+     * attempts are limited.
+     */
     while (pthread_mutex_trylock(&runtime_lock) != 0) {
         disti_sleep_ns(RUNTIME_SLEEP_NS);
         if (++tries == RUNTIME_TRIES)
@@ -149,7 +158,7 @@ static void runtime_end(void)
     MPI_Finalized(&finalized);
     if (!finalized && !runtime_is_broken) {
         wait_ms = runtime_on_end ? runtime_on_end() : 0;
-        if (wait_ms) { /* do all ranks come to their end within that time? */
+        if (wait_ms) { /* skip MPI_Finalize unless all ranks exit in time */
             MPI_Comm base = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
             MPI_Request request;
 
@@ -164,7 +173,7 @@ static void runtime_end(void)
     pthread_mutex_unlock(&runtime_lock);
 }
 
-/* MPI_Init unless the program has called it. With the lock held. */
+/* Initializes MPI unless the program has done so. Caller holds the lock. */
 static dist_status runtime_init(const struct dist_host *host)
 {
     int initialized = 0, code;
@@ -186,7 +195,9 @@ static dist_status runtime_init(const struct dist_host *host)
     return DIST_OK;
 }
 
-/* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
+/*
+ * Initializes MPI if needed. MPI_Init waits without a time limit for all ranks that mpirun started.
+ */
 static dist_status mpi_start(const struct dist_host *host)
 {
     dist_status status = DIST_OK;
@@ -201,8 +212,10 @@ static dist_status mpi_start(const struct dist_host *host)
     return status;
 }
 
-/* A copy of a communicator. Collective over it, waits as above. The copy's handle lies in memory of
- * its own, since MPI may write it after we have given up. */
+/*
+ * Duplicates a communicator. Collective over it; waits like runtime_wait. The handle of the copy is
+ * in separate memory, since MPI may write to it after a timeout.
+ */
 static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
                            MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
 {
@@ -261,12 +274,15 @@ dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_back
     return status;
 }
 
-/* The communicator of a group: a copy of the world's, or one of some of its ranks. */
+/* The communicator of a group: a duplicate of the world's, or one of a subset of its ranks. */
 
 #define COMM_SLEEP_MS 1
-#define COMM_TAGS 32768 /* MPI promises tags up to 32767 */
+#define COMM_TAGS 32768 /* MPI guarantees tags up to 32767 */
 
-/* Where this process is among the ranks that MPI has started. */
+/*
+ * Returns this process's rank and the number of ranks in `base`, or false if MPI has been
+ * finalized.
+ */
 static bool comm_locate(MPI_Comm base, int *rank_p, int *ranks_p)
 {
     if (!disti_mpi_lock())
@@ -297,9 +313,9 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
     if (rank != config->rank)
         return host->fail(DIST_ERR_RENDEZVOUS,
                           "rank %d is rank %d for MPI: backend mpi needs the ranks that mpirun "
-                          "gives: do not set them, or choose another backend",
+                          "assigns: do not set them, or choose another backend",
                           config->rank, rank);
-    /* MPI would wait for a rank that has ended. The store knows of it, up to here. */
+    /* MPI would block if a rank has exited. This exchange through the store detects that. */
     status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
     if (status == DIST_OK)
         status = disti_mpi_begin(host, config, config->timeout_ms, &world);
@@ -307,24 +323,27 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
 }
 
 /*
- * MPI_Comm_create_group blocks, under the lock. Two threads of two processes that make two groups,
- * one first here, the other first there, would wait for each other for ever. So the members vote,
- * through the store, and MPI is asked once each of them has said that nothing stands before it:
+ * MPI_Comm_create_group blocks while it holds the lock. If two threads of each of two processes
+ * create the same two groups in different order, they deadlock. So the members vote through the
+ * store, and call MPI only after every member has taken comm_creating:
  *
- *      rank 0   group A: ready    group B: busy         A: ready -> all are: create
- *      rank 1   group A: busy     group B: ready  nap   A: ready -> all are: create
+ *      rank 0   group A: ready    group B: busy          A: ready -> all ready: create
+ *      rank 1   group A: busy     group B: ready  sleep  A: ready -> all ready: create
  */
 enum comm_vote { COMM_READY, COMM_BUSY, COMM_FOREIGN, COMM_LATE };
 
 static pthread_mutex_t comm_creating = PTHREAD_MUTEX_INITIALIZER;
 
-/* READY: comm_creating is held. FOREIGN: the world's ranks are not MPI's. LATE: busy too long. */
+/*
+ * Returns this rank's vote. READY: comm_creating is held. BUSY: another group holds it. FOREIGN:
+ * the world's ranks are not MPI's. LATE: still busy after the timeout.
+ */
 static enum comm_vote comm_vote(const struct dist_backend_config *config, bool late,
                                 MPI_Comm *base_p)
 {
     int rank = -1, ranks = 0, initialized = 0;
 
-    /* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
+    /* Sets *base_p to a communicator of all ranks if MPI has been initialized. */
     if (disti_mpi_lock()) {
         MPI_Initialized(&initialized);
         *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
@@ -342,7 +361,10 @@ static enum comm_vote comm_vote(const struct dist_backend_config *config, bool l
     return late ? COMM_LATE : COMM_BUSY;
 }
 
-/* Returns once all members hold comm_creating. Groups nap differently, so that one gets ahead. */
+/*
+ * Waits until all members hold comm_creating. Groups sleep for different times between votes, so
+ * that one of them succeeds.
+ */
 static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm *base_p)
 {
     int64_t sleep_ns = (1 + config->group % 7) * INT64_C(1000000) * COMM_SLEEP_MS;
