@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What all transports share, and those of the library itself.
+# The code that all transports share, and the transports in the library itself.
 libdist_core_sources += \
 	src/transports/faulty/faulty.c \
 	src/transports/faulty/faulty.h \
@@ -19,7 +19,7 @@ libdist_core_sources += \
 	src/transports/tcp/wire.c \
 	src/transports/tcp/wire.h
 
-# Transport mpi, part of the mpi module, which is built once for each MPI.
+# Transport mpi, part of the mpi module. It is built once for each MPI.
 mpi_module_sources += \
 	src/transports/match/match.c \
 	src/transports/match/match.h \
