@@ -249,7 +249,7 @@ static void hello_take_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
  * Returns true if the descriptors of a packet can be received; otherwise sets errno. Must be
  * checked first, since the kernel drops descriptors above the limit.
  */
-static bool hello_has_room(int socket)
+static bool hello_has_descriptors(int socket)
 {
     int spare[SHM_HELLO_FDS], count = 0, error;
 
@@ -288,7 +288,7 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
 
     for (int i = 0; i < SHM_HELLO_FDS; i++)
         fds[i] = -1;
-    if (!hello_has_room(socket))
+    if (!hello_has_descriptors(socket))
         return 0;
     got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -509,7 +509,7 @@ void disti_shm_ring_slow(struct shm_peer *peer)
     if (!atomic_exchange_explicit(&peer->theirs->asleep, 0, memory_order_seq_cst))
         return;
     held = disti_cancel_hold();
-    (void)!write(peer->doorbell, &one, sizeof(one)); /* EAGAIN: it is readable */
+    (void)!write(peer->doorbell, &one, sizeof(one)); /* EAGAIN: already readable */
     disti_cancel_let(held);
 }
 
@@ -576,7 +576,7 @@ static void shm_report_descriptors(struct shm_state *state)
  * The caller's part after the socket is connected: creates the memory and sends CALL. Returns
  * IN_PROGRESS if the caller must retry later.
  */
-static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
+static dist_status call_send_hello(struct shm_state *state, struct shm_peer *peer)
 {
     struct shm_hello hello;
     uint32_t uid;
@@ -630,7 +630,7 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
         status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot create a socket for rank %d",
                                   peer->rank);
     } else if (connect(peer->socket, (struct sockaddr *)&name, size) == 0) {
-        status = call_speak(state, peer);
+        status = call_send_hello(state, peer);
     } else if (errno == EAGAIN || errno == EINTR) {
         status = DIST_IN_PROGRESS;
     } else {
@@ -733,8 +733,8 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
 
 /* Accepting calls. A caller that is slow to send its hello may be a rank, so it is kept. */
 
-#define ACCEPT_ACCEPTS 32 /* accepted calls in one poll */
-#define ACCEPT_ROOM 32    /* initial capacity for callers that have not sent a hello */
+#define ACCEPT_ACCEPTS 32  /* accepted calls in one poll */
+#define ACCEPT_CAPACITY 32 /* initial capacity for callers that have not sent a hello */
 /*
  * The limit of callers without a hello, in addition to the world size. Above it, the oldest one is
  * disconnected; if it is a rank, it calls again.
@@ -827,7 +827,7 @@ static void accept_park(struct shm_state *state, int socket, int pid)
     while (slot < capacity && state->pending[slot].socket >= 0)
         slot++;
     if (slot == capacity && capacity < state->config.world_size + ACCEPT_STRANGERS) {
-        int more = capacity ? capacity * 2 : ACCEPT_ROOM;
+        int more = capacity ? capacity * 2 : ACCEPT_CAPACITY;
         struct shm_pending *pending = realloc(state->pending, (size_t)more * sizeof(*pending));
 
         if (pending) {

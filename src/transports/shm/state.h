@@ -183,7 +183,7 @@ static inline void disti_shm_fifo_refresh(struct shm_out *out)
         out->consumed = consumed;
 }
 
-static inline bool disti_shm_fifo_has_room(struct shm_out *out, size_t bytes)
+static inline bool disti_shm_fifo_has_space(struct shm_out *out, size_t bytes)
 {
     if (out->produced + bytes - out->consumed <= out->size)
         return true;
@@ -200,8 +200,8 @@ static inline struct shm_frame *disti_shm_fifo_reserve(struct shm_out *out, size
     struct shm_frame *frame = (void *)(out->ring + offset);
 
     if (bytes <= to_end)
-        return disti_shm_fifo_has_room(out, bytes) ? frame : NULL;
-    if (!disti_shm_fifo_has_room(out, to_end + bytes))
+        return disti_shm_fifo_has_space(out, bytes) ? frame : NULL;
+    if (!disti_shm_fifo_has_space(out, to_end + bytes))
         return NULL;
     frame->kind = SHM_PAD;
     frame->bytes = (uint32_t)to_end;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the order ---- */
+/* ---- ordering ---- */
 
 static void receive_park(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
                          const void *payload)

@@ -250,7 +250,7 @@ void disti_ucx_send(void *state, struct dist_request *request)
     free(flight);
 }
 
-/* ---- notes ---- */
+/* ---- control messages ---- */
 
 /*
  * A control message whose send is pending. If the peer never receives it, it is freed after the

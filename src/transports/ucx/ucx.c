@@ -512,7 +512,7 @@ static dist_status ucx_connect(void *state, int rank, const void *blob, size_t s
     return DIST_OK;
 }
 
-/* ---- moving ---- */
+/* ---- progress ---- */
 
 static int ucx_progress(void *state)
 {
