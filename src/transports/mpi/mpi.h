@@ -60,9 +60,9 @@
  * initializes it, unless the program has called MPI_Init itself. If this module initialized MPI, it
  * finalizes it when the process exits.
  *
- * Only one thread at a time may call MPI, so all calls of the module are made under this lock.
- * Functions that wait release the lock between two tests. disti_mpi_lock returns false, without
- * holding the lock, if MPI has been finalized; MPI must then not be called any more.
+ * Only one thread at a time may call MPI, so the module calls MPI only while it holds this lock. A
+ * function that waits for a request releases the lock between tests. disti_mpi_lock returns false,
+ * without taking the lock, if MPI has been finalized; MPI must then not be called any more.
  */
 bool disti_mpi_lock(void);
 void disti_mpi_unlock(void);

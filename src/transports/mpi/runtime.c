@@ -323,9 +323,9 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
 }
 
 /*
- * MPI_Comm_create_group blocks while it holds the lock. If two threads of each of two processes
- * create the same two groups in different order, they deadlock. So the members vote through the
- * store, and call MPI only after every member has taken comm_creating:
+ * MPI_Comm_create_group blocks while its caller holds the lock. If two processes create the same
+ * two groups in two threads each, in different order, they deadlock. So the members vote through
+ * the store, and call MPI only after each member has locked comm_creating of its own process:
  *
  *      rank 0   group A: ready    group B: busy          A: ready -> all ready: create
  *      rank 1   group A: busy     group B: ready  sleep  A: ready -> all ready: create

@@ -36,7 +36,7 @@ enum shm_verdict { SHM_CMA_UNKNOWN, SHM_CMA_WORKS, SHM_CMA_REFUSED };
 
 /* Written by one side and read by the other (`asleep`: written by both). */
 struct shm_side {
-    alignas(SHM_ALIGN) _Atomic uint64_t consumed; /* bytes of the other side's FIFO */
+    alignas(SHM_ALIGN) _Atomic uint64_t consumed; /* bytes consumed of the peer's FIFO */
     alignas(SHM_ALIGN) _Atomic uint32_t asleep;   /* sleeps or is about to: ring its doorbell */
     _Atomic uint32_t verdict;  /* whether it can read the other side's memory (enum shm_verdict) */
     _Atomic uint32_t closed;   /* this side has closed: its loans are invalid */
@@ -294,7 +294,7 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
 /*
  * Receives a hello. Never blocks. Returns:
  *
- * - 1: *hello and fds are filled; unused entries of fds are -1, and the caller closes the others.
+ * - 1: *hello and fds are filled. The caller closes the descriptors in fds; unused entries are -1.
  * - 0: nothing has arrived (errno EAGAIN), or there are no file descriptors left to receive the
  *   packet's (errno EMFILE or ENFILE).
  * - -1: the peer has closed the socket, or the packet is not a hello.
@@ -453,7 +453,7 @@ struct shm_state {
     struct disti_standins standins;
     struct shm_pending *pending;
     int pending_capacity;
-    int64_t resume_ns; /* sockets without a descriptor are polled again at this time; 0: none */
+    int64_t resume_ns; /* when sockets that shm_back_off disabled are polled again; 0: none */
     bool reported_descriptors; /* the lack of file descriptors was logged */
 };
 
@@ -517,7 +517,7 @@ enum shm_note { SHM_NOTE_LENT, SHM_NOTE_RTS };
 void disti_shm_drain(struct shm_peer *peer);
 /*
  * Completes the peer's pending requests with `status`. Unexpected messages that arrived completely
- * stay.
+ * can still be received.
  */
 void disti_shm_fail(struct shm_peer *peer, dist_status status);
 

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 /*
- * Where no transport reports a peer's exit, as with shared memory, UCX checks for it only every 20
- * s. That is too long for a rank that waits, so this module sets a shorter interval.
+ * Some of UCX's transports, above all shared memory, do not report the exit of a peer. UCX checks
+ * for it only every 20 s, which is too long for a rank that waits, so this module sets a shorter
+ * interval.
  */
 #define CONTEXT_KEEPALIVE "250ms"
 
