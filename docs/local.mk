@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Documents that are installed, in the folders by which README.md and they themselves name each other.
+# Documents to install. They keep their folders, so that the links between them work.
 nobase_dist_doc_DATA = \
 	docs/ARCHITECTURE.md \
 	docs/GLOSSARY.md \
 	docs/STYLE.md \
 	docs/architecture.svg \
+	docs/backends.md \
+	docs/building.md \
 	docs/embedding.md \
+	docs/failures.md \
 	docs/faq.md \
 	docs/footprint.md \
 	docs/launching.md \
@@ -19,6 +22,7 @@ nobase_dist_doc_DATA = \
 	docs/report.png \
 	docs/reports.md \
 	docs/shrinking.md \
+	docs/slow.md \
 	docs/topology.svg \
 	docs/training.md \
 	docs/trees.svg \
