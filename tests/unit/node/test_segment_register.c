@@ -128,9 +128,9 @@ static void test_wrong_ranges_are_refused(void **state)
 
     (void)state;
     refuse(memory, 0, "empty");
-    refuse(memory, SIZE_MAX - PAGE + 1, "wraps");
-    refuse(memory, SIZE_MAX, "wraps");
-    refuse((void *)(UINTPTR_MAX - 8), 8, "wraps");
+    refuse(memory, SIZE_MAX - PAGE + 1, "exceeds the address space");
+    refuse(memory, SIZE_MAX, "exceeds the address space");
+    refuse((void *)(UINTPTR_MAX - 8), 8, "exceeds the address space");
     munmap(memory + 3 * PAGE, PAGE);
     refuse(memory + 2 * PAGE, 2 * PAGE, "not mapped");
     refuse(memory + 2 * PAGE, PAGE + 1, "not mapped");
