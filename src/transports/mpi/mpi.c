@@ -174,6 +174,57 @@ static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offs
            offset;
 }
 
+static void mpi_transfer_free(struct mpi_transfer *t)
+{
+    free(t->bounce);
+    free(t);
+}
+
+/* Waits for a request for at most timeout_ms. Caller holds the lock. */
+static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
+{
+    int64_t deadline = disti_deadline_ms(timeout_ms);
+    struct disti_backoff backoff = {0};
+    int done = 0;
+
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (disti_expired(deadline))
+            return false;
+        disti_backoff(&backoff);
+    }
+    return done;
+}
+
+/* Cancels a receive. If a send has already matched it, it cannot be canceled but soon completes. */
+static void mpi_cancel(MPI_Request *request)
+{
+    if (*request == MPI_REQUEST_NULL)
+        return;
+    MPI_Cancel(request);
+    if (!mpi_transfer_wait(request, 100))
+        MPI_Request_free(request);
+}
+
+/* Abandons an incomplete transfer and frees it. Waits only for a bounded time. */
+static void mpi_transfer_drop(struct mpi_transfer *t)
+{
+    size_t offset = t->ended;
+
+    for (; t->request && offset < t->begun; offset += mpi_piece_bytes(t, offset)) {
+        unsigned slot = (unsigned)(offset / MPI_PIECE_BYTES % MPI_WINDOW);
+
+        if (!t->sends)
+            mpi_cancel(&t->window[slot]);
+        else if (!mpi_transfer_wait(&t->window[slot], 1))
+            MPI_Request_free(&t->window[slot]);
+    }
+    if (t->control_request != MPI_REQUEST_NULL && !mpi_transfer_wait(&t->control_request, 100)) {
+        MPI_Request_free(&t->control_request);
+        return; /* leak the memory, since MPI may still read the control message */
+    }
+    mpi_transfer_free(t);
+}
+
 /* Starts pieces until the window is full. Returns an MPI error code. */
 static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
 {
@@ -191,7 +242,8 @@ static int mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
         else
             code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
                              &t->window[slot]);
-        t->begun += (size_t)bytes;
+        if (code == MPI_SUCCESS)
+            t->begun += (size_t)bytes;
     }
     return code;
 }
@@ -236,6 +288,7 @@ static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
 static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *request, unsigned slot)
 {
     struct mpi_transfer *t = mpi_transfer_new(state, request, false);
+    dist_status status;
     int code;
 
     if (!t)
@@ -250,10 +303,17 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
     }
     state->peers[request->peer].pulls |= UINT32_C(1) << slot;
     code = mpi_transfer_fill(state, t);
-    if (code != MPI_SUCCESS)
-        return disti_mpi_fail(state->host, "MPI_Irecv", code);
-    return mpi_send_answer(state, request->peer, MPI_KIND_CTS, (uint32_t)request->own[0],
-                           (uint32_t)t->tag);
+    if (code == MPI_SUCCESS)
+        status = mpi_send_answer(state, request->peer, MPI_KIND_CTS, (uint32_t)request->own[0],
+                                 (uint32_t)t->tag);
+    else
+        status = disti_mpi_fail(state->host, "MPI_Irecv", code);
+    if (status != DIST_OK) { /* the caller ends the request: nothing may write to its memory */
+        state->peers[request->peer].pulls &= ~(UINT32_C(1) << slot);
+        state->transfers = t->next;
+        mpi_transfer_drop(t);
+    }
+    return status;
 }
 
 /* Starts the waiting receives for which there are unused tags. */
@@ -406,57 +466,6 @@ static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, i
             return false;
     }
     return true;
-}
-
-static void mpi_transfer_free(struct mpi_transfer *t)
-{
-    free(t->bounce);
-    free(t);
-}
-
-/* Waits for a request for at most timeout_ms. Caller holds the lock. */
-static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
-{
-    int64_t deadline = disti_deadline_ms(timeout_ms);
-    struct disti_backoff backoff = {0};
-    int done = 0;
-
-    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (disti_expired(deadline))
-            return false;
-        disti_backoff(&backoff);
-    }
-    return done;
-}
-
-/* Cancels a receive. If a send has already matched it, it cannot be canceled but soon completes. */
-static void mpi_cancel(MPI_Request *request)
-{
-    if (*request == MPI_REQUEST_NULL)
-        return;
-    MPI_Cancel(request);
-    if (!mpi_transfer_wait(request, 100))
-        MPI_Request_free(request);
-}
-
-/* Abandons an incomplete transfer and frees it. Waits only for a bounded time. */
-static void mpi_transfer_drop(struct mpi_transfer *t)
-{
-    size_t offset = t->ended;
-
-    for (; t->request && offset < t->begun; offset += mpi_piece_bytes(t, offset)) {
-        unsigned slot = (unsigned)(offset / MPI_PIECE_BYTES % MPI_WINDOW);
-
-        if (!t->sends)
-            mpi_cancel(&t->window[slot]);
-        else if (!mpi_transfer_wait(&t->window[slot], 1))
-            MPI_Request_free(&t->window[slot]);
-    }
-    if (t->control_request != MPI_REQUEST_NULL && !mpi_transfer_wait(&t->control_request, 100)) {
-        MPI_Request_free(&t->control_request);
-        return; /* leak the memory, since MPI may still read the control message */
-    }
-    mpi_transfer_free(t);
 }
 
 /* ---- opening ---- */
