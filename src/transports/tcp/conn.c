@@ -156,11 +156,11 @@ static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int caus
 
 /* The peer was there in time, only this rank has not looked: it has the time once more, but once.
  */
-static void call_spare(const struct tcp_state *state, struct tcp_conn *conn)
+static void call_extend_once(const struct tcp_state *state, struct tcp_conn *conn)
 {
-    if (conn->spared || !conn->deadline || !disti_expired(conn->deadline))
+    if (conn->extended || !conn->deadline || !disti_expired(conn->deadline))
         return;
-    conn->spared = true;
+    conn->extended = true;
     conn->deadline = disti_deadline_ms(state->timeout_ms);
 }
 
@@ -268,7 +268,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
     }
     if (conn->awaited == DISTI_TCP_CHALLENGE) {
         conn->awaited = DISTI_TCP_ANSWER;
-        call_spare(state, conn);
+        call_extend_once(state, conn);
         if (tcp_greet(state, conn->fd, conn->tls, conn->peer->rank, conn->number, DISTI_TCP_PROOF,
                       conn->nonce, hello.nonce))
             return true;
@@ -323,7 +323,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     conn->awaited = DISTI_TCP_CHALLENGE;
     if (conn->number) /* others than the first can wait */
         conn->deadline = 0;
-    call_spare(state, conn);
+    call_extend_once(state, conn);
     conn_read_hello(state, conn);
 }
 

@@ -140,19 +140,19 @@ static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
     return true;
 }
 
-dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused)
+dist_status disti_tcp_queue_cts(struct tcp_peer *peer, uint64_t number, bool refused)
 {
     struct tcp_control *control = &peer->control;
-    struct tcp_ask *ask = malloc(sizeof(*ask));
+    struct tcp_cts *cts = malloc(sizeof(*cts));
 
-    if (!ask)
+    if (!cts)
         return DIST_ERR_NO_MEMORY;
-    *ask = (struct tcp_ask){.number = number, .refused = refused};
+    *cts = (struct tcp_cts){.number = number, .refused = refused};
     if (control->head)
-        control->tail->next = ask;
+        control->tail->next = cts;
     else
-        control->head = ask;
-    control->tail = ask;
+        control->head = cts;
+    control->tail = cts;
     return DIST_OK;
 }
 
@@ -226,7 +226,7 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     struct tcp_incoming *in = &conn->in;
     bool mismatch = false;
 
-    if (!disti_tcp_affords(peer->credit.unused, envelope))
+    if (!disti_tcp_has_credit_for(peer->credit.unused, envelope))
         return frame_bad(state, conn);
     in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (!in->request) {
@@ -268,14 +268,14 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
 }
 
 /* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
-static dist_status tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                               struct dist_request *request)
+static dist_status tcp_accept_rts(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                                  struct dist_request *request)
 {
     dist_status status;
 
     if (bytes && !tcp_assemble(peer, number, bytes, request, NULL))
         return DIST_ERR_NO_MEMORY;
-    status = disti_tcp_ask(peer, number, false);
+    status = disti_tcp_queue_cts(peer, number, false);
     if (!bytes && status == DIST_OK) {
         request->next = peer->control.receives;
         peer->control.receives = request;
@@ -284,8 +284,8 @@ static dist_status tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t 
 }
 
 /* An offer takes its place in the order of messages, or is answered at once. */
-static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
-                        const struct dist_envelope *envelope)
+static bool frame_rts(struct tcp_state *state, struct tcp_peer *peer,
+                      const struct dist_envelope *envelope)
 {
     uint64_t number = peer->stripes.arrived++;
     struct disti_unexpected *unexpected = NULL;
@@ -294,9 +294,9 @@ static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
     struct dist_request *request = disti_match_arrival(&peer->match, envelope, &mismatch);
 
     if (mismatch)
-        status = disti_tcp_ask(peer, number, true);
+        status = disti_tcp_queue_cts(peer, number, true);
     else if (request)
-        status = tcp_ask_for(peer, number, envelope->bytes, request);
+        status = tcp_accept_rts(peer, number, envelope->bytes, request);
     else
         unexpected = disti_match_hold(&peer->match, envelope, true);
     if (unexpected)
@@ -310,16 +310,16 @@ static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
 }
 
 /* The peer has asked for an offered message, or refused it. False: there is none. */
-static bool tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
+static bool tcp_take_cts(struct tcp_peer *peer, uint64_t number, bool refused)
 {
-    struct dist_request *request = peer->stripes.offers.head;
+    struct dist_request *request = peer->stripes.rts_sends.head;
 
     while (request && request->own[0] != number + 1)
         request = request->next;
     if (!request)
         return false;
-    disti_tcp_queue_remove(&peer->stripes.offers, request);
-    peer->stripes.offered--;
+    disti_tcp_queue_remove(&peer->stripes.rts_sends, request);
+    peer->stripes.rts_count--;
     if (refused || request->envelope.bytes == 0)
         request->status = DIST_OK;
     else
@@ -340,15 +340,15 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
         if (peer->conns == 1 || frame->bytes < DISTI_TCP_STRIPED_LEAST)
             return frame_bad(state, conn);
         return frame_message(state, conn, frame, false);
-    case DISTI_TCP_OFFERED:
-        return frame_offer(state, peer, frame);
+    case DISTI_TCP_RTS:
+        return frame_rts(state, peer, frame);
     case DISTI_TCP_CREDIT: /* not more than this rank has used */
         if (frame->tag > peer->credit.granted - peer->credit.left)
             return frame_bad(state, conn);
         peer->credit.left += frame->tag;
         return true;
-    case DISTI_TCP_ASK:
-        return tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
+    case DISTI_TCP_CTS:
+        return tcp_take_cts(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
     default:
         return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
     }
@@ -595,11 +595,11 @@ static void control_fill(struct tcp_peer *peer)
         peer->credit.owed = 0;
     }
     while (control->head && control->end < sizeof(control->bytes)) {
-        struct tcp_ask *ask = control->head;
+        struct tcp_cts *cts = control->head;
 
-        control_add(peer, DISTI_TCP_ASK, ask->number, ask->refused);
-        control->head = ask->next;
-        free(ask);
+        control_add(peer, DISTI_TCP_CTS, cts->number, cts->refused);
+        control->head = cts->next;
+        free(cts);
     }
 }
 
@@ -653,10 +653,10 @@ void disti_tcp_control_clear(struct tcp_peer *peer)
     struct tcp_control *control = &peer->control;
 
     while (control->head) {
-        struct tcp_ask *ask = control->head;
+        struct tcp_cts *cts = control->head;
 
-        control->head = ask->next;
-        free(ask);
+        control->head = cts->next;
+        free(cts);
     }
     control->begin = control->end = 0;
 }
@@ -768,11 +768,11 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
 }
 
 /* The receive takes a message that was only offered. */
-static void post_claim_offer(struct tcp_state *state, struct tcp_peer *peer,
-                             struct disti_unexpected *unexpected, struct dist_request *request)
+static void post_claim_rts(struct tcp_state *state, struct tcp_peer *peer,
+                           struct disti_unexpected *unexpected, struct dist_request *request)
 {
     dist_status status =
-        tcp_ask_for(peer, unexpected->note[0], unexpected->envelope.bytes, request);
+        tcp_accept_rts(peer, unexpected->note[0], unexpected->envelope.bytes, request);
 
     disti_tcp_unexpected_release(peer, unexpected);
     if (status != DIST_OK) {
@@ -804,7 +804,7 @@ static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
         return;
     }
     if (unexpected->descriptor)
-        status = disti_tcp_ask(peer, unexpected->note[0], true);
+        status = disti_tcp_queue_cts(peer, unexpected->note[0], true);
     else if (in->unexpected == unexpected)
         in->unexpected = NULL;
     disti_tcp_unexpected_release(peer, unexpected);
@@ -826,7 +826,7 @@ void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     if (unexpected && unexpected->refused)
         post_refused(state, peer, unexpected);
     else if (unexpected && unexpected->descriptor)
-        post_claim_offer(state, peer, unexpected, request);
+        post_claim_rts(state, peer, unexpected, request);
     /* What comes in stripes is taken when all are there. */
     else if (unexpected && !assembly)
         post_claim(peer, unexpected, request);

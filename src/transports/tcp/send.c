@@ -34,29 +34,29 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
  * How a message goes is decided when its header is about to be sent, and is kept in
  * request->own[0]: in one piece, or as a header alone, which announces or offers it.
  */
-enum send_manner { SEND_WHOLE, SEND_ANNOUNCED, SEND_OFFERED };
+enum send_mode { SEND_WHOLE, SEND_ANNOUNCED, SEND_RTS };
 
 /* *credit is what would be left if all before it had been sent. */
-static enum send_manner send_decide(const struct tcp_peer *peer, struct dist_request *request,
-                                    uint64_t *credit)
+static enum send_mode send_decide(const struct tcp_peer *peer, struct dist_request *request,
+                                  uint64_t *credit)
 {
     bool striped = peer->further > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
 
     if (request->moved)
-        return (enum send_manner)request->own[0];
-    if (disti_tcp_affords(*credit, &request->envelope)) {
+        return (enum send_mode)request->own[0];
+    if (disti_tcp_has_credit_for(*credit, &request->envelope)) {
         *credit -= request->envelope.bytes + DISTI_TCP_MESSAGE_COST;
         request->own[0] = striped ? SEND_ANNOUNCED : SEND_WHOLE;
     } else {
-        request->own[0] = SEND_OFFERED;
+        request->own[0] = SEND_RTS;
     }
-    return (enum send_manner)request->own[0];
+    return (enum send_mode)request->own[0];
 }
 
 /* Below this, pinning pages and the notice cost more than the copy. */
 #define ZEROCOPY_LEAST ((uint64_t)64 << 10)
 
-static bool tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
+static bool tcp_zerocopy_applies(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
 {
     return zerocopy && !zerocopy->off && bytes >= ZEROCOPY_LEAST &&
            zerocopy->sent - zerocopy->ended < TCP_ZEROCOPY_CALLS;
@@ -64,7 +64,7 @@ static bool tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t byt
 
 static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAGE,
                                                  [SEND_ANNOUNCED] = DISTI_TCP_ANNOUNCED,
-                                                 [SEND_OFFERED] = DISTI_TCP_OFFERED};
+                                                 [SEND_RTS] = DISTI_TCP_RTS};
 
 /*
  * request->moved counts the bytes of header and payload that have gone. The header is made
@@ -85,26 +85,26 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
     batch->bytes = 0;
     for (int i = 0; i < most && request && batch->bytes < TCP_TURN_BYTES; i++) {
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
-        enum send_manner manner = send_decide(peer, request, &credit);
+        enum send_mode mode = send_decide(peer, request, &credit);
 
-        if (i > 0 && manner == SEND_WHOLE &&
-            tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes))
+        if (i > 0 && mode == SEND_WHOLE &&
+            tcp_zerocopy_applies(peer->conn->zerocopy, request->envelope.bytes))
             break; /* it goes by itself */
-        if (manner == SEND_OFFERED && peer->stripes.offered + i >= TCP_OFFERS_MAX)
+        if (mode == SEND_RTS && peer->stripes.rts_count + i >= TCP_RTS_MAX)
             break;
         if (moved < header) {
-            disti_tcp_frame_encode(send_kinds[manner], &request->envelope, batch->headers[i]);
+            disti_tcp_frame_encode(send_kinds[mode], &request->envelope, batch->headers[i]);
             disti_tcp_seal(peer, batch->headers[i], request, 0,
-                           manner == SEND_WHOLE ? request->envelope.bytes : 0);
+                           mode == SEND_WHOLE ? request->envelope.bytes : 0);
             send_part(batch, batch->headers[i] + moved, header - moved);
         } else {
             payload = moved - header;
         }
-        room = manner == SEND_WHOLE ? request->envelope.bytes - payload : 0;
+        room = mode == SEND_WHOLE ? request->envelope.bytes - payload : 0;
         if (room > TCP_TURN_BYTES)
             room = TCP_TURN_BYTES;
         send_part(batch, (const char *)request->data + payload, room);
-        if (manner == SEND_ANNOUNCED)
+        if (mode == SEND_ANNOUNCED)
             break;
         request = request->next;
     }
@@ -121,16 +121,16 @@ static void stripes_number(struct tcp_stripes *stripes, struct dist_request *req
 static void send_done(struct tcp_peer *peer)
 {
     struct dist_request *request = peer->sends.head;
-    enum send_manner manner = (enum send_manner)request->own[0];
+    enum send_mode mode = (enum send_mode)request->own[0];
 
     disti_tcp_queue_remove(&peer->sends, request);
-    if (manner == SEND_ANNOUNCED) {
+    if (mode == SEND_ANNOUNCED) {
         stripes_number(&peer->stripes, request);
         disti_tcp_stripes_ready(&peer->stripes, request);
-    } else if (manner == SEND_OFFERED) {
+    } else if (mode == SEND_RTS) {
         stripes_number(&peer->stripes, request);
-        disti_tcp_queue_put(&peer->stripes.offers, request);
-        peer->stripes.offered++;
+        disti_tcp_queue_put(&peer->stripes.rts_sends, request);
+        peer->stripes.rts_count++;
     } else {
         request->moved = request->envelope.bytes;
         disti_tcp_sent(request);
@@ -144,7 +144,7 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
         size_t body = request->own[0] == SEND_WHOLE ? request->envelope.bytes : 0;
         size_t left = body + DISTI_TCP_FRAME_BYTES - request->moved;
 
-        if (request->moved == 0 && request->own[0] != SEND_OFFERED)
+        if (request->moved == 0 && request->own[0] != SEND_RTS)
             peer->credit.left -= request->envelope.bytes + DISTI_TCP_MESSAGE_COST;
         if (bytes < left) {
             request->moved += bytes;
@@ -189,8 +189,8 @@ void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_s
         peer->conn[number].out.request = NULL;
     }
     disti_tcp_queue_fail(&stripes->ready, status);
-    disti_tcp_queue_fail(&stripes->offers, status);
-    stripes->sending = stripes->offered = 0;
+    disti_tcp_queue_fail(&stripes->rts_sends, status);
+    stripes->sending = stripes->rts_count = 0;
     disti_tcp_control_clear(peer);
 }
 
@@ -302,7 +302,7 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     ssize_t sent;
 
     /* Does the message at the head go by itself, its payload not copied? */
-    if (tcp_zerocopy_takes(peer->conn->zerocopy, peer->sends.head->envelope.bytes) &&
+    if (tcp_zerocopy_applies(peer->conn->zerocopy, peer->sends.head->envelope.bytes) &&
         send_decide(peer, peer->sends.head, &credit) == SEND_WHOLE)
         sent = send_without_copy(state, peer, &asked);
     else
@@ -373,7 +373,7 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool
     ssize_t sent;
 
     do {
-        sent = tcp_zerocopy_takes(conn->zerocopy, out->bytes)
+        sent = tcp_zerocopy_applies(conn->zerocopy, out->bytes)
                    ? tcp_zerocopy_write(state, conn, out->request, parts)
                    : disti_tls_or_sendmsg(conn->tls, conn->fd, &message);
     } while (sent < 0 && errno == EINTR);
@@ -384,7 +384,7 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool
 }
 
 /* May a stripe go on this connection now? On the first, what is begun goes before. */
-static bool stripes_may(const struct tcp_conn *conn)
+static bool stripes_can_send(const struct tcp_conn *conn)
 {
     const struct tcp_peer *peer = conn->peer;
 
@@ -399,7 +399,7 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
 {
     size_t moved = 0;
 
-    while (moved < TCP_TURN_BYTES && stripes_may(conn)) {
+    while (moved < TCP_TURN_BYTES && stripes_can_send(conn)) {
         bool whole;
         ssize_t sent;
 
@@ -433,8 +433,8 @@ static bool send_can_flush(const struct tcp_peer *peer)
     return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
            peer->control.begin == peer->control.end &&
            !(peer->conn->out.request && peer->conn->out.moved) &&
-           !(peer->sends.head->moved == 0 && peer->stripes.offered >= TCP_OFFERS_MAX &&
-             !disti_tcp_affords(peer->credit.left, &peer->sends.head->envelope));
+           !(peer->sends.head->moved == 0 && peer->stripes.rts_count >= TCP_RTS_MAX &&
+             !disti_tcp_has_credit_for(peer->credit.left, &peer->sends.head->envelope));
 }
 
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
@@ -565,7 +565,7 @@ bool disti_tcp_can_send(const struct tcp_peer *peer)
     for (int number = 0; number < peer->conns; number++) {
         const struct tcp_conn *conn = &peer->conn[number];
 
-        if (stripes_may(conn) && (conn->out.request || peer->stripes.ready.head))
+        if (stripes_can_send(conn) && (conn->out.request || peer->stripes.ready.head))
             return true;
     }
     return false;

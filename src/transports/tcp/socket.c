@@ -392,11 +392,11 @@ void disti_tcp_interfaces(struct tcp_state *state)
  * Stripes a socket should get of what is left, so that the faster ones can take more. The last are
  * the smallest: no socket is long at one when the others have nothing more to do.
  */
-#define WAYS_STRIPES_EACH 4
+#define PATHS_STRIPES_EACH 4
 
 uint64_t disti_tcp_stripe_bytes(uint64_t bytes, int sockets, uint64_t offset)
 {
-    uint64_t each = (bytes - offset) / (uint64_t)(sockets * WAYS_STRIPES_EACH);
+    uint64_t each = (bytes - offset) / (uint64_t)(sockets * PATHS_STRIPES_EACH);
 
     if (each < DISTI_TCP_STRIPE_LEAST)
         each = DISTI_TCP_STRIPE_LEAST;
@@ -414,27 +414,27 @@ bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe)
 }
 
 /* What is being put together. Bits of the masks: interfaces that are on a way. */
-struct ways_plan {
+struct paths_plan {
     const struct disti_tcp_local *local;
     int locals;
     const struct disti_tcp_address *remote;
-    struct disti_tcp_way *ways;
+    struct disti_tcp_path *paths;
     int count;
     unsigned local_used, remote_used;
 };
 
-static void ways_add(struct ways_plan *plan, int local, int remote)
+static void paths_add(struct paths_plan *plan, int local, int remote)
 {
     if (plan->count == DISTI_TCP_INTERFACES)
         return;
-    plan->ways[plan->count++] = (struct disti_tcp_way){local, remote};
+    plan->paths[plan->count++] = (struct disti_tcp_path){local, remote};
     plan->local_used |= 1u << local;
     plan->remote_used |= 1u << remote;
 }
 
 /* Joins each pair of one network of which `local` or `remote`, or each of both, is on no way yet.
  */
-static void ways_join(struct ways_plan *plan, bool local_new, bool remote_new)
+static void paths_join(struct paths_plan *plan, bool local_new, bool remote_new)
 {
     for (int l = 0; l < plan->locals; l++) {
         for (int r = 0; r < plan->remote->interfaces; r++) {
@@ -442,13 +442,13 @@ static void ways_join(struct ways_plan *plan, bool local_new, bool remote_new)
                 (remote_new && plan->remote_used >> r & 1) ||
                 !tcp_in_network(&plan->local[l], &plan->remote->endpoint[r]))
                 continue;
-            ways_add(plan, l, r);
+            paths_add(plan, l, r);
         }
     }
 }
 
 /* What is left over on both sides, in order; then on one side, with the other's by number. */
-static void ways_route(struct ways_plan *plan)
+static void paths_route(struct paths_plan *plan)
 {
     int r = 0;
 
@@ -457,37 +457,37 @@ static void ways_route(struct ways_plan *plan)
             continue;
         while (r < plan->remote->interfaces && plan->remote_used >> r & 1)
             r++;
-        ways_add(plan, l, r < plan->remote->interfaces ? r : l % plan->remote->interfaces);
+        paths_add(plan, l, r < plan->remote->interfaces ? r : l % plan->remote->interfaces);
     }
     for (r = 0; r < plan->remote->interfaces; r++) {
         if (!(plan->remote_used >> r & 1))
-            ways_add(plan, r % plan->locals, r);
+            paths_add(plan, r % plan->locals, r);
     }
 }
 
-int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
-                   const struct disti_tcp_address *remote, bool routed,
-                   struct disti_tcp_way ways_p[DISTI_TCP_INTERFACES])
+int disti_tcp_paths(const struct disti_tcp_local *local, int locals,
+                    const struct disti_tcp_address *remote, bool routed,
+                    struct disti_tcp_path paths_p[DISTI_TCP_INTERFACES])
 {
-    struct ways_plan plan = {.local = local, .locals = locals, .remote = remote, .ways = ways_p};
+    struct paths_plan plan = {.local = local, .locals = locals, .remote = remote, .paths = paths_p};
     int home = 0;
 
     while (home < locals && !tcp_in_network(&local[home], &remote->endpoint[0]))
         home++;
-    ways_add(&plan, home < locals ? home : 0, 0);
+    paths_add(&plan, home < locals ? home : 0, 0);
     if (local[0].endpoint.machine == remote->endpoint[0].machine)
         return plan.count;
-    ways_join(&plan, true, true);
-    ways_join(&plan, true, false);
-    ways_join(&plan, false, true);
+    paths_join(&plan, true, true);
+    paths_join(&plan, true, false);
+    paths_join(&plan, false, true);
     if (routed)
-        ways_route(&plan);
+        paths_route(&plan);
     return plan.count;
 }
 
-int disti_tcp_sockets(int own, int remote, int ways)
+int disti_tcp_sockets(int own, int remote, int paths)
 {
-    int here = own ? own : ways, there = remote ? remote : ways;
+    int here = own ? own : paths, there = remote ? remote : paths;
 
     return here < there ? here : there;
 }

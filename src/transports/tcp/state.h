@@ -70,7 +70,7 @@ struct disti_tcp_local {
 };
 
 /* By the own interface `local` to the peer's interface `remote`. */
-struct disti_tcp_way {
+struct disti_tcp_path {
     int local, remote;
 };
 
@@ -81,12 +81,12 @@ struct disti_tcp_way {
  * machine has one way. Returns how many, 1 to DISTI_TCP_INTERFACES; interfaces that are on none
  * cannot reach the peer.
  */
-int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
-                   const struct disti_tcp_address *remote, bool routed,
-                   struct disti_tcp_way ways_p[DISTI_TCP_INTERFACES]);
+int disti_tcp_paths(const struct disti_tcp_local *local, int locals,
+                    const struct disti_tcp_address *remote, bool routed,
+                    struct disti_tcp_path paths_p[DISTI_TCP_INTERFACES]);
 
-/* How many sockets a pair has: what each wants, 0 for as many as there are ways; the smaller. */
-int disti_tcp_sockets(int own, int remote, int ways);
+/* How many sockets a pair has: what each wants, 0 for as many as there are paths; the smaller. */
+int disti_tcp_sockets(int own, int remote, int paths);
 
 /* Messages whose payload goes in stripes: announced ones, and those that were offered. */
 
@@ -118,8 +118,8 @@ struct tcp_assembly {
  *               \---offer sent--> offered ---asked-----^
  */
 struct tcp_stripes {
-    struct tcp_queue ready, offers;
-    int offered;       /* in `offers` */
+    struct tcp_queue ready, rts_sends;
+    int rts_count;     /* in `offers` */
     uint64_t numbered; /* messages announced or offered */
     int sending;       /* announced or asked for, and not all sent */
     uint64_t arrived;  /* announcements and offers that have come */
@@ -164,8 +164,8 @@ struct tcp_credit {
 };
 
 /* The receiver's answer to an offer, on its way. */
-struct tcp_ask {
-    struct tcp_ask *next;
+struct tcp_cts {
+    struct tcp_cts *next;
     uint64_t number;
     bool refused;
 };
@@ -176,14 +176,14 @@ struct tcp_ask {
 struct tcp_control {
     unsigned char bytes[TCP_CONTROL_FRAMES * DISTI_TCP_FRAME_BYTES];
     size_t begin, end;
-    struct tcp_ask *head, *tail;
+    struct tcp_cts *head, *tail;
     /* Of messages of no bytes, which end when the asks have gone: who has nothing left to receive
      * may not come back to send them. */
     struct dist_request *receives;
 };
 
 /* Is there credit for this message? */
-static inline bool disti_tcp_affords(uint64_t credit, const struct dist_envelope *envelope)
+static inline bool disti_tcp_has_credit_for(uint64_t credit, const struct dist_envelope *envelope)
 {
     return credit >= DISTI_TCP_MESSAGE_COST && envelope->bytes <= credit - DISTI_TCP_MESSAGE_COST;
 }
@@ -195,7 +195,7 @@ static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes
 }
 
 /* Asks for an offered message. ERR_NO_MEMORY is not reported. */
-dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
+dist_status disti_tcp_queue_cts(struct tcp_peer *peer, uint64_t number, bool refused);
 /* Credit or asks wait to be sent. */
 bool disti_tcp_control_waits(const struct tcp_peer *peer);
 /* They do, and the first connection has room and nothing begun that must go before them. */
@@ -299,7 +299,7 @@ struct tcp_conn {
     struct disti_tcp_endpoint endpoint; /* to call; family 0: not known */
     int interface;                      /* by which a call goes out; -1: the kernel's choice */
     int64_t deadline;                   /* of CALLING and GREETING; 0: none */
-    bool spared;                        /* it has passed once, while this rank did not look */
+    bool extended;                      /* it has passed once, while this rank did not look */
     int64_t silent_ns;                  /* since when its machine has not answered; 0: it has */
     struct tcp_incoming in;
     struct tcp_outgoing out;
@@ -372,7 +372,7 @@ void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
 /* What one peer may move in each direction in one call of progress. */
 #define TCP_TURN_BYTES ((size_t)1 << 20)
 /* Offers under way to one peer: what one costs it, about 100 bytes, it keeps beyond the credit. */
-#define TCP_OFFERS_MAX (1 << 20)
+#define TCP_RTS_MAX (1 << 20)
 /* Messages in one sendmsg. */
 #define TCP_BATCH 64
 /* Time between two looks at the deadlines, while there are any. */
@@ -397,7 +397,7 @@ struct tcp_peer {
     struct tcp_credit credit;
     struct tcp_control control;
     struct tcp_stripes stripes;
-    bool checksum; /* frames carry one, both ways */
+    bool checksum; /* frames carry one, both paths */
     struct disti_match match;
     struct tcp_queue sends;
     int pinned; /* calls of all connections that the kernel has not done with */
@@ -552,7 +552,7 @@ void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn);
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause);
 static inline bool disti_tcp_has_sends(const struct tcp_peer *peer)
 {
-    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
+    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.rts_count;
 }
 /* A message or a stripe is begun on the first connection: nothing else may go there. */
 static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)

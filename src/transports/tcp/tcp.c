@@ -29,15 +29,15 @@
 static bool tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
                      const struct disti_tcp_address *address)
 {
-    struct disti_tcp_way ways[DISTI_TCP_INTERFACES];
-    int count = disti_tcp_ways(state->local, state->interfaces, address, state->routed, ways);
+    struct disti_tcp_path paths[DISTI_TCP_INTERFACES];
+    int count = disti_tcp_paths(state->local, state->interfaces, address, state->routed, paths);
     int wanted = disti_tcp_sockets(state->sockets, address->sockets, count);
 
     if (address->endpoint[0].machine != state->local[0].endpoint.machine) {
         unsigned used = 0;
 
         for (int i = 0; i < count; i++)
-            used |= 1u << ways[i].local;
+            used |= 1u << paths[i].local;
         for (int i = 0; i < state->interfaces; i++) {
             if ((used | state->out_of_reach) >> i & 1)
                 continue;
@@ -50,8 +50,8 @@ static bool tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
         return false;
     peer->conn->endpoint = address->endpoint[0];
     for (int number = 1; number < wanted; number++) {
-        peer->conn[number].endpoint = address->endpoint[ways[number % count].remote];
-        peer->conn[number].interface = ways[number % count].local;
+        peer->conn[number].endpoint = address->endpoint[paths[number % count].remote];
+        peer->conn[number].interface = paths[number % count].local;
     }
     return true;
 }
@@ -223,7 +223,7 @@ static const char *peer_why(const struct tcp_peer *peer)
     case ENETUNREACH:
     case EHOSTDOWN:
     case ENETDOWN:
-        return "it is unreachable: no way leads to its machine";
+        return "it is unreachable: no route to its host";
     default:
         return strerror(peer->cause);
     }
@@ -455,7 +455,7 @@ static void cancel_receives(struct cancel *cancel)
         if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
             continue;
         if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
-            disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
+            disti_tcp_queue_cts(peer, unexpected->note[0], true) != DIST_OK)
             cancel->failed = true;
         disti_tcp_forget(peer, unexpected);
         disti_tcp_unexpected_release(peer, unexpected);
@@ -543,7 +543,7 @@ static void cancel_peer(struct cancel *cancel)
     cancel_receives(cancel);
     cancel_queue(cancel, &peer->sends, false);
     cancel_queue(cancel, &peer->stripes.ready, true);
-    cancel_queue(cancel, &peer->stripes.offers, true);
+    cancel_queue(cancel, &peer->stripes.rts_sends, true);
     for (int number = 0; number < peer->conns; number++) {
         if (cancel_means(cancel, peer->conn[number].out.request))
             cancel_send(cancel, peer->conn[number].out.request);
@@ -999,11 +999,11 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
     text[0] = '\0';
     if (peer->conn->state == TCP_CONN_CALLING)
         snprintf(text, size,
-                 "; %s has not answered the connection request: see whether a firewall drops it",
+                 "; %s has not answered the connection request: check whether a firewall drops it",
                  address);
     else if (peer->conn->state == TCP_CONN_GREETING)
         snprintf(text, size,
-                 "; that process has not accepted the connection to %s: see whether it computes "
+                 "; that process has not accepted the connection to %s: check whether it computes "
                  "outside libdist, or is stopped",
                  address);
     for (int number = 0; !text[0] && number < peer->conns; number++) {

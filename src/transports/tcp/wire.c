@@ -201,7 +201,7 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
     case DISTI_TCP_MESSAGE:
     case DISTI_TCP_ANNOUNCED:
     case DISTI_TCP_STRIPE:
-    case DISTI_TCP_OFFERED:
+    case DISTI_TCP_RTS:
         fits = true;
         break;
     case DISTI_TCP_GOODBYE:
@@ -210,7 +210,7 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
     case DISTI_TCP_CREDIT:
         fits = frame.tag && !frame.fingerprint && !frame.bytes;
         break;
-    case DISTI_TCP_ASK:
+    case DISTI_TCP_CTS:
         fits = le64toh(frame.fingerprint) <= 1 && !frame.bytes;
         break;
     }

@@ -126,9 +126,9 @@ enum disti_tcp_kind {
     DISTI_TCP_GOODBYE = 2,
     DISTI_TCP_ANNOUNCED = 3,
     DISTI_TCP_STRIPE = 4,
-    DISTI_TCP_OFFERED = 5,
+    DISTI_TCP_RTS = 5,
     DISTI_TCP_CREDIT = 6,
-    DISTI_TCP_ASK = 7
+    DISTI_TCP_CTS = 7
 };
 
 /* What a message costs beside its bytes: about what its place among the unexpected ones takes. */

@@ -22,13 +22,13 @@ static struct disti_tcp_endpoint endpoint(const char *host, uint64_t machine)
 }
 
 /* Ways from interfaces "10.0.0.1/24 ..." to a peer's "10.0.0.2 ...", as "0-0 1-1". */
-static const char *ways(const char *here, const char *there, bool routed, uint64_t machine)
+static const char *paths(const char *here, const char *there, bool routed, uint64_t machine)
 {
     static char text[200];
     char left[200], right[200], *rest;
     struct disti_tcp_local local[DISTI_TCP_INTERFACES];
     struct disti_tcp_address remote = {0};
-    struct disti_tcp_way found[DISTI_TCP_INTERFACES];
+    struct disti_tcp_path found[DISTI_TCP_INTERFACES];
     int locals = 0, count;
 
     snprintf(left, sizeof(left), "%s", here);
@@ -42,7 +42,7 @@ static const char *ways(const char *here, const char *there, bool routed, uint64
     }
     for (char *at = strtok_r(right, " ", &rest); at; at = strtok_r(NULL, " ", &rest))
         remote.endpoint[remote.interfaces++] = endpoint(at, machine);
-    count = disti_tcp_ways(local, locals, &remote, routed, found);
+    count = disti_tcp_paths(local, locals, &remote, routed, found);
     assert_in_range(count, 1, DISTI_TCP_INTERFACES);
     text[0] = '\0';
     for (int i = 0; i < count; i++)
@@ -54,43 +54,44 @@ static const char *ways(const char *here, const char *there, bool routed, uint64
 static void test_one_interface(void **unused)
 {
     (void)unused;
-    assert_string_equal(ways("10.0.0.1/24", "10.0.0.2", false, 2), "0-0");
+    assert_string_equal(paths("10.0.0.1/24", "10.0.0.2", false, 2), "0-0");
     /* By way of a router, as ever. */
-    assert_string_equal(ways("10.0.0.1/24", "10.9.0.2", false, 2), "0-0");
-    assert_string_equal(ways("10.0.0.1/24", "10.9.0.2", true, 2), "0-0");
+    assert_string_equal(paths("10.0.0.1/24", "10.9.0.2", false, 2), "0-0");
+    assert_string_equal(paths("10.0.0.1/24", "10.9.0.2", true, 2), "0-0");
 }
 
 static void test_each_network_once(void **unused)
 {
     (void)unused;
-    assert_string_equal(ways("10.0.0.1/24 10.1.0.1/24", "10.0.0.2 10.1.0.2", false, 2), "0-0 1-1");
+    assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.0.0.2 10.1.0.2", false, 2), "0-0 1-1");
     /* The peer has found its interfaces in another order. */
-    assert_string_equal(ways("10.0.0.1/24 10.1.0.1/24", "10.1.0.2 10.0.0.2", false, 2), "1-0 0-1");
-    assert_string_equal(ways("fd00::1/64 fd01::1/64", "fd00::2 fd01::2", false, 2), "0-0 1-1");
+    assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.1.0.2 10.0.0.2", false, 2), "1-0 0-1");
+    assert_string_equal(paths("fd00::1/64 fd01::1/64", "fd00::2 fd01::2", false, 2), "0-0 1-1");
     /* Networks that end within a byte. */
-    assert_string_equal(ways("10.0.0.1/30 10.0.0.5/30", "10.0.0.2 10.0.0.6", false, 2), "0-0 1-1");
+    assert_string_equal(paths("10.0.0.1/30 10.0.0.5/30", "10.0.0.2 10.0.0.6", false, 2), "0-0 1-1");
     /* All in one network. */
-    assert_string_equal(ways("10.0.0.1/24 10.0.0.2/24", "10.0.0.3 10.0.0.4", false, 2), "0-0 1-1");
+    assert_string_equal(paths("10.0.0.1/24 10.0.0.2/24", "10.0.0.3 10.0.0.4", false, 2), "0-0 1-1");
 }
 
 static void test_more_on_one_side(void **unused)
 {
     (void)unused;
-    assert_string_equal(ways("10.0.0.1/16 10.0.0.2/16", "10.0.0.3", false, 2), "0-0 1-0");
-    assert_string_equal(ways("10.0.0.1/16", "10.0.0.3 10.0.0.4", false, 2), "0-0 0-1");
-    assert_string_equal(ways("10.0.0.1/24 10.1.0.1/24 10.2.0.1/24", "10.0.0.3 10.1.0.3", true, 2),
+    assert_string_equal(paths("10.0.0.1/16 10.0.0.2/16", "10.0.0.3", false, 2), "0-0 1-0");
+    assert_string_equal(paths("10.0.0.1/16", "10.0.0.3 10.0.0.4", false, 2), "0-0 0-1");
+    assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24 10.2.0.1/24", "10.0.0.3 10.1.0.3", true, 2),
                         "0-0 1-1 2-0");
 }
 
 static void test_left_out(void **unused)
 {
     (void)unused;
-    assert_string_equal(ways("10.0.0.1/24 172.17.0.1/16", "10.0.0.2 192.168.9.1", false, 2), "0-0");
+    assert_string_equal(paths("10.0.0.1/24 172.17.0.1/16", "10.0.0.2 192.168.9.1", false, 2),
+                        "0-0");
     /* Those that are named may have a router. */
-    assert_string_equal(ways("10.0.0.1/24 10.1.0.1/24", "10.8.0.2 10.9.0.2", true, 2), "0-0 1-1");
-    assert_string_equal(ways("10.0.0.1/24 10.1.0.1/24", "10.8.0.2 10.9.0.2", false, 2), "0-0");
+    assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.8.0.2 10.9.0.2", true, 2), "0-0 1-1");
+    assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.8.0.2 10.9.0.2", false, 2), "0-0");
     /* What stays on the machine takes no network. */
-    assert_string_equal(ways("10.0.0.1/24 10.1.0.1/24", "10.0.0.1 10.1.0.1", true, 1), "0-0");
+    assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.0.0.1 10.1.0.1", true, 1), "0-0");
 }
 
 static void test_never_too_many(void **unused)
@@ -102,8 +103,8 @@ static void test_never_too_many(void **unused)
         snprintf(here + strlen(here), sizeof(here) - strlen(here), "10.%d.0.1/24 ", i);
         snprintf(there + strlen(there), sizeof(there) - strlen(there), "10.%d.1.2 ", i);
     }
-    assert_int_equal(strlen(ways(here, there, true, 2)), DISTI_TCP_INTERFACES * 4 - 1);
-    assert_string_equal(ways(here, there, false, 2), "0-0");
+    assert_int_equal(strlen(paths(here, there, true, 2)), DISTI_TCP_INTERFACES * 4 - 1);
+    assert_string_equal(paths(here, there, false, 2), "0-0");
 }
 
 static void test_sockets(void **unused)

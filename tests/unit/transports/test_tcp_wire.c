@@ -275,7 +275,7 @@ static void test_huge_length(void **unused)
     for (int i = 0; i < 16; i++) {
         unsigned char bytes[DISTI_TCP_FRAME_BYTES];
         struct dist_envelope envelope = {5, 1, sizes[i % 4]};
-        bool posted = i % 8 < 4, offered = i < 8;
+        bool posted = i % 8 < 4, rts = i < 8;
         struct dist_request request;
         struct tcp_rank rank;
         char place[100], text[200];
@@ -283,7 +283,7 @@ static void test_huge_length(void **unused)
 
         tcp_rank_open(&rank, 1, 2, "127.0.0.1");
         fd = raw_join(&rank, 0);
-        disti_tcp_frame_encode(offered ? DISTI_TCP_OFFERED : DISTI_TCP_MESSAGE, &envelope, bytes);
+        disti_tcp_frame_encode(rts ? DISTI_TCP_RTS : DISTI_TCP_MESSAGE, &envelope, bytes);
         if (posted)
             tcp_recv(&rank, &request, 0, 5, place, sizeof(place));
         assert_true(raw_write(fd, bytes, sizeof(bytes)));
@@ -293,8 +293,8 @@ static void test_huge_length(void **unused)
         if (!posted)
             tcp_recv(&rank, &request, 0, 5, place, sizeof(place));
         assert_int_equal(tcp_finish(&rank, 1, &request),
-                         offered ? DIST_ERR_MISMATCH : DIST_ERR_PEER_LOST);
-        if (offered)
+                         rts ? DIST_ERR_MISMATCH : DIST_ERR_PEER_LOST);
+        if (rts)
             assert_true(request.arrived.bytes == sizes[i % 4]);
         close(fd);
         tcp_rank_close(&rank);
@@ -340,8 +340,8 @@ static void test_bad_control(void **unused)
         enum disti_tcp_kind kind;
         struct dist_envelope frame;
     } cases[] = {
-        {DISTI_TCP_ASK, {0, 0, 0}},     {DISTI_TCP_ASK, {1, 1, 0}},
-        {DISTI_TCP_ASK, {0, 2, 0}},     {DISTI_TCP_ASK, {0, 0, 1}},
+        {DISTI_TCP_CTS, {0, 0, 0}},     {DISTI_TCP_CTS, {1, 1, 0}},
+        {DISTI_TCP_CTS, {0, 2, 0}},     {DISTI_TCP_CTS, {0, 0, 1}},
         {DISTI_TCP_CREDIT, {0, 0, 0}},  {DISTI_TCP_CREDIT, {DISTI_TCP_MESSAGE_COST + 5, 0, 0}},
         {DISTI_TCP_CREDIT, {1, 1, 0}},  {DISTI_TCP_CREDIT, {UINT64_MAX, 0, 0}},
         {DISTI_TCP_STRIPE, {0, 0, 64}},
