@@ -12,7 +12,7 @@
 static const unsigned char wire_magic[8] = {'d', 'i', 's', 't', '-', 't', 'c', 'p'};
 static const unsigned char wire_frame_magic[4] = {'d', 'm', 's', 'g'};
 
-/* The layouts that wire.h draws; all fields are little-endian. */
+/* The layouts in wire.h; all fields are little-endian. */
 struct wire_address {
     uint8_t version, family;
     uint16_t port;
@@ -191,7 +191,7 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
 {
     struct wire_frame frame;
     enum disti_tcp_kind kind;
-    bool fits = false; /* the fields that the kind leaves unused are zero */
+    bool fits = false; /* all fields that the kind does not use are zero */
 
     memcpy(&frame, bytes, sizeof(frame));
     kind = (enum disti_tcp_kind)le16toh(frame.kind);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tcp transport puts on the wire: all fields little-endian, of fixed width. */
+/*
+ * Wire format of the tcp transport: addresses, hellos and frames. All fields are little-endian and
+ * of fixed width.
+ */
 #ifndef DISTI_TRANSPORTS_TCP_WIRE_H
 #define DISTI_TRANSPORTS_TCP_WIRE_H
 
@@ -8,21 +11,21 @@
 #include <dist/transport.h>
 
 /*
- * Address, handed to the peers by the rendezvous: 32 bytes and, for each interface beyond the
- * first, 24 more:
+ * Address, exchanged through the rendezvous: 32 bytes, plus 24 bytes for each interface after the
+ * first:
  *
  *      0  u8   version         4  u8   further interfaces      8  u64      machine and namespace
- *      1  u8   family: 4, 6    5  u8   sockets a pair, 0:     16  u8[16]   IPv4 in the first 4,
- *      2  u16  port                    one an interface                    or IPv6
+ *      1  u8   family: 4, 6    5  u8   sockets per pair,      16  u8[16]   IPv4 in the first 4,
+ *      2  u16  port                    0: one per interface                or IPv6
  *                              6  u16  zero
  *
  *      0  u16  port            2  u8[6]  zero                  8  u8[16]   as above
  */
 #define DISTI_TCP_ADDRESS_BYTES 32
 #define DISTI_TCP_FURTHER_BYTES 24
-/* Interfaces of a rank that carry, and sockets of a pair. */
+/* Limits: interfaces that a rank uses, and sockets of a pair. */
 #define DISTI_TCP_INTERFACES 8
-#define DISTI_TCP_SOCKETS 16 /* as DIST_TCP_SOCKETS allows in variables.def */
+#define DISTI_TCP_SOCKETS 16 /* the maximum of DIST_TCP_SOCKETS in variables.def */
 
 struct disti_tcp_endpoint {
     int family; /* 4 or 6 */
@@ -33,33 +36,34 @@ struct disti_tcp_endpoint {
 
 struct disti_tcp_address {
     int interfaces; /* 1 to 8 */
-    int sockets;    /* that this rank wants with each peer; 0: one an interface */
-    struct disti_tcp_endpoint endpoint[DISTI_TCP_INTERFACES]; /* of one family and machine */
+    int sockets;    /* sockets requested for each peer; 0: one per interface */
+    struct disti_tcp_endpoint endpoint[DISTI_TCP_INTERFACES]; /* all of one family and machine */
 };
 
-/* Returns the bytes of it; at most DIST_ADDRESS_MAX. */
+/* Returns the encoded size, at most DIST_ADDRESS_MAX. */
 size_t disti_tcp_address_encode(const struct disti_tcp_address *address, unsigned char *blob);
 bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
                               struct disti_tcp_address *address_p);
 
 /*
- * The handshake of base/auth.h: four hellos of 104 bytes, the first and third from the
- * caller, the others from the one who was called; nothing else travels before all have been
- * accepted:
+ * The handshake of base/auth.h: four hellos of 104 bytes. The connecting rank sends the first and
+ * the third, the accepting rank the second and the fourth. Nothing else is sent before both sides
+ * have accepted all hellos:
  *
  *      0  u8[8] magic "dist-tcp"       16  u32  sender's rank      32  u64     credit
  *      8  u16   version                20  u32  receiver's rank    40  u8[32]  sender's nonce
  *     10  u8    step and flag, below   24  u64  hash of the job    72  u8[32]  proof
- *     11  u8    which socket of the pair, from 0
+ *     11  u8    socket of the pair, from 0
  *     12  u32   world size
  *
- * credit: what the receiver of this hello may send before its receives are posted (see frames).
+ * credit: bytes that the receiver of this hello may send before its peer posts receives (see
+ * frames).
  *
- * flag, 0x80: frames carry checksums, on both sides or on none.
+ * flag, 0x80: frames carry checksums. Both sides must agree.
  *
- * CALL and CHALLENGE have no proof, but zero bytes: whoever has called knows no more of the other
- * than his nonce, and is nobody yet. PROOF and ANSWER repeat their sender's nonce; their proof,
- * with the key of the world, is over both nonces and all fields of the hello itself.
+ * In CALL and CHALLENGE the proof is zero, since neither side is authenticated yet. PROOF and
+ * ANSWER repeat their sender's nonce. Their proof covers both nonces and all other fields of the
+ * hello, with the world's key.
  */
 #define DISTI_TCP_HELLO_BYTES 104
 #define DISTI_TCP_VERSION 4
@@ -81,43 +85,44 @@ struct disti_tcp_hello {
 
 void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *bytes);
 
-/* False: not a hello of this version. Ranks, job and proof are the caller's to judge. */
+/* Returns false if it is not a hello of this version. The caller checks ranks, job and proof. */
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p);
 
 /*
- * The proof of a packed PROOF or ANSWER, whose receiver's nonce is `nonce`; over the binding of the
- * TLS session too, if there is one (NULL, or no bytes: there is none).
+ * Computes the proof of an encoded PROOF or ANSWER for the receiver's nonce `nonce`. `session` is
+ * the binding of the TLS session, which the proof covers too; NULL or empty without TLS.
  */
 void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *bytes,
                            const unsigned char *nonce, const struct disti_hmac_piece *session,
                            unsigned char proof[DISTI_HMAC_BYTES]);
 
 /*
- * Frame, 32 bytes, then `bytes` bytes of payload:
+ * Frame: 32 bytes, then `bytes` bytes of payload:
  *
  *      0  u32  magic "dmsg"     8  u64  tag              24  u64  bytes
  *      4  u16  kind            16  u64  fingerprint
  *      6  u16  flags, zero
  *
- * With checksums the CRC-32C of the other 28 bytes and of the payload stands in place of the magic.
+ * With checksums, the CRC-32C of the other 28 bytes and of the payload replaces the magic.
  *
  * A goodbye has no payload, its other fields are zero, and no frame follows it.
  *
- * A message may also be only announced, or offered: its frame then has no payload, which comes in
- * stripes, on any socket of the pair and in any order; of one that is offered only when the
- * receiver has asked for it. A stripe's frame says in place of the tag which message it is of, and
- * in place of the fingerprint where its bytes begin: a multiple of 64, and so are its bytes, but
- * for a message's last stripe. So no element is cut. Announced and offered messages are counted
- * together, from 0 in each direction. Only pairs with several sockets announce, and only messages
- * of 64 KiB and more. Further sockets carry stripes and nothing else, the first has all the rest.
+ * The frame of an announced message and an RTS have no payload: the payload is sent in stripes, on
+ * any socket of the pair and in any order. Stripes of an announced message follow without delay,
+ * those of an RTS after the receiver has sent CTS. The tag field of a stripe's frame has the number
+ * of its message, the fingerprint field the offset of its first byte in the message. Offset and
+ * size are multiples of 64, except the size of a message's last stripe, so no element is split.
+ * Announced messages and RTS are numbered together, from 0 in each direction. Only pairs with
+ * several sockets announce messages, and only messages of 64 KiB or more. Further sockets carry
+ * stripes only, the first socket carries all kinds of frames.
  *
- * A message that comes whole or is announced may have to be kept until its receive is posted, so it
- * costs credit: its bytes, and 128 more. When it is matched the receiver gives that back, many
- * messages' at once. A message for which no credit is left is offered.
+ * A whole or announced message may have to be buffered until its receive is posted, so it uses
+ * credit: its size plus 128 bytes. The receiver returns the credit when the message is matched, for
+ * many messages at a time. Without enough credit the sender sends RTS.
  *
  *                 tag                        fingerprint                   bytes
- *      credit     bytes that are given back  0                             0
- *      ask        number of the message      0: send it; 1: throw it away  0
+ *      credit     returned bytes             0                             0
+ *      CTS        number of the message      0: send it; 1: discard it     0
  */
 #define DISTI_TCP_FRAME_BYTES 32
 
@@ -131,16 +136,21 @@ enum disti_tcp_kind {
     DISTI_TCP_CTS = 7
 };
 
-/* What a message costs beside its bytes: about what its place among the unexpected ones takes. */
+/*
+ * Credit that a message uses in addition to its size: about the memory of its entry in the
+ * unexpected queue.
+ */
 #define DISTI_TCP_MESSAGE_COST 128
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);
-/* False: not a frame, or a field that its kind leaves unused is not zero. */
+/* Returns false if it is not a frame, or if a field that its kind does not use is nonzero. */
 bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
                             struct dist_envelope *envelope_p);
 
-/* Puts a checksum in place of the magic; and takes it, and puts the magic back. */
+/*
+ * put_sum replaces the magic by a checksum; take_sum returns the checksum and restores the magic.
+ */
 #define DISTI_TCP_SUM_BYTES 4
 void disti_tcp_frame_put_sum(unsigned char *bytes, uint32_t sum);
 uint32_t disti_tcp_frame_take_sum(unsigned char *bytes);
