@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receiving: header, match, payload; every message goes to its sink by the shortest way. */
+/*
+ * Receives frames, matches messages and writes payload to its destination with as few copies as
+ * possible. Also sends credit and CTS.
+ */
 #include "base/faults.h"
 #include "base/kernels/crc32c.h"
 #include "base/kernels/sink.h"
@@ -15,14 +18,16 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* A read of so many bytes was of a message that its sender may not have copied. */
+/*
+ * A read of at least this size belongs to a message that its sender may have sent without a copy.
+ */
 #define RECEIVE_LONG (32 << 10)
 
 /*
- *  socket --recv--> buffer --+--> header: match it
- *     |                      +--> payload: copied, reduced (while in cache), held or dropped
- *     |                      '--> a rest that cannot be used yet: stash
- *     '---- the rest of a large payload that is only copied: straight to where it belongs
+ *  socket --recv--> buffer --+--> header: matched
+ *     |                      +--> payload: copied, reduced (while in cache), buffered or discarded
+ *     |                      '--> data that cannot be used yet: stash
+ *     '---- remaining payload that needs no reduction: directly to its destination
  */
 
 static const unsigned char *incoming_stash(const struct tcp_incoming *in)
@@ -30,7 +35,7 @@ static const unsigned char *incoming_stash(const struct tcp_incoming *in)
     return in->stash ? in->stash : in->small;
 }
 
-/* Its payload has come so far. */
+/* Adds received payload to the frame's checksum. */
 static void tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const void *data,
                     size_t bytes)
 {
@@ -38,7 +43,7 @@ static void tcp_sum(const struct tcp_peer *peer, struct tcp_incoming *in, const 
         in->sum = disti_crc32c(in->sum, data, bytes);
 }
 
-/* Counts payload that has come to its place from `data`, or to there. */
+/* Counts payload that has been stored. `data` points to it, in the buffer or at its destination. */
 static void receive_count(struct tcp_conn *conn, const void *data, size_t bytes)
 {
     struct tcp_incoming *in = &conn->in;
@@ -50,7 +55,10 @@ static void receive_count(struct tcp_conn *conn, const void *data, size_t bytes)
         in->unexpected->arrived += bytes;
 }
 
-/* Takes payload from the buffer; returns how much. A piece of an element is left there. */
+/*
+ * Copies or reduces payload from the buffer. Returns the bytes used; part of an element is not
+ * used.
+ */
 static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, size_t bytes)
 {
     struct tcp_incoming *in = &conn->in;
@@ -69,7 +77,7 @@ static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, 
     return take;
 }
 
-/* The stripe is in its place; perhaps its message is whole. */
+/* Ends a stripe that is stored completely, and its message if this was the last stripe. */
 static void tcp_stripe_end(struct tcp_conn *conn)
 {
     struct tcp_incoming *in = &conn->in;
@@ -88,7 +96,7 @@ static void tcp_stripe_end(struct tcp_conn *conn)
     while (*at != assembly)
         at = &(*at)->next;
     *at = assembly->next;
-    /* All of the message is here: it ends its receive, if there is one yet. */
+    /* The message is complete. Complete its receive if one has been posted. */
     unexpected = assembly->unexpected;
     request = unexpected ? unexpected->claimed : assembly->request;
     if (assembly->costs)
@@ -104,21 +112,26 @@ static void tcp_stripe_end(struct tcp_conn *conn)
     free(assembly);
 }
 
-/* All of it has. False: it is damaged, and so the peer is lost. */
+/* Compares the checksum of a complete frame. Returns false if it differs; the peer is lost. */
 static bool tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
 {
     if (!conn->peer->checksum || conn->in.sum == conn->in.sum_wanted)
         return true;
-    /* The others' errors may come before this one: they know that a connection ended, not why. */
-    disti_notice("rank %d: what rank %d sent was damaged on the way, DIST_CHECKSUM shows",
-                 state->rank, conn->peer->rank);
+    /*
+     * Log this now: other ranks may fail first, and they report only that a connection has ended.
+     */
+    disti_notice("rank %d: data from rank %d were damaged in transit (DIST_CHECKSUM)", state->rank,
+                 conn->peer->rank);
     disti_tcp_lose(state, conn->peer, 0,
-                   "what it sent was damaged on the way, DIST_CHECKSUM shows: look for faulty "
+                   "its data were damaged in transit (DIST_CHECKSUM): check for faulty "
                    "memory or network cards on both hosts");
     return false;
 }
 
-/* All of it is here. False: it is damaged, and the peer is lost. */
+/*
+ * Ends a message or stripe that has arrived completely. Returns false if it is damaged; the peer
+ * is lost.
+ */
 static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct tcp_incoming *in = &conn->in;
@@ -157,8 +170,9 @@ dist_status disti_tcp_queue_cts(struct tcp_peer *peer, uint64_t number, bool ref
 }
 
 /*
- * A message is announced or asked for, and the caller has decided where it goes: to the request, to
- * the unexpected message, or nowhere. False: no memory.
+ * Adds an assembly for an announced message or for one that this rank sends CTS for. Its payload
+ * goes to the request or the unexpected message; if both are NULL it is discarded. Returns false
+ * without memory.
  */
 static bool tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                          struct dist_request *request, struct disti_unexpected *unexpected)
@@ -185,7 +199,10 @@ static bool tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
     return true;
 }
 
-/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
+/*
+ * Handles a stripe's frame: points `in` at its destination. WAIT: its message is not announced
+ * yet.
+ */
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
 
 static enum tcp_stripe_answer tcp_stripe_begin(struct tcp_conn *conn,
@@ -214,11 +231,14 @@ static enum tcp_stripe_answer tcp_stripe_begin(struct tcp_conn *conn,
 
 static bool frame_bad(struct tcp_state *state, struct tcp_conn *conn)
 {
-    disti_tcp_lose(state, conn->peer, 0, "it sent what is not a message of libdist");
+    disti_tcp_lose(state, conn->peer, 0, "it sent data that is not a message of libdist");
     return false;
 }
 
-/* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
+/*
+ * Matches a message whose frame has arrived; `whole` if its payload follows, false if it is
+ * announced. Returns false if the message is deferred or the peer is lost.
+ */
 static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
                           const struct dist_envelope *envelope, bool whole)
 {
@@ -231,9 +251,9 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (!in->request) {
         /*
-         * No receive waits for this message: it is kept. Where a message has just been received,
-         * its receiver may be about to post the next receive: it has until the next turn, which
-         * spares the copy.
+         * No receive is posted: buffer the message. If a receive has just completed, its caller
+         * may post the next one soon, so defer the message until the next turn, which avoids the
+         * copy.
          */
         if (conn->finished && conn->state == TCP_CONN_UP) {
             disti_tcp_conn_go(conn, TCP_CONN_RESUMING);
@@ -255,7 +275,10 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     in->offset = 0;
     if (whole)
         return true;
-    /* An announced message's stripes will find it: this connection goes on without it. */
+    /*
+     * The stripes of an announced message find its assembly, so this connection goes on to the
+     * next frame.
+     */
     if (!tcp_assemble(peer, peer->stripes.arrived++, envelope->bytes, in->request,
                       in->unexpected)) {
         disti_tcp_lose(state, peer, ENOMEM, NULL);
@@ -267,7 +290,9 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     return true;
 }
 
-/* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
+/*
+ * Queues the CTS for an RTS that has been matched. Returns ERR_NO_MEMORY without an error message.
+ */
 static dist_status tcp_accept_rts(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                                   struct dist_request *request)
 {
@@ -283,7 +308,10 @@ static dist_status tcp_accept_rts(struct tcp_peer *peer, uint64_t number, uint64
     return status;
 }
 
-/* An offer takes its place in the order of messages, or is answered at once. */
+/*
+ * Matches an RTS and queues its CTS or refusal, or adds the RTS to the unexpected queue. Returns
+ * false if the peer is lost.
+ */
 static bool frame_rts(struct tcp_state *state, struct tcp_peer *peer,
                       const struct dist_envelope *envelope)
 {
@@ -309,7 +337,7 @@ static bool frame_rts(struct tcp_state *state, struct tcp_peer *peer,
     return false;
 }
 
-/* The peer has asked for an offered message, or refused it. False: there is none. */
+/* Handles a CTS, or a refusal, from the peer. Returns false if this rank has sent no such RTS. */
 static bool tcp_take_cts(struct tcp_peer *peer, uint64_t number, bool refused)
 {
     struct dist_request *request = peer->stripes.rts_sends.head;
@@ -327,7 +355,7 @@ static bool tcp_take_cts(struct tcp_peer *peer, uint64_t number, bool refused)
     return true;
 }
 
-/* Any frame of the first connection but a stripe's. */
+/* Handles any frame of the first connection except a stripe's. */
 static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum disti_tcp_kind kind,
                            const struct dist_envelope *frame)
 {
@@ -342,7 +370,7 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
         return frame_message(state, conn, frame, false);
     case DISTI_TCP_RTS:
         return frame_rts(state, peer, frame);
-    case DISTI_TCP_CREDIT: /* not more than this rank has used */
+    case DISTI_TCP_CREDIT: /* at most the credit that this rank has used */
         if (frame->tag > peer->credit.granted - peer->credit.left)
             return frame_bad(state, conn);
         peer->credit.left += frame->tag;
@@ -360,7 +388,7 @@ static uint32_t checksum_header(const unsigned char *frame)
                         DISTI_TCP_FRAME_BYTES - DISTI_TCP_SUM_BYTES);
 }
 
-/* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
+/* Handles a frame's header. Returns false if the frame cannot be used now or the peer is lost. */
 static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
     unsigned char unsealed[DISTI_TCP_FRAME_BYTES];
@@ -380,7 +408,7 @@ static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsi
     if (kind == DISTI_TCP_STRIPE) {
         enum tcp_stripe_answer answer = tcp_stripe_begin(conn, &frame);
 
-        /* On a further connection it may have to wait for its announcement. */
+        /* On a further connection the stripe may arrive before its announcement. */
         if (answer == TCP_STRIPE_WAIT && conn->number)
             disti_tcp_conn_go(conn, TCP_CONN_WAITING);
         else if (answer != TCP_STRIPE_OK)
@@ -392,7 +420,9 @@ static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsi
     return frame_of_first(state, conn, kind, &frame);
 }
 
-/* Makes use of what was read. Returns how much of it; the rest is for later. */
+/*
+ * Processes received bytes. Returns the number of bytes used; the caller keeps the remaining ones.
+ */
 static size_t receive_use(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *data,
                           size_t bytes)
 {
@@ -429,15 +459,16 @@ static void receive_use_keep(struct tcp_state *state, struct tcp_conn *conn,
             return;
         }
     }
-    memmove(stash ? stash : in->small, data + used, rest); /* it may lie in the stash itself */
+    memmove(stash ? stash : in->small, data + used, rest); /* data may point into the stash */
     free(in->stash);
     in->stash = stash;
     in->stash_bytes = rest;
 }
 
 /*
- * How much to read into the buffer: the rest of a message, or the next one with its header, and a
- * little of what follows it, since that is better read when its receive is posted, and in place.
+ * Returns the number of bytes to read into the buffer: the remainder of a message, or the next
+ * message with its header, and little more, since data that follow are better read directly into
+ * their destination after their receive is posted.
  */
 static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
 {
@@ -456,8 +487,9 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
 }
 
 /*
- * One read, and use of what it gave; *full_p: it gave all that was asked for. Payload in place and
- * what follows it in the buffer come with the same call. Returns what it does.
+ * Reads once and processes the data. One call reads payload directly into its destination and what
+ * follows it into the buffer. Returns the result of the read; *full_p: the socket returned all
+ * bytes requested.
  */
 static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool *full_p)
 {
@@ -472,7 +504,7 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     memcpy(state->buffer, incoming_stash(in), kept);
     parts[1].iov_base = state->buffer + kept;
     parts[1].iov_len = receive_window(peer, in->active ? in->left : 0) - kept;
-    /* Where the payload may be read to without the buffer, or NULL. */
+    /* The destination of the payload if it can be read there directly, or NULL. */
     parts[0].iov_base = NULL;
     if (in->active && !kept && in->request)
         parts[0].iov_base = disti_sink_direct(&in->request->sink, in->offset);
@@ -504,7 +536,10 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
     } else {
         receive_use_keep(state, conn, state->buffer, kept + (size_t)got);
     }
-    /* The kernel shall acknowledge now; else it may do so 40 ms later, with data. */
+    /*
+     * Acknowledge now, since the zero-copy sender waits for it; the kernel might delay it by 40
+     * ms.
+     */
     if (state->zerocopy && !in->active && (began || got >= RECEIVE_LONG))
         setsockopt(conn->fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
     return got;
@@ -538,7 +573,7 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
             return moved + 1;
         }
         moved += (size_t)got;
-        /* A session may hold more, of which epoll does not know. */
+        /* The TLS session may have buffered more data, which epoll does not report. */
         conn->readable |= full && conn->tls;
         if (!full && !(conn->state == TCP_CONN_DRAINING || conn->state == TCP_CONN_LEAVING ||
                        conn->peer->deadline)) {
@@ -549,9 +584,12 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
     return moved;
 }
 
-/* Credit for messages that come before their receives, and asking for those that have none. */
+/* Credit for unexpected messages, and CTS for messages without credit. */
 
-/* Given back when this share of all is owed: seldom, and long before the sender has none left. */
+/*
+ * Credit is returned when 1/CREDIT_SHARE of the limit is owed: rarely, and long before the sender
+ * runs out.
+ */
 #define CREDIT_SHARE 4
 
 static bool control_owes(const struct tcp_peer *peer)
@@ -583,7 +621,7 @@ static void control_add(struct tcp_peer *peer, enum disti_tcp_kind kind, uint64_
     control->end += DISTI_TCP_FRAME_BYTES;
 }
 
-/* The frames before have all been sent. */
+/* Encodes the next control frames. The previous ones must have been sent. */
 static void control_fill(struct tcp_peer *peer)
 {
     struct tcp_control *control = &peer->control;
@@ -603,7 +641,7 @@ static void control_fill(struct tcp_peer *peer)
     }
 }
 
-/* Ends the receives of no bytes. */
+/* Completes the receives of empty messages. */
 static void tcp_control_end(struct tcp_peer *peer, dist_status status)
 {
     struct dist_request *request = peer->control.receives;
@@ -661,7 +699,7 @@ void disti_tcp_control_clear(struct tcp_peer *peer)
     control->begin = control->end = 0;
 }
 
-/* Receiving in stripes: messages that are put together from several connections. */
+/* Messages that arrive in stripes on several connections. */
 
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
 {
@@ -677,7 +715,7 @@ void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unex
     }
 }
 
-/* DIST_CHECKSUM: what is sent carries a CRC-32C, and what comes is compared with it. */
+/* DIST_CHECKSUM: the sender's side of the checksums. */
 
 void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
                     const struct dist_request *request, uint64_t offset, uint64_t bytes)
@@ -689,12 +727,12 @@ void disti_tcp_seal(const struct tcp_peer *peer, unsigned char *frame,
     sum = checksum_header(frame);
     if (bytes)
         sum = disti_crc32c(sum, (const char *)request->data + offset, (size_t)bytes);
-    if (bytes && disti_faults_is_flipped(request->data)) /* on the wire, that is */
+    if (bytes && disti_faults_is_flipped(request->data)) /* simulates damage in transit */
         sum ^= 1;
     disti_tcp_frame_put_sum(frame, sum);
 }
 
-/* Receives: posted, met by a message that was there before, ended when none will come. */
+/* Posting and failing receives. */
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
@@ -702,7 +740,7 @@ bool disti_tcp_has_receives(const struct tcp_peer *peer)
 
     if (peer->match.posted_head || peer->conn->in.request || peer->control.receives)
         return true;
-    /* Messages that a receive waits for may be being put together. */
+    /* A receive may be matched with a message whose stripes are arriving. */
     while (assembly && !assembly->request &&
            !(assembly->unexpected && assembly->unexpected->claimed))
         assembly = assembly->next;
@@ -737,7 +775,7 @@ void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
     disti_match_release_descriptors(&peer->match);
 }
 
-/* The receive takes a message that came before it, whole or as far as it has come. */
+/* Gives an unexpected message to the receive, with the part that has arrived so far. */
 static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpected,
                        struct dist_request *request)
 {
@@ -751,7 +789,7 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
     request->moved = unexpected->arrived - rest;
     disti_sink_apply(sink, 0, unexpected->payload, request->moved);
     if (!whole) {
-        if (rest) { /* it is to be taken again */
+        if (rest) { /* these bytes are processed again, so exclude them from the checksum */
             in->sum = in->sum_header;
             tcp_sum(peer, in, unexpected->payload, request->moved);
         }
@@ -767,7 +805,7 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
         request->status = DIST_OK;
 }
 
-/* The receive takes a message that was only offered. */
+/* Matches the receive with an unexpected RTS and sends CTS. */
 static void post_claim_rts(struct tcp_state *state, struct tcp_peer *peer,
                            struct disti_unexpected *unexpected, struct dist_request *request)
 {
@@ -777,15 +815,15 @@ static void post_claim_rts(struct tcp_state *state, struct tcp_peer *peer,
     disti_tcp_unexpected_release(peer, unexpected);
     if (status != DIST_OK) {
         request->status =
-            disti_fail(status, "tcp: rank %d has no memory to ask rank %d for a message",
-                       state->rank, peer->rank);
+            disti_fail(status, "tcp: rank %d has no memory for a message from rank %d", state->rank,
+                       peer->rank);
         return;
     }
     disti_tcp_list(state, peer);
     disti_tcp_control(state, peer);
 }
 
-/* A message that had come early is not the one that the receive meant: it goes. */
+/* Discards an unexpected message that does not match the receive's call. */
 static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
                          struct disti_unexpected *unexpected)
 {
@@ -796,7 +834,7 @@ static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
     while (assembly && !(assembly->unexpected && assembly->unexpected->refused))
         assembly = assembly->next;
     if (!unexpected->descriptor && assembly) {
-        /* It was refused while it came: its rest is thrown away. */
+        /* It was refused while its stripes were arriving: discard the remaining ones. */
         unexpected = assembly->unexpected;
         assembly->costs = true;
         disti_tcp_forget(peer, unexpected);
@@ -827,7 +865,7 @@ void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_
         post_refused(state, peer, unexpected);
     else if (unexpected && unexpected->descriptor)
         post_claim_rts(state, peer, unexpected, request);
-    /* What comes in stripes is taken when all are there. */
+    /* A striped message is given to the receive when all stripes have arrived. */
     else if (unexpected && !assembly)
         post_claim(peer, unexpected, request);
     if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
