@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sending: header and payload, and as many messages as are queued, in one call. */
+/* Sends messages, several of them in one system call, and stripes. */
 #include "base/settings/config.h"
 
 #include "base/log.h"
@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-/* What one sendmsg is to carry. */
+/* The data of one sendmsg. */
 struct send_batch {
     struct iovec parts[2 * TCP_BATCH];
     unsigned char headers[TCP_BATCH][DISTI_TCP_FRAME_BYTES];
@@ -31,8 +31,8 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
 }
 
 /*
- * How a message goes is decided when its header is about to be sent, and is kept in
- * request->own[0]: in one piece, or as a header alone, which announces or offers it.
+ * Chosen when the header is about to be sent, and stored in request->own[0]: the whole message, or
+ * only its header as an announcement or RTS.
  */
 enum send_mode { SEND_WHOLE, SEND_ANNOUNCED, SEND_RTS };
 
@@ -53,7 +53,7 @@ static enum send_mode send_decide(const struct tcp_peer *peer, struct dist_reque
     return (enum send_mode)request->own[0];
 }
 
-/* Below this, pinning pages and the notice cost more than the copy. */
+/* For smaller messages, pinning pages and reading the completion cost more than the copy. */
 #define ZEROCOPY_LEAST ((uint64_t)64 << 10)
 
 static bool tcp_zerocopy_applies(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
@@ -67,10 +67,10 @@ static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAG
                                                  [SEND_RTS] = DISTI_TCP_RTS};
 
 /*
- * request->moved counts the bytes of header and payload that have gone. The header is made
- * anew each time, so that nothing has to keep it between two calls. Behind an announcement go
- * its stripes. A TLS record has one message: of one that is cut the rest is still to be sent, and
- * then nothing else goes before it.
+ * Collects messages from the queue for one sendmsg. request->moved is the number of bytes of
+ * header and payload sent. The header is encoded again in each call, so it need not be stored.
+ * Collects one message only if it is followed by its stripes, if TLS is used (one record per
+ * message), or if the first message is partly sent and stripes or control frames wait.
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
@@ -89,7 +89,7 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 
         if (i > 0 && mode == SEND_WHOLE &&
             tcp_zerocopy_applies(peer->conn->zerocopy, request->envelope.bytes))
-            break; /* it goes by itself */
+            break; /* zero-copy needs a call of its own */
         if (mode == SEND_RTS && peer->stripes.rts_count + i >= TCP_RTS_MAX)
             break;
         if (moved < header) {
@@ -117,7 +117,7 @@ static void stripes_number(struct tcp_stripes *stripes, struct dist_request *req
     request->own[3] = 0;
 }
 
-/* The message at the head has gone as far as it goes from the queue. */
+/* Removes the first message from the queue after its header or the whole message has been sent. */
 static void send_done(struct tcp_peer *peer)
 {
     struct dist_request *request = peer->sends.head;
@@ -155,7 +155,9 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
     }
 }
 
-/* The kernel has done with this call. */
+/*
+ * Ends a zero-copy call that the kernel has completed, and its request if nothing else is pending.
+ */
 static void zerocopy_end(struct tcp_state *state, struct tcp_conn *conn, uint32_t call,
                          dist_status status)
 {
@@ -219,7 +221,7 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int c
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
 }
 
-/* Returns what sendmsg does; *asked_p: how much there was. */
+/* Returns the result of sendmsg; *asked_p: bytes passed to it. */
 static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
 {
     struct send_batch batch;
@@ -245,7 +247,7 @@ static ssize_t zerocopy_call(int fd, const void *data, size_t bytes, int flags)
     return sent;
 }
 
-/* Sends parts[0], which is copied, and then parts[1], which is the request's and is not. */
+/* Sends parts[0] with a copy, then parts[1], which is the request's memory, without one. */
 static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
                                   struct dist_request *request, struct iovec parts[2])
 {
@@ -266,14 +268,16 @@ static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn
         conn->peer->pinned++;
         state->pinned++;
     } else if (body < 0 && (errno == ENOBUFS || errno == EFAULT)) {
-        /* ENOBUFS: as many pages are pinned as this user may pin (net.core.optmem_max,
-         * RLIMIT_MEMLOCK). EFAULT: pages of a device, which can be copied but not pinned. */
+        /*
+         * ENOBUFS: the limit of pinned pages is reached (net.core.optmem_max, RLIMIT_MEMLOCK).
+         * EFAULT: device memory, which can be copied but not pinned.
+         */
         body = zerocopy_call(conn->fd, parts[1].iov_base, parts[1].iov_len, 0);
     }
     return body > 0 ? first + body : first ? first : body;
 }
 
-/* The message at the head, as far as one call takes it. */
+/* Sends the first message without a copy, as much as one call accepts. */
 static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *asked_p)
 {
     struct dist_request *request = peer->sends.head;
@@ -294,14 +298,14 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     return tcp_zerocopy_write(state, peer->conn, request, parts);
 }
 
-/* What one call takes on the first connection. */
+/* Sends queued messages on the first connection with one call. Returns 1 if there was progress. */
 static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
     uint64_t credit = peer->credit.left;
     size_t asked = 0;
     ssize_t sent;
 
-    /* Does the message at the head go by itself, its payload not copied? */
+    /* Send the first message alone if its payload is not copied. */
     if (tcp_zerocopy_applies(peer->conn->zerocopy, peer->sends.head->envelope.bytes) &&
         send_decide(peer, peer->sends.head, &credit) == SEND_WHOLE)
         sent = send_without_copy(state, peer, &asked);
@@ -322,7 +326,7 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     return 1;
 }
 
-/* The next stripe of the oldest message. */
+/* Takes the next stripe of the oldest message. Returns false if there is none. */
 static bool stripe_take(struct tcp_conn *conn)
 {
     struct tcp_peer *peer = conn->peer;
@@ -360,7 +364,10 @@ static void stripe_sent(struct tcp_conn *conn)
     }
 }
 
-/* What is left of the stripe and of its header. Returns what sendmsg does; *whole_p: all went. */
+/*
+ * Sends the remainder of the stripe and its header. Returns the result of sendmsg; *whole_p: the
+ * stripe is sent completely.
+ */
 static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool *whole_p)
 {
     struct tcp_outgoing *out = &conn->out;
@@ -383,7 +390,10 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool
     return sent;
 }
 
-/* May a stripe go on this connection now? On the first, what is begun goes before. */
+/*
+ * True if a stripe can be sent now. On the first connection, a message or control frame that is
+ * partly sent goes first.
+ */
 static bool stripes_can_send(const struct tcp_conn *conn)
 {
     const struct tcp_peer *peer = conn->peer;
@@ -394,7 +404,10 @@ static bool stripes_can_send(const struct tcp_conn *conn)
                             !(peer->sends.head && peer->sends.head->moved));
 }
 
-/* Stripes until there are no more, the socket is full, or its turn is over. Returns the bytes. */
+/*
+ * Sends stripes until there are none left, the socket is full, or the turn is over. Returns the
+ * bytes sent.
+ */
 static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
 {
     size_t moved = 0;
@@ -427,7 +440,7 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
     return moved;
 }
 
-/* A message waits, and the first connection has room for it and nothing to send before. */
+/* True if a message is queued and can be sent on the first connection now. */
 static bool send_can_flush(const struct tcp_peer *peer)
 {
     return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
@@ -448,7 +461,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         now = disti_tcp_control(state, peer);
         if (send_can_flush(peer))
             now += send_flush(state, peer);
-        /* The first connection has the messages too: it takes what the others leave. */
+        /* The first connection also carries messages, so the further ones take stripes first. */
         for (int i = 1; i <= peer->conns && peer->stripes.sending; i++) {
             if (disti_tcp_conn_sends(peer->conn))
                 stripes += stripes_send(state, &peer->conn[i % peer->conns]);
@@ -467,7 +480,7 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     request->moved = 0;
     request->own[0] = request->own[1] = request->own[2] = 0;
     if (peer->conn->state == TCP_CONN_DRAINING && disti_tcp_conn_can_receive(peer->conn, true))
-        disti_tcp_receive(state, peer->conn); /* its end says why */
+        disti_tcp_receive(state, peer->conn); /* reading the end of the stream sets the cause */
     if (peer->conn->state >= TCP_CONN_DRAINING) {
         request->status = disti_tcp_report(state, peer);
         return;
@@ -479,20 +492,23 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
         disti_tcp_list(state, peer);
 }
 
-/* Sending without a copy: the kernel reads the program's memory until it says that it has done. */
+/* Zero-copy sends: the kernel reads the program's memory until it reports completion. */
 
 /*
- * The kernel counts the calls of send that it has taken with MSG_ZEROCOPY, each socket's from 0,
- * and says in the socket's error queue of which it needs the memory no more. A request ends when
- * that has been said of all its calls:
+ * The kernel numbers the calls of send with MSG_ZEROCOPY per socket, from 0. It reports completed
+ * calls in the socket's error queue; until then it may read their memory. A request completes when
+ * all its calls are completed:
  *
- *      request->own[1]   calls that the kernel has not done with
- *      request->own[2]   all its bytes have been given to the kernel
+ *      request->own[1]   calls that are not completed
+ *      request->own[2]   1: the kernel has accepted all bytes of the request
  */
 
-/* One notice of the error queue: a range of calls. False: it is something else. */
-static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
-                            const struct cmsghdr *header)
+/*
+ * Handles one entry of the error queue, which reports a range of calls. Returns false if it is
+ * about something else.
+ */
+static bool zerocopy_completion(struct tcp_state *state, struct tcp_conn *conn,
+                                const struct cmsghdr *header)
 {
     struct sock_extended_err notice;
     bool own = (header->cmsg_level == SOL_IP && header->cmsg_type == IP_RECVERR) ||
@@ -528,7 +544,7 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn)
         if (got < 0)
             break;
         for (header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
-            any |= zerocopy_notice(state, conn, header);
+            any |= zerocopy_completion(state, conn, header);
     }
     return any;
 }
@@ -547,13 +563,13 @@ void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
     conn->fd = -1;
 }
 
-/* Sending in stripes: every connection that has room takes the next one. */
+/* Messages sent in stripes. */
 
 /*
- * A message that is announced or offered:
+ * Fields of a request that is announced or for which RTS is sent:
  *
- *      request->own[0]   its number, and one more
- *      request->own[3]   where its next stripe begins
+ *      request->own[0]   its number plus 1
+ *      request->own[3]   offset of its next stripe
  */
 
 bool disti_tcp_can_send(const struct tcp_peer *peer)
