@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a connection: where it may go, what moves it, how it ends. */
+/*
+ * The states of a connection, connecting and accepting with the handshake, and the end of a
+ * connection.
+ */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -14,15 +17,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of several, not much more than this waits in one to be sent: else a slow one takes too much. */
+/*
+ * Limit of unsent bytes in a socket if a pair has several, so that a slow socket does not take too
+ * many stripes.
+ */
 #define CONN_UNSENT (256 << 10)
 
-/* After the end of one connection the others have so long to end as well. */
+/* After one connection of a pair has ended, time in ms for its other connections to end. */
 #define PEER_END_MS 500
 
 #define TO(name) (1 << TCP_CONN_##name)
 
-/* The arrows of the drawing in state.h, by where they begin. */
+/* The transitions drawn in state.h, by source state. */
 static const uint16_t conn_arrows[] = {
     [TCP_CONN_IDLE] = TO(CALLING) | TO(GREETING) | TO(LOST),
     [TCP_CONN_CALLING] = TO(IDLE) | TO(GREETING) | TO(LOST),
@@ -48,7 +54,7 @@ void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn,
 {
     if (!disti_tcp_conn_is_open(conn) || conn->writable == writable)
         return;
-    /* A session may have stopped for want of memory: no event says that there is some. */
+    /* A TLS session may have stopped because memory is short; no event reports when to continue. */
     if (!writable && conn->tls && !disti_tls_waits_to_send(conn->tls))
         return;
     conn->writable = writable;
@@ -76,7 +82,10 @@ static void conn_limit(const struct tcp_conn *conn)
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
-/* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
+/*
+ * Enables zero-copy on an open socket. Returns NULL if it copies. The caller frees the result
+ * after the last send has completed.
+ */
 static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
 {
     struct tcp_zerocopy *zerocopy;
@@ -93,12 +102,14 @@ static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
     return zerocopy;
 }
 
-/* A peer nearer than this is on the same network, where nothing but the job competes. */
+/*
+ * A peer with a shorter round trip is on the same network, where the job has no competing traffic.
+ */
 #define CONGESTION_NEAR_US 1000
 
 /*
- * Of a connection that is made: now it shows how far the peer is, by the shortest round trip so
- * far: the kernels' alone, however late the programs answer.
+ * Sets the congestion control of an established connection by the peer's distance: the shortest
+ * round trip so far, which does not depend on how fast the programs answer.
  */
 static void congestion_choose(const struct tcp_state *state, int fd)
 {
@@ -111,7 +122,7 @@ static void congestion_choose(const struct tcp_state *state, int fd)
                          (socklen_t)strlen(state->paced));
 }
 
-/* Both have proved who they are: messages may go, as many as the peer's has granted credit for. */
+/* Both sides are authenticated: opens the connection for messages. credit: granted by the peer. */
 static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
     disti_tcp_conn_go(conn, TCP_CONN_UP);
@@ -133,8 +144,9 @@ static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t
 }
 
 /*
- * It has not come up. The first is called again if the peer has only hung up, until its deadline;
- * else the peer is lost. The pair goes without any other. cause: errno, or 0 for the stream's end.
+ * Handles a connection that failed to open. The first connection returns to IDLE and connects
+ * again if the peer closed it before the deadline; otherwise the peer is lost. A further
+ * connection is left out. cause: errno, or 0 for the end of the stream.
  */
 static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
                         const char *reason)
@@ -154,7 +166,9 @@ static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int caus
     }
 }
 
-/* The peer was there in time, only this rank has not looked: it has the time once more, but once.
+/*
+ * Extends an expired deadline once: the peer answered in time, but this rank did not call
+ * progress.
  */
 static void call_extend_once(const struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -164,7 +178,7 @@ static void call_extend_once(const struct tcp_state *state, struct tcp_conn *con
     conn->deadline = disti_deadline_ms(state->timeout_ms);
 }
 
-/* The proof of a packed hello, which holds on this session alone, if there is one. */
+/* Computes the proof of an encoded hello, bound to the TLS session if there is one. */
 static void greet_prove(const struct tcp_state *state, struct disti_tls *tls,
                         const unsigned char *bytes, const unsigned char *nonce,
                         unsigned char proof[DISTI_HMAC_BYTES])
@@ -176,8 +190,8 @@ static void greet_prove(const struct tcp_state *state, struct disti_tls *tls,
 }
 
 /*
- * Sends a hello of that step, with this rank's nonce, for that peer and socket; `other` is the
- * peer's nonce, for a proof. False if the connection did not take it whole.
+ * Sends this rank's hello of a step to rank `to`, for socket `number`. `other` is the peer's nonce
+ * if the step needs a proof. Returns false if the connection did not accept all bytes.
  */
 static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
                       int number, enum disti_tcp_step step, const unsigned char *nonce,
@@ -202,7 +216,7 @@ static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *t
     return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
 }
 
-/* Reads a hello, as far as it is there. True: it is whole. */
+/* Reads available bytes of a hello. Returns true if it is complete. */
 static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 {
     char address[TCP_TEXT];
@@ -216,7 +230,7 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
         if (got < 0 && errno == EAGAIN)
             return false;
         if (got < 0 && conn->tls && errno == EPROTO) {
-            /* The log has the cause, since a peer that is lost keeps no text of its own. */
+            /* Log the cause, since a lost peer keeps only static text. */
             disti_tcp_endpoint_text(&conn->endpoint, address, sizeof(address));
             disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
                        conn->peer->rank, address, disti_tls_why(conn->tls));
@@ -235,7 +249,10 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
     return true;
 }
 
-/* Is it the hello of a rank of this job, for this rank, in that step? Not proved yet. */
+/*
+ * True if it is a hello of this step from a rank of this job to this rank. Does not check the
+ * proof.
+ */
 static bool tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
                             enum disti_tcp_step step, struct disti_tcp_hello *hello_p)
 {
@@ -245,7 +262,7 @@ static bool tcp_hello_valid(const struct tcp_state *state, const unsigned char *
            hello_p->from < hello_p->world_size && hello_p->from != hello_p->to;
 }
 
-/* Does its proof hold, for this rank's nonce and this session? */
+/* True if the proof is valid for this rank's nonce and this TLS session. */
 static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tls,
                              const unsigned char *bytes, const unsigned char *nonce)
 {
@@ -255,7 +272,7 @@ static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tl
     return disti_hmac_same(proof, bytes + DISTI_TCP_HELLO_BYTES - DISTI_HMAC_BYTES);
 }
 
-/* A whole hello is there. True: there may be another. */
+/* Handles a complete hello. Returns true if another one may have arrived. */
 static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct tcp_peer *peer = conn->peer;
@@ -281,7 +298,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
         return false;
     }
     tcp_conn_up(state, conn, hello.credit);
-    /* This rank has called for the first: it calls for the others. */
+    /* The rank that opened the first connection opens the further ones too. */
     for (int number = 1; conn->number == 0 && number < peer->conns; number++) {
         if (peer->conn[number].endpoint.family)
             disti_tcp_conn_call(state, &peer->conn[number]);
@@ -289,14 +306,14 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
     return false;
 }
 
-/* Reads the answer, as far as it is there. */
+/* Reads and handles the peer's hellos that have arrived. */
 static void conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
     while (call_read(state, conn) && call_take_hello(state, conn))
         ;
 }
 
-/* The call has been taken, or has failed: says hello. */
+/* Call when connect has finished: sends the first hello, or handles the failure. */
 static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 {
     char host[TCP_TEXT];
@@ -321,7 +338,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     disti_tcp_conn_go(conn, TCP_CONN_GREETING);
     conn->hello_bytes = 0;
     conn->awaited = DISTI_TCP_CHALLENGE;
-    if (conn->number) /* others than the first can wait */
+    if (conn->number) /* further connections have no deadline from here on */
         conn->deadline = 0;
     call_extend_once(state, conn);
     conn_read_hello(state, conn);
@@ -336,8 +353,8 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
     if (!disti_tcp_conn_is_open(conn))
         return;
     /*
-     * The error queue has news of sends, or had when the event was made. A connection that is
-     * broken has hung up as well.
+     * EPOLLERR may only mean zero-copy completions in the error queue. A broken connection reports
+     * EPOLLHUP too.
      */
     if (events & EPOLLERR && disti_tcp_zerocopy_reap(state, conn))
         events &= ~(uint32_t)EPOLLERR;
@@ -345,7 +362,10 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
         conn->readable = true;
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
         disti_tcp_conn_set_writable(state, conn, true);
-    /* Asks the socket itself: the event may be of a call of this rank that has given way since. */
+    /*
+     * Poll the socket: the event may belong to an earlier socket that this connection has
+     * replaced.
+     */
     if (events & (EPOLLRDHUP | EPOLLHUP) &&
         (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
         poll(&(struct pollfd){.fd = conn->fd, .events = POLLRDHUP}, 1, 0) == 1)
@@ -353,7 +373,10 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
     disti_tcp_list(state, conn->peer);
 }
 
-/* One of its connections has ended: soon all have, or the peer is lost. */
+/*
+ * Records that a connection of the peer has ended: all must end within PEER_END_MS, or the peer is
+ * lost.
+ */
 static void conn_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause)
 {
     if (!peer->cause)
@@ -364,7 +387,10 @@ static void conn_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int c
     disti_tcp_tick_on(state, true);
 }
 
-/* The first has ended. True: the others may still complete messages that it announced. */
+/*
+ * Handles the end of the first connection. Returns true if further connections may still complete
+ * announced messages, or if the connection has been closed.
+ */
 static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first, int cause)
 {
     struct tcp_peer *peer = first->peer;
@@ -394,21 +420,24 @@ void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int ca
     if (conn->number) {
         disti_tcp_conn_end(state, conn);
         peer->further--;
-        peer->conn->readable = true; /* the first may have ended too */
+        peer->conn->readable = true; /* the first connection may have ended too */
         conn_peer_ends(state, peer, cause);
     } else if (!conn_first_outlived(state, conn, cause)) {
         disti_tcp_lose(state, peer, cause, NULL);
     }
 }
 
-/* How a connection comes up: calling, greeting, being called. */
+/* Connecting and the handshake. */
 
-/* A further connection that is not there within is left out. */
+/* A further connection that is not established within this time is left out. */
 #define CALL_FURTHER_MS 3000
-/* The call that waits for the peer meets its own deadline first: its error says more. */
+/*
+ * Added to the deadline, so that the user's call times out first: its error message is more
+ * detailed.
+ */
 #define CALL_SLACK_MS 1000
 
-/* 0, EINPROGRESS if the answer is still to come, or what failed. */
+/* Starts a non-blocking connect. Returns 0, EINPROGRESS, or the errno of the failure. */
 static int call_connect(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct sockaddr_storage address;
@@ -421,7 +450,7 @@ static int call_connect(struct tcp_state *state, struct tcp_conn *conn)
         return errno;
     disti_tcp_tune(state, conn->fd);
     disti_tcp_congestion(state, conn->fd);
-    if (conn->interface >= 0) { /* the call goes out by this interface */
+    if (conn->interface >= 0) { /* connect from this interface */
         struct disti_tcp_endpoint source = state->local[conn->interface].endpoint;
         struct sockaddr_storage from;
         socklen_t bytes;
@@ -460,7 +489,7 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
 
 void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn)
 {
-    /* This rank may have computed, and what it waits for be there. */
+    /* The answer may have arrived while this rank was computing. */
     if (conn->state == TCP_CONN_GREETING)
         conn_read_hello(state, conn);
     if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) && conn->deadline &&
@@ -471,7 +500,7 @@ void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn)
                         : "it did not accept the connection in time");
 }
 
-/* The connection that a caller means, idle; NULL: it is not wanted. */
+/* Returns the idle connection that an authenticated hello is for, or NULL if it is not wanted. */
 static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_tcp_hello *hello)
 {
     struct tcp_peer *peer = disti_tcp_peer(state, (int)hello->from);
@@ -483,7 +512,7 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
         (!disti_tcp_conn_is_open(peer->conn) || (state->sockets && number >= state->sockets) ||
          !disti_tcp_grow(peer, number + 1)))
         return NULL;
-    /* Both have called: the lower rank's call stays. */
+    /* Both ranks have connected: keep the lower rank's connection. */
     if (number == 0 && state->rank > peer->rank && peer->conn->state < TCP_CONN_UP &&
         peer->conn->state != TCP_CONN_IDLE) {
         disti_tcp_close(state, peer->conn);
@@ -492,8 +521,10 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
     return peer->conn[number].state == TCP_CONN_IDLE ? &peer->conn[number] : NULL;
 }
 
-/* A caller has proved that he is that rank, and gave its nonce the answer to `nonce`: his
- * descriptor becomes a connection's, or is closed. */
+/*
+ * Hands an authenticated socket and its TLS session to a connection and sends ANSWER, or closes
+ * both. `nonce` is this rank's nonce.
+ */
 static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
                            const struct disti_tcp_hello *hello, const unsigned char *nonce)
 {
@@ -516,21 +547,20 @@ static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tl
         conn_failed(state, conn, errno, NULL);
 }
 
-/* Callers: a stranger costs its own socket, and nobody else anything. */
+/* Accepting connections. A process that is not of this job uses up only its own socket. */
 
-/* New callers in one call of progress. */
+/* Connections accepted in one call of progress. */
 #define ACCEPT_TURN 16
 /*
- * Callers that are kept though they have not proved who they are: all ranks that may call, which
- * can be slow to greet, and so many strangers. The oldest is hung up when there are more; a rank
- * calls again.
+ * Unauthenticated connections kept: one for each socket of each rank, plus this number for
+ * strangers. If there are more, the oldest is closed; a rank connects again.
  */
 #define ACCEPT_STRANGERS 64
-/* In which a caller has to prove who he is. */
+/* Time for each step of the authentication. */
 #define ACCEPT_PATIENCE_MS 10000
-/* That he has where no descriptor is left for others. */
+/* Time that a silent connection has if no file descriptor is left. */
 #define ACCEPT_STAY_MS 1000
-/* So many are warnings. */
+/* The first refusals are logged as warnings, later ones as info. */
 #define ACCEPT_REFUSALS 8
 
 dist_status disti_tcp_pending_open(struct tcp_state *state)
@@ -556,7 +586,7 @@ static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
     state->pending_count--;
 }
 
-/* Shows the caller out; the first of them are told of as warnings. */
+/* Logs why the connection is refused and closes it. */
 static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending, const char *why)
 {
     char text[TCP_TEXT];
@@ -568,8 +598,8 @@ static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending,
 }
 
 /*
- * A whole hello is there. The first says that the caller is a rank of this job: he gets a nonce,
- * for which he has to show that. The second has the proof.
+ * Handles a complete hello. The first, CALL, is answered with a challenge; the second has the
+ * proof.
  */
 static void pending_hello(struct tcp_state *state, struct tcp_pending *pending)
 {
@@ -620,7 +650,10 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
     return 1;
 }
 
-/* Long enough for a rank that computes; with its first words it would come again anyway. */
+/*
+ * Returns the time for one step: enough for a rank that is computing. If it is refused it connects
+ * again.
+ */
 static int accept_patience_ms(const struct tcp_state *state)
 {
     return state->timeout_ms < ACCEPT_PATIENCE_MS ? state->timeout_ms : ACCEPT_PATIENCE_MS;
@@ -634,7 +667,8 @@ static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_st
 
     while (slot < state->pending_max && state->pending[slot].fd >= 0)
         slot++;
-    if (slot == state->pending_max) { /* who has been silent for longest must go */
+    if (slot ==
+        state->pending_max) { /* no slot is free: drop the connection with the earliest deadline */
         slot = 0;
         for (int i = 1; i < state->pending_max; i++) {
             if (state->pending[i].deadline < state->pending[slot].deadline)
@@ -661,8 +695,8 @@ static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_st
 }
 
 /*
- * No descriptor is left for a caller: the oldest who has not said what a rank would say goes, if he
- * has had the time for it. False: there is none.
+ * Frees a descriptor: drops the oldest connection that has not sent a valid CALL, if it had
+ * ACCEPT_STAY_MS for that. Returns false if there is none.
  */
 static bool accept_find_descriptor(struct tcp_state *state)
 {
@@ -681,7 +715,7 @@ static bool accept_find_descriptor(struct tcp_state *state)
     return true;
 }
 
-/* True: there may be more. */
+/* Accepts connections. Returns true if more may be pending. */
 static bool accept_turn(struct tcp_state *state, int listener, int *turn)
 {
     while (*turn < ACCEPT_TURN && state->accepting) {
@@ -697,7 +731,7 @@ static bool accept_turn(struct tcp_state *state, int listener, int *turn)
             accept_one(state, fd, &caller);
         else if (errno != EINTR && errno != ECONNABORTED &&
                  !((errno == EMFILE || errno == ENFILE) && accept_find_descriptor(state)))
-        /* No file descriptor or no memory is left: nobody can be let in before the next tick. */
+        /* Out of file descriptors or memory: accept nothing before the next tick. */
         {
             state->accepting = false;
             state->no_accept = true;
@@ -735,8 +769,10 @@ void disti_tcp_pending_tick(struct tcp_state *state)
 
         if (pending->fd < 0 || !disti_expired(pending->deadline))
             continue;
-        /* This rank may have computed: what has come meanwhile counts, and one step gets time for
-         * the next. */
+        /*
+         * Data may have arrived while this rank was computing. A completed step extends the
+         * deadline.
+         */
         disti_tcp_pending_event(state, i);
         if (pending->fd >= 0 && pending->challenged != challenged)
             pending->deadline = disti_deadline_ms(accept_patience_ms(state));
