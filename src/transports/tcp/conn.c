@@ -95,7 +95,7 @@ static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
         return NULL;
     zerocopy = calloc(1, sizeof(*zerocopy));
     if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))) {
-        disti_info("rank %d sends with copies: %s", state->rank, strerror(errno));
+        disti_info("rank %d cannot use zero-copy sends: %s", state->rank, strerror(errno));
         free(zerocopy);
         return NULL;
     }
@@ -154,7 +154,7 @@ static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int caus
     struct tcp_peer *peer = conn->peer;
 
     if (conn->number) {
-        disti_info("rank %d goes without socket %d of those with rank %d: %s", state->rank,
+        disti_info("rank %d does without socket %d of its connections to rank %d: %s", state->rank,
                    conn->number, peer->rank, cause ? strerror(cause) : "the peer does not want it");
         conn_close(state, conn, TCP_CONN_LOST);
     } else if ((cause == 0 || cause == ECONNRESET || cause == EPIPE) &&
@@ -235,7 +235,7 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
             disti_warn("rank %d: the TLS handshake with rank %d (%s) failed: %s", state->rank,
                        conn->peer->rank, address, disti_tls_why(conn->tls));
             conn_failed(state, conn, EPROTO,
-                        "the TLS handshake with it failed, as this rank's log says");
+                        "the TLS handshake with it failed; see this rank's log");
             return false;
         }
         if (got <= 0) {
@@ -280,7 +280,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 
     if (!tcp_hello_valid(state, conn->hello, conn->awaited, &hello) ||
         hello.socket != conn->number || hello.from != (uint32_t)conn->peer->rank) {
-        conn_failed(state, conn, EPROTO, "another program answers at its address");
+        conn_failed(state, conn, EPROTO, "another program answered at its address");
         return false;
     }
     if (conn->awaited == DISTI_TCP_CHALLENGE) {
@@ -294,7 +294,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
     }
     if (!tcp_hello_proved(state, conn->tls, conn->hello, conn->nonce)) {
         conn_failed(state, conn, EPROTO,
-                    "who answers at its address does not prove that he has the world's key");
+                    "the process at its address did not prove that it has the world's key");
         return false;
     }
     tcp_conn_up(state, conn, hello.credit);
@@ -496,7 +496,7 @@ void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn)
         disti_expired(conn->deadline))
         conn_failed(state, conn, ETIMEDOUT,
                     conn->tls && !disti_tls_is_up(conn->tls)
-                        ? "its TLS handshake did not end in time"
+                        ? "its TLS handshake did not finish in time"
                         : "it did not accept the connection in time");
 }
 
@@ -571,7 +571,8 @@ dist_status disti_tcp_pending_open(struct tcp_state *state)
         (state->world_size - 1) * sockets + disti_descriptor_for_strangers(ACCEPT_STRANGERS);
     state->pending = calloc((size_t)state->pending_max, sizeof(*state->pending));
     if (!state->pending)
-        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d callers", state->pending_max);
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d pending connections",
+                          state->pending_max);
     for (int i = 0; i < state->pending_max; i++)
         state->pending[i].fd = -1;
     return DIST_OK;
@@ -593,7 +594,7 @@ static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending,
 
     disti_tcp_endpoint_text(&pending->caller, text, sizeof(text));
     disti_log_line(++state->refusals <= ACCEPT_REFUSALS ? DIST_LOG_WARN : DIST_LOG_INFO,
-                   "rank %d refuses a caller at %s: %s", state->rank, text, why);
+                   "rank %d refuses a connection from %s: %s", state->rank, text, why);
     pending_drop(state, pending);
 }
 
@@ -608,7 +609,7 @@ static void pending_hello(struct tcp_state *state, struct tcp_pending *pending)
 
     if (!tcp_hello_valid(state, pending->hello, proof ? DISTI_TCP_PROOF : DISTI_TCP_CALL, &hello)) {
         pending_refuse(state, pending,
-                       proof ? "it sent what no rank sends" : "it is not a rank of this job");
+                       proof ? "its proof is not a valid hello" : "it is not a rank of this job");
     } else if (!proof) {
         pending->challenged = true;
         pending->bytes = 0;
@@ -617,7 +618,7 @@ static void pending_hello(struct tcp_state *state, struct tcp_pending *pending)
                        DISTI_TCP_CHALLENGE, pending->nonce, NULL))
             pending_drop(state, pending);
     } else if (!tcp_hello_proved(state, pending->tls, pending->hello, pending->nonce)) {
-        pending_refuse(state, pending, "it does not prove that it has the world's key");
+        pending_refuse(state, pending, "it did not prove that it has the world's key");
     } else {
         state->pending_count--;
         tcp_conn_adopt(state, pending->fd, pending->tls, &hello, pending->nonce);
@@ -711,7 +712,8 @@ static bool accept_find_descriptor(struct tcp_state *state)
     }
     if (!oldest || disti_left_ms(oldest->deadline) > accept_patience_ms(state) - ACCEPT_STAY_MS)
         return false;
-    pending_refuse(state, oldest, "it said nothing, and no file descriptor is left for others");
+    pending_refuse(state, oldest,
+                   "it sent nothing, and no file descriptor is left for other connections");
     return true;
 }
 
@@ -779,9 +781,9 @@ void disti_tcp_pending_tick(struct tcp_state *state)
         else if (pending->fd >= 0)
             pending_refuse(state, pending,
                            pending->tls && !disti_tls_is_up(pending->tls)
-                               ? "its TLS handshake did not end in time"
-                           : challenged ? "its proof did not come in time"
-                                        : "it did not say who it is");
+                               ? "its TLS handshake did not finish in time"
+                           : challenged ? "its proof did not arrive in time"
+                                        : "it did not send a valid hello in time");
     }
 }
 

@@ -36,7 +36,10 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
  */
 enum send_mode { SEND_WHOLE, SEND_ANNOUNCED, SEND_RTS };
 
-/* *credit is what would be left if all before it had been sent. */
+/*
+ * Chooses the mode of a message. *credit: credit that remains after the previous messages of the
+ * batch; reduced by this one's cost.
+ */
 static enum send_mode send_decide(const struct tcp_peer *peer, struct dist_request *request,
                                   uint64_t *credit)
 {
