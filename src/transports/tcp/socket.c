@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sockets and addresses of the tcp transport. */
+/* Sockets, addresses, interfaces and congestion control of the tcp transport. */
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -23,7 +23,10 @@
 #include <unistd.h>
 
 #define SOCKET_BACKLOG 1024
-/* With DIST_TCP_BUFFER: segments that fit into a buffer, and what TCP_MAXSEG takes. */
+/*
+ * With DIST_TCP_BUFFER: number of segments that must fit into a buffer, and the limits of
+ * TCP_MAXSEG.
+ */
 #define SOCKET_SEGMENTS 8
 #define SOCKET_SEGMENT_LEAST 256
 #define SOCKET_SEGMENT_MOST 32767
@@ -117,8 +120,9 @@ static void socket_buffers(const struct tcp_state *state, int fd)
     if (!bytes)
         return;
     /*
-     * The loopback's segments may be longer than the window that a small buffer gives. The kernel
-     * then sends what fits by the timer of a probe, every 200 ms: 14 KB/s. Of these several fit.
+     * The loopback's segments may be larger than the window of a small buffer. The kernel then
+     * sends only when the probe timer fires, every 200 ms, at 14 KB/s. Smaller segments avoid
+     * this.
      */
     if (segment < SOCKET_SEGMENT_LEAST)
         segment = SOCKET_SEGMENT_LEAST;
@@ -128,7 +132,10 @@ static void socket_buffers(const struct tcp_state *state, int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment));
 }
 
-/* A further listener, at an address whose port becomes the one it got. False: see errno. */
+/*
+ * Listens at the endpoint's address and stores the port that the kernel chose there. Returns false
+ * with errno set.
+ */
 static bool tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
                           int *fd_p)
 {
@@ -168,10 +175,11 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
     if (status != DIST_OK)
         return status;
     if (!tcp_listen_at(state, endpoint, &state->listeners[0]))
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "tcp: rank %d cannot listen on %s (is it an address of this "
-                                "machine?)",
-                                state->rank, host);
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "tcp: rank %d cannot listen on %s (check that it is an address of this "
+            "machine)",
+            state->rank, host);
     disti_machine_id(machine);
     endpoint->machine = disti_hash_text(DISTI_HASH_START, machine);
     state->interfaces = 1;
@@ -216,7 +224,10 @@ bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool
     return epoll_ctl(state->epoll, replace ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
 }
 
-/* A copy of it that a forked child has would go on waking us. */
+/*
+ * Remove it explicitly: if a forked child has a copy of the descriptor, close does not end its
+ * events.
+ */
 void disti_tcp_hang_up(const struct tcp_state *state, int fd)
 {
     epoll_ctl(state->epoll, EPOLL_CTL_DEL, fd, NULL);
@@ -234,12 +245,15 @@ void disti_tcp_tick_on(struct tcp_state *state, bool on)
     state->ticking = timerfd_settime(state->timer, 0, &every, NULL) == 0 ? on : state->ticking;
 }
 
-/* Which further interfaces of this machine carry, beside the one that the listener has. */
+/* Selects further interfaces of this machine in addition to the first listener's. */
 
-/* What makes two interfaces equal; of such as are no network cards nothing does. */
+/*
+ * Properties that must be equal for two interfaces to be used together. Virtual interfaces are
+ * never equal.
+ */
 struct interfaces_card {
     char driver[32];
-    unsigned speed; /* Mbit/s; all ones if it is not known */
+    unsigned speed; /* Mbit/s; all bits set: unknown */
     int mtu;
 };
 
@@ -258,8 +272,8 @@ static bool interfaces_card(const char *name, struct interfaces_card *card_p)
         snprintf(card_p->driver, sizeof(card_p->driver), "%.31s", driver.driver);
     request.ifr_data = (char *)&speed;
     if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-        card_p->speed =
-            (uint32_t)speed.speed_hi << 16 | speed.speed; /* the header's shift is signed */
+        card_p->speed = (uint32_t)speed.speed_hi << 16 |
+                        speed.speed; /* ethtool_cmd_speed() shifts a signed value */
     if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0)
         card_p->mtu = request.ifr_mtu;
     if (fd >= 0)
@@ -284,7 +298,10 @@ static int interfaces_prefix(const struct sockaddr *mask)
     return prefix;
 }
 
-/* An address that could serve: of the first one's family, and not the loopback's. */
+/*
+ * True if the address can be used: same family as the first one, interface up, not loopback, not
+ * link-local.
+ */
 static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *entry)
 {
     int family = state->local[0].endpoint.family == 6 ? AF_INET6 : AF_INET;
@@ -299,7 +316,7 @@ static bool interfaces_usable(const struct tcp_state *state, const struct ifaddr
                &((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr);
 }
 
-/* Is the address in the interface's own network? */
+/* True if the address is in the interface's network. */
 static bool tcp_in_network(const struct disti_tcp_local *local,
                            const struct disti_tcp_endpoint *remote)
 {
@@ -313,9 +330,9 @@ static bool tcp_in_network(const struct disti_tcp_local *local,
 }
 
 /*
- * Adds an interface that shall carry too. If it is named, it shall. Unasked, only if it is the
- * first one's equal, in a network of its own: two in one network are one to the kernel, which sends
- * all by the same.
+ * Adds an interface if the user named it. By default, adds it only if it has the same kind of card
+ * as the first one and is in a network of its own: the kernel would send all traffic of one
+ * network through the same interface.
  */
 static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
 {
@@ -350,7 +367,7 @@ static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
     state->interfaces++;
 }
 
-/* The name and the network of the interface that the first listener has. */
+/* Finds the name and network prefix of the first listener's interface. */
 static void interfaces_first(struct tcp_state *state, const struct ifaddrs *all)
 {
     struct disti_tcp_local *first = &state->local[0];
@@ -386,11 +403,11 @@ void disti_tcp_interfaces(struct tcp_state *state)
     freeifaddrs(all);
 }
 
-/* Which interfaces a pair's sockets join, and how a message is cut for them. */
+/* Paths between the interfaces of two ranks, and the division of messages into stripes. */
 
 /*
- * Stripes a socket should get of what is left, so that the faster ones can take more. The last are
- * the smallest: no socket is long at one when the others have nothing more to do.
+ * Stripes per socket of the remaining bytes, so that faster sockets can send more of them. Stripes
+ * shrink towards the end of a message, so that no slow socket delays the end by much.
  */
 #define PATHS_STRIPES_EACH 4
 
@@ -413,7 +430,7 @@ bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe)
            (stripe % DISTI_TCP_STRIPE_ALIGN == 0 || stripe == bytes - offset);
 }
 
-/* What is being put together. Bits of the masks: interfaces that are on a way. */
+/* Paths chosen so far. Bits of the masks: interfaces that are on a path. */
 struct paths_plan {
     const struct disti_tcp_local *local;
     int locals;
@@ -432,7 +449,9 @@ static void paths_add(struct paths_plan *plan, int local, int remote)
     plan->remote_used |= 1u << remote;
 }
 
-/* Joins each pair of one network of which `local` or `remote`, or each of both, is on no way yet.
+/*
+ * Adds a path for each pair of interfaces in one network, but only if `local` is unused
+ * (local_new) and `remote` is unused (remote_new).
  */
 static void paths_join(struct paths_plan *plan, bool local_new, bool remote_new)
 {
@@ -447,7 +466,10 @@ static void paths_join(struct paths_plan *plan, bool local_new, bool remote_new)
     }
 }
 
-/* What is left over on both sides, in order; then on one side, with the other's by number. */
+/*
+ * Pairs the unused interfaces of both sides in order; pairs the remaining ones of one side with
+ * used ones of the other side.
+ */
 static void paths_route(struct paths_plan *plan)
 {
     int r = 0;
@@ -492,11 +514,11 @@ int disti_tcp_sockets(int own, int remote, int paths)
     return here < there ? here : there;
 }
 
-/* Which congestion control a connection uses. */
+/* The congestion control of connections. */
 
-/* Every kernel has it and grants it to everybody. */
+/* Available in every kernel, without privileges. */
 #define CONGESTION_NEAR "reno"
-/* Stands for the kernel's choice. */
+/* Selects the kernel's default. */
 #define CONGESTION_SYSTEM "system"
 
 static bool congestion_set(int fd, const char *name)
@@ -511,12 +533,14 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state)
 
     if (name && strcmp(name, CONGESTION_SYSTEM) == 0)
         return DIST_OK;
-    if (name && !congestion_set(state->listeners[0], name)) /* the kernel has to grant it */
-        return disti_fail_errno(DIST_ERR_INVALID_ARGUMENT,
-                                "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: give "
-                                "\"" CONGESTION_SYSTEM "\" or one of those in "
-                                "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
-                                name);
+    if (name &&
+        !congestion_set(state->listeners[0], name)) /* fails if the kernel does not allow it */
+        return disti_fail_errno(
+            DIST_ERR_INVALID_ARGUMENT,
+            "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: set it to "
+            "\"" CONGESTION_SYSTEM "\" or a name in "
+            "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+            name);
     if (name) {
         snprintf(state->congestion, sizeof(state->congestion), "%s", name);
         return DIST_OK;

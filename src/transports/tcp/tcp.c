@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport: its peers, their turns and their end, and its slots. */
+/* The transport functions, peers, progress, loss of peers, cancelling and closing. */
 #include "transports/tcp/tcp.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -22,10 +22,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* The higher rank of a pair waits for so many ticks for the lower one's call. */
+/* Ticks that the higher rank of a pair waits for the lower one to connect. */
 #define PEER_PATIENCE 2
 
-/* Decides by the peer's address which connections there are to be. False: no memory. */
+/* Plans the connections to a peer from its address. Returns false without memory. */
 static bool tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
                      const struct disti_tcp_address *address)
 {
@@ -137,11 +137,9 @@ static void tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
     state->listed--;
 }
 
-/* ---- its connections ---- */
+/* ---- turns and deadlines ---- */
 
-/* ---- turns and time ---- */
-
-/* A deadline of its further connections runs. */
+/* True if a deadline is running for a further connection or for the end of all connections. */
 static bool peer_is_busy(const struct tcp_peer *peer)
 {
     for (int number = 1; number < peer->conns; number++) {
@@ -151,7 +149,7 @@ static bool peer_is_busy(const struct tcp_peer *peer)
     return peer->deadline != 0;
 }
 
-/* Something can be moved without news of the peer. */
+/* True if data can be sent or received without a new event. */
 static bool peer_can_move(const struct tcp_peer *peer)
 {
     if (disti_tcp_can_send(peer))
@@ -163,7 +161,10 @@ static bool peer_can_move(const struct tcp_peer *peer)
     return false;
 }
 
-/* Sends, receives. `guess`: reads even if epoll has not said that there is something. */
+/*
+ * Sends to and receives from one peer. `guess`: reads even if epoll has not reported data. Returns
+ * nonzero if there was progress.
+ */
 static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 {
     int moved = disti_tcp_send_turn(state, peer);
@@ -171,14 +172,14 @@ static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 
     if (disti_tcp_conn_can_receive(peer->conn, guess))
         moved += disti_tcp_receive(state, peer->conn) > 0;
-    /* From the others only stripes come. */
+    /* Further connections receive only stripes. */
     for (int number = 1; number < peer->conns; number++) {
         struct tcp_conn *conn = &peer->conn[number];
 
         if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
             further += disti_tcp_receive(state, conn);
     }
-    /* The first may have been found at its end before. */
+    /* The first connection may have reached its end earlier. */
     if (further && peer->deadline)
         peer->conn->readable = true;
     if (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !peer_can_move(peer) &&
@@ -187,7 +188,9 @@ static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
     return moved + (further > 0);
 }
 
-/* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
+/*
+ * Checks the deadlines of a listed peer, once per tick. Returns true if it still needs the timer.
+ */
 static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
 {
     for (int number = 0; number < peer->conns; number++) {
@@ -195,7 +198,7 @@ static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
             disti_tcp_conn_expired(state, &peer->conn[number]);
     }
     if (peer->deadline && disti_expired(peer->deadline)) {
-        /* What has come since the last look may be the end of all of them. */
+        /* The end of all connections may have arrived since the last check. */
         if (disti_tcp_conn_can_receive(peer->conn, true))
             disti_tcp_receive(state, peer->conn);
         disti_tcp_lose(state, peer, 0, peer->cause ? NULL : "one of its connections has ended");
@@ -207,9 +210,12 @@ static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
     return !disti_tcp_conn_has_ended(peer->conn);
 }
 
-/* ---- its end ---- */
+/* ---- loss of a peer ---- */
 
-/* What the user reads: who does not answer is told from who hung up. */
+/*
+ * Returns the reason for the user; distinguishes an unreachable peer from one that closed the
+ * connection.
+ */
 static const char *peer_why(const struct tcp_peer *peer)
 {
     if (peer->reason)
@@ -248,7 +254,10 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 {
     if (disti_tcp_conn_has_ended(peer->conn))
         return;
-    /* Before a request ends nothing reads its memory any more. */
+    /*
+     * Close the sockets first: the kernel must not read a request's memory after the request has
+     * ended.
+     */
     for (int number = 0; number < peer->conns; number++)
         disti_tcp_conn_end(state, &peer->conn[number]);
     peer->further = 0;
@@ -266,21 +275,21 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
     tcp_unlist(state, peer);
 }
 
-/* Finding a machine that answers no more, and sparing one whose program computes. */
+/* Detects a machine that no longer answers, but not a peer whose program is computing. */
 
 /*
- * What a connection shows, by the kernel of the peer:
+ * TCP_INFO of a connection if the peer's kernel is alive, but its program may be computing:
  *
- *      all is acknowledged               keepalive asks now and then
- *      data are under way                acknowledged, or sent repeatedly
- *      the peer's window is zero         acknowledges each probe: its program takes its time
+ *      all data acknowledged             keepalive probes the peer
+ *      data in flight                    acknowledged, or retransmitted
+ *      the peer's window is zero         each probe is acknowledged: the program is busy
  *
- * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
- * without it the second goes on for a quarter of an hour. So the second is watched here: what has
- * been repeated, or probed, and is not answered for the group's timeout.
+ * TCP_USER_TIMEOUT would also end the third case and lose messages whose sends have completed.
+ * Without it, the second case can last 15 minutes. So this code checks the second case: the
+ * connection fails if retransmissions or probes are not answered for the group's timeout.
  */
 
-/* Looks in the time that ends a connection, and the bounds of the time between two. */
+/* Checks per timeout, and the bounds of the interval between two checks. */
 #define SILENCE_LOOKS 16
 #define SILENCE_LEAST_MS 50
 #define SILENCE_MOST_MS 1000
@@ -311,7 +320,7 @@ static bool silence_info(const struct tcp_conn *conn, struct tcp_info *info_p)
            getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, info_p, &size) == 0;
 }
 
-/* Has the peer's machine left this connection unanswered for the group's timeout? */
+/* True if the peer's machine has not answered on this connection for the group's timeout. */
 static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *conn, int64_t now)
 {
     struct tcp_info info;
@@ -329,10 +338,10 @@ static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *con
     return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
 }
 
-/* One probe or repetition may be under way to a peer that is well. */
+/* A healthy peer may have one unanswered probe or retransmission. */
 #define SILENCE_SHOWS 2
 
-/* Does the peer's machine owe an answer? Not one whose program takes its time. */
+/* True if the peer's machine does not answer; false if only its program is busy. */
 static bool silence_shows(const struct tcp_conn *conn)
 {
     struct tcp_info info;
@@ -364,21 +373,20 @@ static void tcp_silence(struct tcp_state *state)
     }
 }
 
-/* Forgetting the messages of a group that has ended, while others go on. */
+/* Cancels the messages of a closed group; the transport's other groups continue. */
 
-/* How long the kernel may take to have done with memory that it has not copied, where the peer's
- * machine does not answer. */
+/* Time in ms for the kernel to complete zero-copy calls to a peer whose machine does not answer. */
 #define CANCEL_PINNED_MS 500
 
 /*
- * What has not begun is taken out. What is halfway through a connection goes on with a stand-in,
- * which has a copy of the rest, or throws away what comes.
+ * Messages that have not begun are removed. A send that is partly sent is replaced by a detached
+ * request with a copy of the remaining data. The rest of a message that is arriving is discarded.
  */
 struct cancel {
     struct tcp_state *state;
     struct tcp_peer *peer;
     uint64_t tag, mask;
-    bool failed; /* no memory for a stand-in */
+    bool failed; /* no memory for a detached request */
 };
 
 static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
@@ -389,7 +397,7 @@ static bool cancel_means(const struct cancel *cancel, const struct dist_request 
 
 /* ---- sends ---- */
 
-/* A stand-in for the send; connections that are sending stripes of it go on with that. */
+/* Replaces the send by a detached request, also where connections are sending its stripes. */
 static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
 {
     struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);
@@ -407,7 +415,7 @@ static struct dist_request *cancel_send(struct cancel *cancel, const struct dist
     return standin;
 }
 
-/* What has not begun goes, the rest is replaced. */
+/* Removes requests that have not begun and replaces the other ones. */
 static void cancel_queue(struct cancel *cancel, struct tcp_queue *queue, bool begun)
 {
     struct tcp_queue kept = {NULL, NULL};
@@ -448,7 +456,7 @@ static void cancel_receives(struct cancel *cancel)
         else
             at = &(*at)->next;
     }
-    /* Messages that nobody has received. An offered one is refused, if anybody is there to hear. */
+    /* Unexpected messages of the group. An RTS is refused if the peer is still connected. */
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
         next = unexpected->next;
@@ -462,9 +470,12 @@ static void cancel_receives(struct cancel *cancel)
     }
 }
 
-/* ---- what the kernel reads ---- */
+/* ---- zero-copy sends ---- */
 
-/* Not with one of a message with such a tag, stand-ins aside: their memory is libdist's. */
+/*
+ * True if a zero-copy call of a message with such a tag is pending. Ignores detached requests,
+ * whose memory belongs to libdist.
+ */
 static bool zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn, uint64_t tag,
                            uint64_t mask)
 {
@@ -478,7 +489,10 @@ static bool zerocopy_holds(const struct tcp_state *state, const struct tcp_conn 
     return false;
 }
 
-/* `answers`: only by peers whose machines do. */
+/*
+ * True if the kernel may still read the group's memory. `answers`: only check connections to
+ * machines that answer.
+ */
 static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
 {
     struct tcp_peer *peer = cancel->peer;
@@ -497,11 +511,12 @@ static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
 }
 
 /*
- * The program may use its memory again at once, so the kernel must have done with it, which takes a
- * peer that reads. That may just be doing the same as this rank, so both go on moving messages; the
- * group's are copied from here on. A peer that computes reads when it calls the library again, and
- * has as long as for any call. One that does not read by then, or whose machine does not answer, is
- * given up with all its groups: nothing else takes the memory back.
+ * The program may reuse its memory after the cancel, so wait until the kernel has completed the
+ * zero-copy calls, which requires that the peer reads. The peer may be in the same wait, so both
+ * continue to make progress; further sends of the group are copied. A peer that is computing reads
+ * in its next call and has the group's timeout for it. A peer that does not read by then, or whose
+ * machine does not answer, is lost for all groups, since only closing the sockets releases the
+ * memory.
  */
 static void cancel_unpin(struct tcp_state *state, uint64_t tag, uint64_t mask)
 {
@@ -529,7 +544,7 @@ static void cancel_unpin(struct tcp_state *state, uint64_t tag, uint64_t mask)
     state->ending_mask = 0;
 }
 
-/* ---- the slot ---- */
+/* ---- the transport function ---- */
 
 static void cancel_peer(struct cancel *cancel)
 {
@@ -554,7 +569,6 @@ static void cancel_peer(struct cancel *cancel)
         disti_tcp_list(cancel->state, peer);
 }
 
-/* The slot of that name. */
 static void tcp_cancel(void *instance, uint64_t tag, uint64_t mask)
 {
     struct tcp_state *state = instance;
@@ -570,7 +584,7 @@ static void tcp_cancel(void *instance, uint64_t tag, uint64_t mask)
     disti_standins_sweep(&state->standins);
 }
 
-/* Credit of one peer; of all together, but no less than that of each. */
+/* Default limits of unexpected messages: per peer, for all peers, and the minimum per peer. */
 #define CREDIT_EACH ((size_t)16 << 20)
 #define CREDIT_ALL ((size_t)256 << 20)
 #define CREDIT_LEAST ((size_t)1 << 20)
@@ -591,7 +605,7 @@ static dist_status tcp_probe(char *reason, size_t reason_size)
     return DIST_OK;
 }
 
-/* Sends that copy nothing. Reads the setting. */
+/* Reads DIST_TCP_ZEROCOPY. */
 static dist_status zerocopy_setting(struct tcp_state *state)
 {
     static const char *const names[] = {"off", "auto", "on"};
@@ -697,8 +711,8 @@ static dist_status tcp_address(void *instance, void *blob, size_t *size_p)
 }
 
 /*
- * Both ranks of a pair come to the same answer. A loopback address serves only those who
- * share the machine and its network namespace.
+ * Both ranks of a pair get the same result. A loopback address reaches only ranks in the same
+ * network namespace.
  */
 static dist_status tcp_reach(void *instance, const void *blob, size_t size,
                              struct dist_reach *reach_p)
@@ -729,7 +743,10 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
                           "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
     if (!disti_tcp_address_decode(blob, size, &address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
-    /* A peer takes memory with the first message: most ranks exchange messages with few. */
+    /*
+     * Keep only the address; the peer is allocated for its first message, since most ranks
+     * exchange messages with few peers.
+     */
     kept = malloc(sizeof(*kept) + size);
     if (kept) {
         kept->size = size;
@@ -742,7 +759,10 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
     return DIST_OK;
 }
 
-/* The peer of a request, on its way to being connected; NULL: the request has failed. */
+/*
+ * Returns the peer of a request and starts connecting to it. Returns NULL if the request has
+ * failed.
+ */
 static struct tcp_peer *tcp_request_peer(struct tcp_state *state, struct dist_request *request)
 {
     struct tcp_peer *peer = NULL;
@@ -792,7 +812,7 @@ static void tcp_recv(void *instance, struct dist_request *request)
     disti_cancel_let(held);
 }
 
-/* Asks epoll. Returns the number of events, or ERR_SYSTEM. */
+/* Handles pending events. Returns the number of events, or ERR_SYSTEM. */
 static int tcp_poll(struct tcp_state *state)
 {
     struct epoll_event events[TCP_EVENTS];
@@ -816,7 +836,7 @@ static int tcp_poll(struct tcp_state *state)
             disti_tcp_conn_event(state, &state->peers[index]->conn[what - TCP_EVENT_CONN],
                                  events[i].events);
     }
-    /* What has come in time is looked at first. */
+    /* Check deadlines after the events, so that data which arrived in time count. */
     if (tick) {
         struct tcp_peer *next;
         bool needed = false;
@@ -837,8 +857,9 @@ static int tcp_poll(struct tcp_state *state)
 }
 
 /*
- * With few peers to look at, trying them costs less than asking epoll and then trying
- * them. Every so many calls epoll is asked all the same, for callers and for the rest.
+ * With few listed peers, reading their sockets directly costs less than epoll_wait first. Every
+ * TCP_DIRECT_CALLS-th call polls epoll in any case, for new connections and peers that are not
+ * listed.
  */
 static int tcp_move(struct tcp_state *state)
 {
@@ -852,7 +873,7 @@ static int tcp_move(struct tcp_state *state)
 
         if (events < 0)
             return events;
-        /* Sends may have ended by what epoll had to say alone. */
+        /* Zero-copy completions in the error queue also count as progress. */
         moved += pinned - state->pinned;
     }
     if (state->accepting)
@@ -885,7 +906,7 @@ static int tcp_arm(void *instance)
         if (peer_can_move(peer))
             return -2;
     }
-    /* Edges of what has been read already are taken off, so that the sleep is a sleep. */
+    /* Consume events of data that have been read already, which would wake the thread at once. */
     return tcp_poll(state) ? -2 : state->epoll;
 }
 
@@ -894,12 +915,17 @@ static void tcp_disarm(void *instance)
     (void)instance;
 }
 
-/* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
+/*
+ * Closing: sends goodbye to every peer and closes the sockets without losing data that were sent.
+ */
 
-/* How long all peers together have to make room for what has not yet been sent. */
+/* Total time in ms to wait for room in the sockets for unsent data. */
 #define LEAVE_MS 100
 
-/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
+/*
+ * Sends a goodbye if no message is partly sent, so that the peer does not report this rank as
+ * lost.
+ */
 static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
 {
     unsigned char bytes[DISTI_TCP_FRAME_BYTES];
@@ -914,8 +940,9 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
 }
 
 /*
- * Unread bytes would turn the close into a reset, which may cost the peer our last words. The
- * kernel must not read memory any more that is the program's again from now on.
+ * Reads and discards pending data, since closing with unread data resets the connection, and the
+ * peer may lose the last messages. Returns true if data are unsent or the kernel may still read
+ * the program's memory.
  */
 static bool leave_under_way(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -952,8 +979,9 @@ static void tcp_leave(struct tcp_state *state)
                    leave_under_way(state, conn))
                 disti_sleep_ns(100 * 1000);
             /*
-             * What is sent still goes to a peer that computes. The kernel gives a closed connection
-             * up when its probes are as far apart as they may be, so let that be the most there is.
+             * The kernel continues to send to a peer that is computing. It gives up a closed
+             * connection when the interval of its probes reaches the maximum, so use the largest
+             * maximum.
              */
             (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
             shutdown(conn->fd, SHUT_WR);
@@ -991,7 +1019,7 @@ static void tcp_close(void *instance)
     state->open = false;
 }
 
-/* Writes "; " and why messages to the peer do not get through, or "". */
+/* Writes "; " and the reason why messages do not reach the peer, or "". */
 static void probe_trouble(const struct tcp_peer *peer, const char *address, char *text, size_t size)
 {
     struct tcp_info info;
@@ -1091,5 +1119,3 @@ const struct dist_transport disti_transport_tcp = {
     .cancel = tcp_cancel,
     .files = tcp_files,
 };
-
-/* Looks at peers that change nothing: whose message waits for its receive, what can be said. */

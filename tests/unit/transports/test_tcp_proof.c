@@ -143,7 +143,7 @@ static void test_called(void **unused)
         answer[32] ^= kind == 2;
         assert_true(raw_write(fd, answer, sizeof(answer)));
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
-        assert_non_null(strstr(dist_last_error(), "does not prove"));
+        assert_non_null(strstr(dist_last_error(), "did not prove"));
         assert_true(recv(fd, &byte, 1, 0) <= 0);
         close(fd);
         close(listener);
