@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Looking again and again for what comes soon or late, where no descriptor tells of it. */
+/* Polling with backoff, for events that no descriptor reports. */
 #ifndef DISTI_BASE_BACKOFF_H
 #define DISTI_BASE_BACKOFF_H
 
 #include <sched.h>
 #include <time.h>
 
-/* Looks before the first yield, and yields before the first nap: microseconds, milliseconds. */
+/*
+ * Polls before the first yield, yields before the first sleep, and the duration of a sleep: the
+ * phases take microseconds and milliseconds.
+ */
 #define DISTI_BACKOFF_SPINS 64
 #define DISTI_BACKOFF_YIELDS 4096
 #define DISTI_BACKOFF_NAP_NS (50 * 1000)
 
-/* One waiting; zeroed at the beginning, and where something has come. */
+/* State of one wait. Zero it at the start, and after an event. */
 struct disti_backoff {
     unsigned looks;
 };
 
 /*
- * A look found nothing: goes on at once, later yields the CPU, in the end naps. Blocks for no more
- * than a nap, or as long as others want the CPU. It keeps no deadline: the caller does.
+ * Call after a poll that found nothing: first returns at once, later yields the CPU, finally
+ * sleeps for DISTI_BACKOFF_NAP_NS. The caller checks its deadline.
  */
 static inline void disti_backoff(struct disti_backoff *backoff)
 {

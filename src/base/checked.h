@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arithmetic on sizes that come from outside: true means that it fitted. */
+/*
+ * Overflow-checked arithmetic on sizes from untrusted input. Functions return true if the result
+ * fits.
+ */
 #ifndef DISTI_BASE_CHECKED_H
 #define DISTI_BASE_CHECKED_H
 
@@ -19,8 +22,8 @@ static inline bool disti_add(size_t a, size_t b, size_t *sum_p)
 }
 
 /*
- * The most bytes that a buffer can have. No 64-bit kernel that libdist supports maps 2^56 bytes
- * into a process; 32-bit objects end at PTRDIFF_MAX.
+ * Maximum size of a buffer. No 64-bit kernel that libdist supports maps 2^56 bytes into a process;
+ * 32-bit objects end at PTRDIFF_MAX.
  */
 #define DISTI_BYTES_MAX ((size_t)PTRDIFF_MAX >> (sizeof(size_t) > 4 ? 7 : 0))
 
@@ -40,7 +43,7 @@ static inline void *disti_calloc(int count, size_t element)
     return count < 0 ? NULL : calloc((size_t)count, element);
 }
 
-/* Does [offset, offset + length) lie inside [0, size)? Cannot wrap. */
+/* True if [offset, offset + length) is inside [0, size). Does not overflow. */
 static inline bool disti_inside(size_t offset, size_t length, size_t size)
 {
     return length <= size && offset <= size - length;

@@ -7,33 +7,36 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since some fixed point; never goes back. Stands still while the job is suspended. */
+/*
+ * Returns nanoseconds since a fixed point in time; never decreases. Stops while the job is
+ * suspended.
+ */
 int64_t disti_now_ns(void);
 
-/* The same point in time for system calls that take a time of CLOCK_MONOTONIC. */
+/* Converts a time of disti_now_ns for system calls that use CLOCK_MONOTONIC. */
 struct timespec disti_clock_timespec(int64_t time_ns);
 
 /*
- * A launcher that suspends its job (SIGTSTP) stops the job's clock, so that no deadline passes
- * meanwhile. Launcher and ranks share a number:
- *
- *     n >= 0    the job has been suspended for n ns so far
- *     n < 0     the job is suspended, and its clock shows -n
- *
- * The launcher: returns the new number from the old one.
+ * A launcher that suspends its job (SIGTSTP) stops the job's clock, so that no deadline expires
+ * meanwhile. Launcher and ranks share a number: if n >= 0, the job has been suspended for n ns so
+ * far; if n < 0, the job is suspended and its clock shows -n. The launcher calls these functions,
+ * which return the new number.
  */
 int64_t disti_clock_suspend(int64_t number);
 int64_t disti_clock_resume(int64_t number);
 
-/* The rank: from now on the clock of this process follows that number; NULL: none. */
+/* Called by a rank: the clock of this process follows that number from now on; NULL: none. */
 void disti_clock_follow(_Atomic int64_t *number);
 
-/* The point in time `ms` milliseconds from now; never overflows. */
+/* Returns the time in `ms` milliseconds; does not overflow. */
 int64_t disti_deadline_ms(int64_t ms);
 
 bool disti_expired(int64_t deadline_ns);
 
-/* Milliseconds left, rounded up, 0 if past, at most INT_MAX: what poll(2) wants. */
+/*
+ * Returns the remaining milliseconds, rounded up, 0 after the deadline, at most INT_MAX, as
+ * poll(2) requires.
+ */
 int disti_left_ms(int64_t deadline_ns);
 
 void disti_sleep_ns(int64_t ns);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What collectives are: which reduce, have a root, or blocks of different sizes. */
+/* Properties of collectives: which ones reduce, have a root, or have blocks of different sizes. */
 #ifndef DISTI_BASE_COLLECTIVE_H
 #define DISTI_BASE_COLLECTIVE_H
 
 #include <dist/backend.h>
 
-/* The columns of collectives.def, which explains them. */
+/* The columns of collectives.def, which documents them. */
 enum disti_collective_blocks {
     DISTI_BLOCKS_NONE,
     DISTI_BLOCKS_VECTOR,
@@ -28,7 +28,10 @@ static const struct disti_collective disti_collectives[DIST_COLL_COUNT] = {
 #undef COLLECTIVE
 };
 
-/* The same as sets of collectives, which the calls below test without a memory access. */
+/*
+ * The same properties as sets of collectives, which the functions below test without a memory
+ * access.
+ */
 enum disti_collective_sets {
 #define COLLECTIVE(name, in, in_at, out, out_at, kind, counts)                                     \
     | (DISTI_KIND_##kind == DISTI_KIND_REDUCES ? 1 << DIST_COLL_##name : 0)
@@ -51,7 +54,7 @@ enum disti_collective_sets {
 #undef COLLECTIVE
 };
 
-/* True if the collective computes. */
+/* True if the collective reduces. */
 static inline bool disti_algorithm_reduces(dist_collective collective)
 {
     return (unsigned)DISTI_REDUCING >> collective & 1;
@@ -63,7 +66,7 @@ static inline bool disti_collective_rooted(dist_collective collective)
     return (unsigned)DISTI_ROOTED >> collective & 1;
 }
 
-/* True for a v form. */
+/* True for _v collectives. */
 static inline bool disti_collective_uneven(dist_collective collective)
 {
     return (unsigned)DISTI_UNEVEN >> collective & 1;

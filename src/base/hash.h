@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hashes, of bytes by FNV-1a: they tell apart what is not compared in full, and keep no secret. */
+/* Hashes for comparisons, FNV-1a for bytes. Not cryptographic. */
 #ifndef DISTI_BASE_HASH_H
 #define DISTI_BASE_HASH_H
 
@@ -7,11 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Where a hash begins that goes on from no other. */
+/* Initial value of a hash. */
 #define DISTI_HASH_START UINT64_C(0xcbf29ce484222325)
 #define DISTI_HASH_PRIME UINT64_C(0x100000001b3)
 
-/* Of bytes, behind what `hash` is of. Numbers in memory give other hashes on other kinds of CPU. */
+/*
+ * Returns `hash` extended by bytes. Numbers in memory give different hashes on CPUs of different
+ * byte order.
+ */
 static inline uint64_t disti_hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     for (const unsigned char *byte = data; bytes > 0; bytes--, byte++)
@@ -19,13 +22,13 @@ static inline uint64_t disti_hash_bytes(uint64_t hash, const void *data, size_t 
     return hash;
 }
 
-/* The same of a text, without its end. */
+/* Extends the hash by a text, without its terminator. */
 static inline uint64_t disti_hash_text(uint64_t hash, const char *text)
 {
     return disti_hash_bytes(hash, text, strlen(text));
 }
 
-/* Of calls: of those that `history` is of, and one more. */
+/* Returns the hash of a sequence of calls: `history` extended by one call's fingerprint. */
 static inline uint64_t disti_hash_call(uint64_t history, uint64_t fingerprint)
 {
     uint64_t hash = (history ^ fingerprint) * UINT64_C(0x9e3779b97f4a7c15);
@@ -33,14 +36,14 @@ static inline uint64_t disti_hash_call(uint64_t history, uint64_t fingerprint)
     return hash ^ hash >> 29;
 }
 
-/* Of so many counts, the same on every rank: a count at a time. */
+/* Returns the hash of n counts, equal on every rank; one step per count. */
 static inline uint32_t disti_hash_counts(const size_t *counts, int n)
 {
     uint64_t hash = DISTI_HASH_START;
 
     for (int i = 0; i < n; i++) {
         hash = (hash ^ counts[i]) * DISTI_HASH_PRIME;
-        hash ^= hash >> 32; /* else the high bits of a count would stay where they are */
+        hash ^= hash >> 32; /* otherwise high bits of a count would not affect the low bits */
     }
     return (uint32_t)hash;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lock for what is locked in every short call: inline, where a mutex is two calls of libc. */
+/* A lock for short critical sections. It is inline, where a mutex needs two calls of libc. */
 #ifndef DISTI_BASE_LOCK_H
 #define DISTI_BASE_LOCK_H
 
@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 /*
- *            try, take              take by another, which sleeps
+ *            try, take              another thread waits in take
  *     FREE ------------> HELD ------------------------------------> AWAITED
  *      ^                  |                                            |
  *      '------------------'--------------------------------------------'
- *           release                   release, which wakes one
+ *           release                   release, wakes one thread
  *
- * Who has slept leaves the lock AWAITED, as it cannot know whether others still sleep. All zero is
- * a free lock. It needs no end.
+ * A thread that has slept sets AWAITED when it takes the lock, since other threads may still sleep.
+ * A zeroed lock is free. Locks need no destructor.
  */
 enum disti_lock_state { DISTI_LOCK_FREE, DISTI_LOCK_HELD, DISTI_LOCK_AWAITED };
 
@@ -24,7 +24,7 @@ struct disti_lock {
     _Atomic uint32_t state;
 };
 
-/* Takes the lock if nobody has it. */
+/* Takes the lock if it is free. Returns false if it is held. */
 static inline bool disti_lock_try(struct disti_lock *lock)
 {
     uint32_t found = DISTI_LOCK_FREE;
@@ -33,7 +33,7 @@ static inline bool disti_lock_try(struct disti_lock *lock)
                                                    memory_order_acquire, memory_order_relaxed);
 }
 
-/* Takes it when it is free: sleeps until then. Not for the thread that has it. */
+/* Takes the lock; sleeps until it is free. The calling thread must not hold it. */
 void disti_lock_take(struct disti_lock *lock);
 
 void disti_lock_wake(struct disti_lock *lock);
@@ -45,25 +45,26 @@ static inline void disti_lock_release(struct disti_lock *lock)
         disti_lock_wake(lock);
 }
 
-/* What threads wait for that have the lock: a change of something that it guards. All zero: none
- * has been told yet. */
+/* A condition variable for a disti_lock. All zero: initial state. */
 struct disti_change {
     _Atomic uint32_t told;
 };
 
-/* Gives the lock back, waits for a change or the point in time, and takes it again. It may return
- * early. */
+/*
+ * Releases the lock, waits for a change or until the deadline, and takes the lock again. May
+ * return early.
+ */
 void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int64_t until_ns);
 
-/* Wakes all that wait. With the lock held. */
+/* Wakes all waiting threads. The caller must hold the lock. */
 void disti_change_tell(struct disti_change *change);
 
-/* ---- locks of the whole process, which a forked child finds free ---- */
+/* ---- process-wide locks, which are free in a forked child ---- */
 
 /*
- * A static mutex. The one thread that a forked child has would wait for ever for a lock that
- * another thread of the parent held: so in the child it is made anew. What it guards must bear
- * that: a pointer that is set last, or a number.
+ * A static mutex that is reinitialized in a forked child. Otherwise the child's only thread could
+ * wait forever for a lock that another thread of the parent held. The protected data must be
+ * consistent at any time: a pointer that is set last, or a number.
  */
 #define DISTI_PROCESS_LOCK(name)                                                                   \
     static pthread_mutex_t name = PTHREAD_MUTEX_INITIALIZER;                                       \

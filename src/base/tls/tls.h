@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TLS 1.3 over a socket that does not block: each end has a certificate and looks at the other's.
- */
+/* TLS 1.3 over a non-blocking socket. Both ends have certificates and verify each other's. */
 #ifndef DISTI_BASE_TLS_TLS_H
 #define DISTI_BASE_TLS_TLS_H
 
@@ -12,26 +11,26 @@
 #include <sys/uio.h>
 
 /*
- * A session stands between its owner and a connected socket, and behaves as the socket would:
+ * A session wraps a connected socket and behaves as the socket does:
  *
  *      owner --disti_tls_send--> [ early ] --> [ one record ] --> socket
  *      owner <--disti_tls_recv-------------- [ one record ] <---- socket
  *
- * What is sent before the handshake has ended waits in `early`. Whoever then asks for the answer
- * (disti_tls_recv) moves the handshake on. The protocols above greet, and wait for an answer, and
- * so need no states for it.
+ * Data sent before the handshake has finished are buffered in `early`. Each call of disti_tls_recv
+ * continues the handshake. The protocols above TLS start with a hello and wait for its answer, so
+ * they need no extra states for the handshake.
  *
- * Of a record that the socket has not taken whole the last byte counts as not sent. So an owner
- * whose message is cut comes again with the rest of the same message, and nothing that he counts as
- * sent lies here.
+ * When the socket accepts only part of a record, disti_tls_send returns one byte less than the
+ * record contains. The owner then calls again with the remainder of the same message, and no data
+ * that count as sent remain in this buffer.
  */
 #define DISTI_TLS_EARLY 1024
 #define DISTI_TLS_BINDING 32
 #define DISTI_TLS_WHY 256
-/* Bytes that are read from who has not proved that he belongs here: room for long chains. */
+/* Bytes read from an unauthenticated peer; enough for long certificate chains. */
 #define DISTI_TLS_HANDSHAKE_MOST (64 << 10)
 
-struct disti_tls_context; /* certificate, key, and who is trusted */
+struct disti_tls_context; /* certificate, key and trusted CAs */
 struct disti_tls;         /* a session */
 
 /* PEM files. */
@@ -40,63 +39,68 @@ struct disti_tls_files {
 };
 
 /*
- * Those of the settings; *context_p is NULL where they do not ask for TLS. A failure is reported,
- * and says what to do.
+ * Creates a context from the settings; *context_p is NULL if they do not enable TLS. Reports a
+ * failure with its fix.
  */
 dist_status disti_tls_open(struct disti_tls_context **context_p);
-/* From these files. NULL: `why` says what is wrong. */
+/* Creates a context from these files. Returns NULL with the cause in `why`. */
 struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *files, char *why,
                                                 size_t size);
-/* Sessions that it has begun go on. NULL is accepted. */
+/* Frees the context. Its sessions remain valid. NULL is accepted. */
 void disti_tls_context_free(struct disti_tls_context *context);
 
 /*
- * A session of who has called `host`, a name or a numeric address: the certificate of who answers
- * must have it among its subject alternative names. The socket stays the caller's. NULL: no memory,
- * or no host.
+ * Creates the session of the connecting side. The peer's certificate must have `host`, a name or a
+ * numeric address, among its subject alternative names. The caller keeps the socket. Returns NULL
+ * without memory or without a host.
  */
 struct disti_tls *disti_tls_call(struct disti_tls_context *context, int fd, const char *host);
-/* Of who has been called. */
+/* Creates the session of the accepting side. Returns NULL without memory. */
 struct disti_tls *disti_tls_accept(struct disti_tls_context *context, int fd);
-/* Says nothing to the peer: the protocols have goodbyes of their own. NULL is accepted. */
+/*
+ * Frees the session without close_notify, since the protocols have their own goodbyes. NULL is
+ * accepted.
+ */
 void disti_tls_free(struct disti_tls *tls);
 
 /*
- * As recv and sendmsg with MSG_DONTWAIT and MSG_NOSIGNAL. A short count or EAGAIN: the socket gives
- * or takes no more; after a short count for want of memory nothing waits for room. EPROTO:
- * disti_tls_why says what has gone wrong.
+ * As recv and sendmsg with MSG_DONTWAIT and MSG_NOSIGNAL. A short count or EAGAIN: the socket has
+ * no more data or room. A short count may also mean that memory is short; then
+ * disti_tls_waits_to_send is false. EPROTO: disti_tls_why has the cause.
  */
 ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count);
 ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int count);
 
 /*
- * The peer has proved that it belongs here: until then DISTI_TLS_HANDSHAKE_MOST bytes are read of
- * it, records that bring the owner nothing among them. NULL is accepted.
+ * Call when the peer is authenticated. Until then at most DISTI_TLS_HANDSHAKE_MOST bytes are read
+ * from it, including records without data for the owner. NULL is accepted.
  */
 void disti_tls_trust(struct disti_tls *tls);
-/* Has the handshake ended? */
+/* True if the handshake has finished. */
 bool disti_tls_is_up(const struct disti_tls *tls);
-/* Something waits for room in the socket. */
+/* True if data wait for room in the socket. */
 bool disti_tls_waits_to_send(const struct disti_tls *tls);
 /*
- * In words, for a user; "": nothing has gone wrong, or there is no session. Of an end before the
- * handshake's, which is an end and no EPROTO, a guess: it may be as harmless as on a socket.
+ * Returns the error as text for a user; "": no error or no session. If the peer closed the
+ * connection during the handshake, which is reported as end of stream and not EPROTO, the text is
+ * a guess: the cause may be harmless.
  */
 const char *disti_tls_why(const struct disti_tls *tls);
 
 /*
- * A number that both ends of the session, and nobody else, come to (RFC 9266). A proof made over it
- * holds on no other connection. Returns its bytes; 0: there is no session, or it is not up.
+ * Gets the channel binding (RFC 9266), which only the two ends of the session can compute. A proof
+ * over it is valid on no other connection. Returns its size; 0: there is no session, or the
+ * handshake has not finished.
  */
 size_t disti_tls_binding(struct disti_tls *tls, unsigned char binding[DISTI_TLS_BINDING]);
 
-/* Does what a plain socket gave begin a TLS record, of a handshake or of an alert? */
+/* True if bytes read from a socket begin a TLS record of a handshake or alert. */
 static inline bool disti_tls_looks_like(const unsigned char *bytes)
 {
     return (bytes[0] == 0x15 || bytes[0] == 0x16) && bytes[1] == 3;
 }
 
-/* By the session, or without one by the socket. */
+/* These functions use the session or, if it is NULL, the socket. */
 static inline ssize_t disti_tls_or_recv(struct disti_tls *tls, int fd, void *data, size_t bytes)
 {
     if (tls)
