@@ -318,7 +318,7 @@ void disti_secret_set_bytes(struct disti_secret *secret, const void *bytes, size
     memcpy(secret->bytes, bytes, secret->length);
 }
 
-void disti_secret_set_word(struct disti_secret *secret, const char *word)
+void disti_secret_set_token(struct disti_secret *secret, const char *token)
 {
     disti_secret_set_bytes(secret, word, strlen(word));
 }

@@ -27,7 +27,7 @@ struct disti_secret {
  */
 void disti_secret_set_bytes(struct disti_secret *secret, const void *bytes, size_t length);
 /* Sets the secret from a token; "": none. */
-void disti_secret_set_word(struct disti_secret *secret, const char *word);
+void disti_secret_set_token(struct disti_secret *secret, const char *token);
 
 /*
  * Reads a secret from a file that only its owner can open. Returns false with an empty *secret_p;

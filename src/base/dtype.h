@@ -8,7 +8,7 @@
 /* The format of a floating-point type (dtypes.def); zeros for another type. */
 struct disti_dtype_format {
     uint8_t exponent; /* bits */
-    uint64_t special; /* magnitudes from this one on, as bits, are infinite or NaNs */
+    uint64_t special; /* magnitudes at or above this, as bits, are infinities or NaNs */
 };
 
 static const struct disti_dtype_format disti_dtype_formats[DIST_DTYPE_COUNT] = {
@@ -25,34 +25,38 @@ static inline bool disti_dtype_is_float(dist_dtype dtype)
 bool disti_dtype_valid(dist_dtype dtype);
 bool disti_op_valid(dist_op op);
 
-/* Is there such a reduction? The table stands in dist.h, with the ops. False too for nonsense. */
+/* True if the op is defined for the dtype, see dist.h. False for invalid values. */
 bool disti_op_fits(dist_op op, dist_dtype dtype);
 
 /*
- * dst[i] = op(a[i], b[i]) for count elements. dst may be a or b, no other overlap; any
- * alignment. Vectorised, chosen for this CPU at run time. float16 and bfloat16 are
- * computed in float32. AVG adds here; the division is disti_finish's. PREMUL_SUM adds too: the
- * input is to be scaled before. NULL if the op does not fit the dtype, and for USER.
- *
- * The bits do not depend on the CPU, save for which of two NaNs a sum or product gives.
- * Integers wrap, in the sum of AVG too. MIN and MAX: NaN wins, and -0 is less than +0.
+ * Returns the kernel that computes dst[i] = op(a[i], b[i]) for count elements. dst may be a or b,
+ * without any other overlap, at any alignment. The kernel is vectorized and selected for this CPU
+ * at run time. float16 and bfloat16 are computed in float32. AVG only adds; disti_finish divides.
+ * PREMUL_SUM only adds; the caller scales the input before. Returns NULL if the op does not fit
+ * the dtype, and for USER. The result is bitwise equal on all CPUs, except for which of two NaNs a
+ * sum or product returns. Integers wrap, also in the sum of AVG. MIN and MAX: NaN wins, and -0 is
+ * less than +0.
  */
 typedef void (*disti_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
 disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
 
 /*
- * Calls that kernel in the library's floating-point environment (kernels/environment.h), as
- * disti_finish and disti_scale compute. A caller of the kernel itself checks the environment.
+ * Runs the kernel in the library's floating-point environment (kernels/environment.h), as
+ * disti_finish and disti_scale do. Code that calls a kernel directly checks the environment
+ * itself.
  */
 void disti_reduce(dist_dtype dtype, dist_op op, void *dst, const void *a, const void *b,
                   size_t count);
 
-/* What completes a result once all ranks are in it: AVG divides by `ranks`; others: nothing. */
+/*
+ * Completes a result that includes all ranks: divides by `ranks` for AVG, does nothing for other
+ * ops.
+ */
 void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ranks);
 
 /*
- * dst[i] = factor * src[i], rounded once, for a floating-point dtype; dst may be src. The factor is
- * rounded to float first, except for float64.
+ * Computes dst[i] = factor * src[i], rounded once, for a floating-point dtype; dst may be src. The
+ * factor is rounded to float first, except for float64.
  */
 void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, double factor);
 

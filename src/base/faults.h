@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Faults on purpose: what DIST_FAULT asks for, and whether it is due. */
+/* Fault injection with DIST_FAULT. */
 #ifndef DISTI_BASE_FAULTS_H
 #define DISTI_BASE_FAULTS_H
 
@@ -12,10 +12,10 @@
  *   FAULT      = KIND:RANK@WHERE[/STEP][:PARAMETER=VALUE]...
  *   RANK       = number | *
  *   WHERE      = join | open | close | number of an operation of the world group | *
- *   STEP       = number of a message that the rank sends from then on | *
+ *   STEP       = number of a message that the rank sends after that | *
  *   PARAMETER  = time=NUMBER{ms|s} | p=0..1 | seed=NUMBER
  *
- * Numbers begin with 0, as those in error texts. Those behind MESSAGES break messages.
+ * Numbers start at 0, as in error texts. The kinds after MESSAGES affect messages.
  */
 #define DISTI_FAULT_MAP(X)                                                                         \
     X(KILL, "kill")                                                                                \
@@ -36,11 +36,11 @@ enum disti_fault_kind {
 };
 #define DISTI_FAULT_MESSAGES DISTI_FAULT_DROP
 
-/* Where: an operation, or one of these. */
+/* Where a fault occurs: in an operation, or at one of these places. */
 enum disti_fault_place {
     DISTI_FAULT_OPERATION,
-    DISTI_FAULT_JOIN,  /* the rank has come to the store, and no other rank knows it */
-    DISTI_FAULT_OPEN,  /* the ranks know each other, and are about to open the backend */
+    DISTI_FAULT_JOIN, /* the rank has connected to the store, and no other rank has its addresses */
+    DISTI_FAULT_OPEN, /* the ranks have exchanged addresses and are about to open the backend */
     DISTI_FAULT_CLOSE, /* dist_destroy_process_group of the world */
 };
 
@@ -52,9 +52,9 @@ struct disti_fault {
     int rank; /* or ANY */
     enum disti_fault_place place;
     int64_t operation; /* or ANY */
-    int64_t step;      /* or ANY; NO_STEP: as the operation begins */
+    int64_t step;      /* or ANY; NO_STEP: at the start of the operation */
     int64_t time_ns;
-    double p; /* how likely, each time */
+    double p; /* probability, each time */
     uint64_t seed;
 };
 
@@ -64,32 +64,42 @@ struct disti_faults {
     struct disti_fault all[DISTI_FAULTS_MAX];
 };
 
-/* ERR_INVALID_ARGUMENT names the part that is wrong, and what it may be. */
+/* Parses DIST_FAULT's syntax. ERR_INVALID_ARGUMENT names the invalid part and the valid values. */
 dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p);
 
-/* ---- what this process is to suffer, see faults.c ---- */
+/* ---- the faults of this process, see faults.c ---- */
 
-/* Reads DIST_FAULT. Errors: as above. */
+/* Reads DIST_FAULT. Errors as above. */
 dist_status disti_faults_read(void);
 
-/* Is it set? And to break messages, or at one of them? The answer is the same on all ranks. */
+/*
+ * True if DIST_FAULT is set, or if it has faults that affect or count messages. The result is
+ * equal on all ranks.
+ */
 bool disti_faults_are_set(void);
 bool disti_faults_need_messages(void);
 
-/* This process is that rank of its world. */
+/* Sets and returns the rank of this process in its world. */
 void disti_faults_rank(int rank);
 int disti_faults_own_rank(void);
 
-/* It has come to that place, or to that operation of the world group: does what is due there. */
+/*
+ * Call when this process has reached a place, or an operation of the world group: triggers the
+ * faults that are due.
+ */
 void disti_faults_at(enum disti_fault_place place);
 void disti_faults_at_operation(uint64_t operation);
 
-/* It is about to send a message: does what is due to the process, and returns what is to be done
- * with the message; NULL: it is to be sent. Valid until DIST_FAULT is read again. */
+/*
+ * Call before sending a message: triggers process faults that are due, and returns the fault to
+ * apply to the message, or NULL. Valid until DIST_FAULT is read again.
+ */
 const struct disti_fault *disti_faults_at_message(void);
 
-/* A copy of a message is about to be sent with a bit changed, as a wire would change it: a checksum
- * must not be that of the copy. */
+/*
+ * Registers a copy of a message that is sent with one bit changed, as by damage in transit. Its
+ * checksum must be that of the original.
+ */
 void disti_faults_flip(const void *copy);
 bool disti_faults_is_flipped(const void *data);
 

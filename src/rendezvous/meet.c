@@ -238,7 +238,7 @@ dist_status disti_meet_connect_word(const struct disti_meeting *meeting, const c
     struct disti_secret secret;
     dist_status status;
 
-    disti_secret_set_word(&secret, word);
+    disti_secret_set_token(&secret, word);
     status = meet_connect(meeting, host, port, &secret, bootstrap);
     disti_secret_wipe(&secret);
     return status;
@@ -270,7 +270,7 @@ static dist_status meet_seek(const struct disti_meeting *meeting, meet_locate_fn
     for (;;) {
         status = locate(name, &address);
         target.port = address.port;
-        disti_secret_set_word(&secret, address.word);
+        disti_secret_set_token(&secret, address.word);
         if (status == DIST_OK)
             status = disti_store_try(&target, meeting->deadline, tries_p, &bootstrap->store);
         if (status != DIST_IN_PROGRESS || disti_expired(meeting->deadline))
@@ -772,7 +772,7 @@ dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char 
 
     if (meeting->world_size > 1) { /* a world of one needs no store */
         if (word[0])
-            disti_secret_set_word(&secret, word);
+            disti_secret_set_token(&secret, word);
         else
             status = meet_secret(meeting, host, &secret);
         if (status != DIST_OK)

@@ -638,7 +638,7 @@ int disti_store_server_port(const struct disti_store_server *server)
 
 void disti_store_server_set_word(struct disti_store_server *server, const char *word)
 {
-    disti_secret_set_word(&server->secret, word);
+    disti_secret_set_token(&server->secret, word);
 }
 
 dist_status disti_store_server_renew(struct disti_store_server *server)

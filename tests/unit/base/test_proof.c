@@ -176,8 +176,8 @@ static void test_proofs(void **state)
     const struct disti_hmac_piece pieces[] = {{said, 32}, {said + 32, 32}};
 
     (void)state;
-    disti_secret_set_word(&secret, "0123456789abcdef");
-    disti_secret_set_word(&other, "0123456789abcdeF");
+    disti_secret_set_token(&secret, "0123456789abcdef");
+    disti_secret_set_token(&other, "0123456789abcdeF");
     disti_prove(&secret, "caller", pieces, 2, proof);
     assert_true(proves(&secret, "caller", pieces, proof));
     assert_false(proves(&secret, "called", pieces, proof));

@@ -18,8 +18,8 @@ static const struct disti_secret none;
 static int open_job(void **state)
 {
     (void)state;
-    disti_secret_set_word(&secret, "a secret of 24 bytes, or so");
-    disti_secret_set_word(&another, "a secret of 24 bytes, or sO");
+    disti_secret_set_token(&secret, "a secret of 24 bytes, or so");
+    disti_secret_set_token(&another, "a secret of 24 bytes, or sO");
     assert_int_equal(disti_store_server_listen("127.0.0.1", 0, WORLD, 0, &server), DIST_OK);
     server->secret = secret;
     return disti_store_server_run(server);

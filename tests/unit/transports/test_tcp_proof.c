@@ -19,8 +19,8 @@ static const struct disti_secret no_key;
 static int make_keys(void **state)
 {
     (void)state;
-    disti_secret_set_word(&world_key, "the key of this world, 32 bytes.");
-    disti_secret_set_word(&other_key, "the key of another one, 32 bytes");
+    disti_secret_set_token(&world_key, "the key of this world, 32 bytes.");
+    disti_secret_set_token(&other_key, "the key of another one, 32 bytes");
     return 0;
 }
 
