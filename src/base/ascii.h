@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Words and numbers in settings, independent of the program's locale. After setlocale(LC_ALL, "")
- * in a Turkish locale strcasecmp finds that "info" and "INFO" differ, and in a German one strtod
- * stops at the point of "0.1".
+ * Parsing of words and numbers in settings, independent of the program's locale. After
+ * setlocale(LC_ALL, "") in a Turkish locale, strcasecmp reports that "info" and "INFO" differ, and
+ * in a German one strtod stops at the point of "0.1".
  */
 #ifndef DISTI_BASE_ASCII_H
 #define DISTI_BASE_ASCII_H
@@ -30,7 +30,9 @@ static inline bool disti_ascii_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* True if the first `length` bytes are equal, or all up to the end of both texts; case is ignored.
+/*
+ * True if the first `length` bytes, or both complete texts if they are shorter, are equal; ignores
+ * case.
  */
 static inline bool disti_ascii_begins_same(const char *a, const char *b, size_t length)
 {
@@ -43,7 +45,7 @@ static inline bool disti_ascii_begins_same(const char *a, const char *b, size_t 
     return true;
 }
 
-/* True if the texts are equal; case is ignored. */
+/* True if the texts are equal; ignores case. */
 static inline bool disti_ascii_same(const char *a, const char *b)
 {
     return disti_ascii_begins_same(a, b, SIZE_MAX);

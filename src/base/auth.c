@@ -320,7 +320,7 @@ void disti_secret_set_bytes(struct disti_secret *secret, const void *bytes, size
 
 void disti_secret_set_token(struct disti_secret *secret, const char *token)
 {
-    disti_secret_set_bytes(secret, word, strlen(word));
+    disti_secret_set_bytes(secret, token, strlen(token));
 }
 
 void disti_secret_wipe(struct disti_secret *secret)

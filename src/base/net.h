@@ -19,18 +19,21 @@
  */
 #define DISTI_HOST_SIZE 68
 
-/* The machine's whole name. Bytes other than printable ASCII, and '/', become '?'. "?" if unknown.
+/*
+ * Gets the machine's full name. Bytes other than printable ASCII, and '/', become '?'. "?" if
+ * unknown.
  */
 void disti_host_name(char text[DISTI_HOST_SIZE]);
 
-/* The same up to the first dot. */
+/* Gets the machine's name up to the first dot. */
 void disti_host_short(char text[DISTI_HOST_SIZE]);
 
 /* ---- sockets and addresses ---- */
 
 /*
- * The addresses of a name, for TCP. Returns getaddrinfo's code; free with freeaddrinfo. EAI_AGAIN
- * if the name servers have not answered by the deadline.
+ * Resolves a name for TCP. Blocks at most until the deadline. Returns getaddrinfo's code,
+ * EAI_AGAIN if the name servers have not answered by the deadline. Free the result with
+ * freeaddrinfo.
  */
 int disti_resolve(const char *host, int port, int64_t deadline, struct addrinfo **addresses_p);
 
@@ -40,53 +43,57 @@ void disti_host_normalize(char *host);
 /* True for names and addresses of the loopback: localhost, me.localhost, 127.0.0.1, ::1. */
 bool disti_host_is_loopback(const char *host);
 
-/* "127.0.0.1", or "::1" if only that can be used. */
+/* Returns "127.0.0.1", or "::1" if only that can be used. */
 const char *disti_loopback(void);
 
 /*
- * True if to use the address again cannot help after it failed with that error: a loopback address
- * that this machine does not have, a link-local one without its interface. Says why and what to do.
+ * True if a retry cannot help after this error: a loopback address that this machine does not
+ * have, or a link-local one without its interface. `why` has the cause and the fix.
  */
 bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *why, size_t size);
 
-/* "10.0.0.1", without the port. */
+/* Formats the address without its port. */
 void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE]);
 int disti_address_port(const struct sockaddr *address);
 
 /*
- * Listens on the first address of `host` that belongs to this machine, and on no other.
- * Port 0: any free one. The socket does not block and is closed by exec. A name is looked up until
+ * Listens on the first address of `host` that belongs to this machine, and on no other one. Port
+ * 0: any free port. The socket is non-blocking and close-on-exec. Resolving blocks at most until
  * the deadline. ERR_ADDRESS_IN_USE, ERR_RENDEZVOUS.
  */
 dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p, int *port_p);
 
 /*
- * Listens on all addresses of this machine. For a name by which others find this machine, while
- * here it stands for the loopback address: which address they use is not known.
+ * Listens on all addresses of this machine, for a name that resolves to the loopback address here,
+ * while other machines use an unknown address of this one.
  */
 dist_status disti_listen_everywhere(int port, int *fd_p, int *port_p);
 
 /*
- * Does the name stand for loopback addresses alone here, though it is no name of the loopback? So
- * Debian has it in /etc/hosts for a machine's own name (127.0.1.1); other machines know it better.
+ * True if the name resolves only to loopback addresses here but is not a loopback name. Debian has
+ * such an entry in /etc/hosts for a machine's own name (127.0.1.1); other machines resolve it
+ * differently.
  */
 bool disti_host_is_hidden(const char *host, int64_t deadline);
 
-/* No delays for small messages; a peer that has vanished is noticed. Errors are ignored. */
+/* Disables Nagle's algorithm and enables detection of vanished peers. Ignores errors. */
 void disti_socket_tune(int fd);
 
 /*
- * The address by which other machines reach this one: of the interface that
- * DIST_SOCKET_IFNAME asks for ("eth,ib": any that begins so; "^docker": any but those;
- * "=eth0": exactly), else of the default route, else 127.0.0.1.
- * ERR_INVALID_ARGUMENT if DIST_SOCKET_IFNAME fits no interface that has an address.
+ * Gets the address by which other machines reach this one: that of the interface selected by
+ * DIST_SOCKET_IFNAME ("eth,ib": names that begin so; "^docker": all other names; "=eth0": exactly
+ * this name), else of the default route, else 127.0.0.1. ERR_INVALID_ARGUMENT if
+ * DIST_SOCKET_IFNAME matches no interface that has an address.
  */
 dist_status disti_primary_address(char text[DISTI_HOST_SIZE]);
 
-/* The same text for processes that can reach each other by 127.0.0.1, and for no others. */
+/*
+ * Gets a text that is equal for processes that can reach each other over 127.0.0.1, and differs
+ * for all other processes.
+ */
 void disti_machine_id(char text[DISTI_HOST_SIZE]);
 
-/* 32 random hexadecimal digits. ERR_SYSTEM. */
+/* Generates 32 random hexadecimal digits. ERR_SYSTEM. */
 dist_status disti_random_id(char text[33]);
 
 #endif

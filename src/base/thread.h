@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads of the library. */
+/* Creates threads of the library, and disables thread cancellation. */
 #ifndef DISTI_BASE_THREAD_H
 #define DISTI_BASE_THREAD_H
 
 #include <pthread.h>
 #include <signal.h>
 
-/* The least stack of a thread. The default may be less: it follows the limit of the process
- * (ulimit -s). */
+/*
+ * Minimum stack size of a thread. The default, which follows the process's limit (ulimit -s), may
+ * be smaller.
+ */
 #define DISTI_THREAD_STACK ((size_t)256 << 10)
 
 /*
- * As pthread_create, with all signals blocked: they are the program's, and its own threads shall
- * get them. Here, not in a file of its own, as modules start threads too.
+ * As pthread_create, with all signals blocked, so that the program's own threads handle them.
+ * Inline, since loadable modules start threads too.
  */
 static inline int disti_thread_create(pthread_t *thread, void *(*start)(void *), void *arg)
 {
@@ -34,8 +36,9 @@ static inline int disti_thread_create(pthread_t *thread, void *(*start)(void *),
 }
 
 /*
- * From here to disti_cancel_let, pthread_cancel does not end the calling thread: it has a lock, or
- * others wait for what it does. Around calls of the system, as a thread ends only within these.
+ * Until disti_cancel_let, pthread_cancel does not end the calling thread, which holds a lock or
+ * has work that other threads wait for. Needed around system calls, since cancellation acts only
+ * there. Returns the state to restore.
  */
 static inline int disti_cancel_hold(void)
 {
