@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets, and the proof of having one. */
+/* Secrets, the cookie file, and proofs with HMAC. */
 #include <config.h>
 
 #include "base/auth.h"
@@ -17,7 +17,7 @@
 
 /* ---- the user's cookie file: the first process creates it, all later ones read it ---- */
 
-#define COOKIE_HEX 64 /* of 32 random bytes */
+#define COOKIE_HEX 64 /* 32 random bytes in hexadecimal */
 
 static bool cookie_wrong(char *why, const char *path, const char *what)
 {
@@ -25,7 +25,7 @@ static bool cookie_wrong(char *why, const char *path, const char *what)
     return false;
 }
 
-/* A new file with a name that nobody else has, whole on the disk. */
+/* Creates a file with a unique name and writes it to disk completely. */
 static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char *why)
 {
     unsigned char random[COOKIE_HEX / 2 + 8];
@@ -54,7 +54,10 @@ static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char
     return false;
 }
 
-/* Who links first has made it: the others throw their drafts away. link(2) never replaces. */
+/*
+ * The first process to link its draft creates the cookie; other processes discard their drafts,
+ * since link(2) never replaces a file.
+ */
 static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char *why)
 {
     struct stat here = {.st_uid = geteuid() + 1};
@@ -62,8 +65,8 @@ static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char
     bool made;
 
     /*
-     * In a folder of this user's, that is: sudo may have kept another user's HOME, where folders of
-     * root's would be in the way.
+     * Only in a directory of this user: sudo may have kept another user's HOME, where directories
+     * owned by root would be in that user's way.
      */
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -93,7 +96,7 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
         base ? snprintf(folder, sizeof(folder), "%s%s/libdist", base, config ? "" : "/.config") : 0;
 
     disti_secret_wipe(secret_p);
-    /* A setuid program's variables count for nothing, and its files are another user's. */
+    /* A setuid program ignores the environment, and its files belong to another user. */
     if (!base || base[0] != '/' || length + 64 >= DISTI_SECRET_PATH || getuid() != geteuid()) {
         snprintf(why, DISTI_SECRET_WHY, "there is no place for a cookie file: HOME is not set");
         return false;
@@ -101,7 +104,7 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
     snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, folder);
     if (lstat(path, &file) != 0 && !cookie_create(folder, path, why))
         return false;
-    /* Who has the folder could exchange the file behind these looks. */
+    /* The owner of the directory could replace the file after these checks. */
     taken = stat(folder, &holder) == 0 && holder.st_uid == geteuid() &&
             (lstat(path, &file) != 0 || (S_ISREG(file.st_mode) && file.st_uid == geteuid()));
     if (!taken)
@@ -141,8 +144,8 @@ void disti_prove(const struct disti_secret *secret, const char *role,
 
 #ifdef HAVE_OPENSSL
 /*
- * The hash alone is from OpenSSL, by its oldest interface: the new one begins by loading providers
- * and a configuration, which takes each process more than a millisecond. A job starts many.
+ * Only the hash is from OpenSSL, with its oldest API: the newer one first loads providers and a
+ * configuration, which takes more than 1 ms in each process of a job.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
@@ -155,7 +158,10 @@ bool disti_hmac_exists(void)
     return true;
 }
 
-/* The key as long as a block of the hash, with each byte changed: RFC 2104's inner or outer pad. */
+/*
+ * Computes RFC 2104's inner or outer pad: the key extended to a block of the hash, XORed with a
+ * constant.
+ */
 static void hmac_begin(SHA256_CTX *hash, const unsigned char key[SHA256_CBLOCK], unsigned char pad)
 {
     unsigned char block[SHA256_CBLOCK];
@@ -206,7 +212,7 @@ bool disti_hmac_exists(void)
     return false;
 }
 
-/* Tells jobs apart, as the names of jobs would. */
+/* Distinguishes jobs, but proves nothing. */
 void disti_hmac(const void *key, size_t key_bytes, const struct disti_hmac_piece *pieces, int count,
                 unsigned char mac[DISTI_HMAC_BYTES])
 {
@@ -228,7 +234,7 @@ bool disti_hmac_same(const unsigned char a[DISTI_HMAC_BYTES],
 /* ---- a secret in a file that only its owner can open ---- */
 
 #define SECRET_GROUPS 1024
-#define SECRET_PIPE_MS 10000 /* a pipe's writer may take so long */
+#define SECRET_PIPE_MS 10000 /* maximum time to wait for a pipe's writer */
 
 static bool secret_wrong(char *why, const char *path, const char *what, const char *remedy)
 {
@@ -236,7 +242,10 @@ static bool secret_wrong(char *why, const char *path, const char *what, const ch
     return false;
 }
 
-/* root has given it to a group of this process's, as Kubernetes mounts secrets with an fsGroup. */
+/*
+ * True if root has given the file to a group of this process, as Kubernetes mounts secrets with an
+ * fsGroup.
+ */
 static bool secret_is_groups(const struct stat *file)
 {
     gid_t groups[SECRET_GROUPS];
@@ -250,10 +259,10 @@ static bool secret_is_groups(const struct stat *file)
     return held;
 }
 
-/* All of it, but for the end of the last line. */
+/* Reads the complete secret without its final newline. */
 static bool secret_take(const char *path, int fd, struct disti_secret *secret, char *why)
 {
-    struct pollfd ready = {.fd = fd, .events = POLLIN}; /* files always are */
+    struct pollfd ready = {.fd = fd, .events = POLLIN}; /* regular files are always ready */
     const size_t room = sizeof(secret->bytes);
     ssize_t got;
 
@@ -289,7 +298,7 @@ bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why
         return secret_wrong(why, path, "is a link of another user's", "name the file itself");
     if (fd < 0)
         return secret_wrong(why, path, "cannot be read", strerror(errno));
-    /* The owner's alone; a pipe, such as a shell's <(...), is so too. */
+    /* Only the owner may access it; this also holds for a pipe, such as a shell's <(...). */
     if (fstat(fd, &file) != 0)
         taken = secret_wrong(why, path, "cannot be looked at", strerror(errno));
     else if (!S_ISREG(file.st_mode) && !S_ISFIFO(file.st_mode))

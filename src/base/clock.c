@@ -17,8 +17,10 @@ static int64_t clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
 }
 
-static _Atomic(_Atomic int64_t *) clock_suspended; /* NULL: nobody suspends this process's job */
-static int64_t clock_base; /* suspended before this process followed: its clock does not go back */
+static _Atomic(_Atomic int64_t *)
+    clock_suspended;       /* NULL: no launcher suspends this process's job */
+static int64_t clock_base; /* suspended time before this process followed the number, so that its
+                              clock does not go back */
 
 static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
 {
@@ -33,7 +35,8 @@ int64_t disti_now_ns(void)
 
     if (!suspended)
         return clock_ns(CLOCK_MONOTONIC);
-    do { /* the process may be stopped between the two looks: then the number has changed */
+    do { /* retry if the number has changed, since the process may have been stopped between the two
+            reads */
         number = atomic_load_explicit(suspended, memory_order_acquire);
         now = clock_ns(CLOCK_MONOTONIC);
         atomic_thread_fence(memory_order_acquire);
@@ -46,7 +49,7 @@ struct timespec disti_clock_timespec(int64_t time_ns)
     if (atomic_load_explicit(&clock_suspended, memory_order_relaxed) &&
         __builtin_add_overflow(time_ns, clock_ns(CLOCK_MONOTONIC) - disti_now_ns(), &time_ns))
         time_ns = INT64_MAX;
-    if (time_ns > CLOCK_NS_PER_S * INT32_MAX) /* the most that a time_t of 32 bits holds */
+    if (time_ns > CLOCK_NS_PER_S * INT32_MAX) /* the maximum of a 32-bit time_t */
         time_ns = CLOCK_NS_PER_S * INT32_MAX;
     return (struct timespec){.tv_sec = (time_t)(time_ns / CLOCK_NS_PER_S),
                              .tv_nsec = (long)(time_ns % CLOCK_NS_PER_S)};
@@ -94,7 +97,7 @@ int disti_left_ms(int64_t deadline_ns)
 
     if (deadline_ns <= now)
         return 0;
-    /* Rounded up, lest a poll wakes just before the deadline and spins until it. */
+    /* Rounded up, so that a poll does not wake just before the deadline and spin until it. */
     ms = (deadline_ns - now - 1) / CLOCK_NS_PER_MS + 1;
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }

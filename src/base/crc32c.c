@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* CRC-32C: by the instruction of x86-64 CPUs, else eight bytes at a time by tables. */
+/* CRC-32C with the instruction of x86-64 CPUs, or with tables for eight bytes at a time. */
 #include "base/kernels/crc32c.h"
 
 #include <endian.h>
@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define CRC32C_POLYNOMIAL 0x82f63b78u /* its bits reversed */
+#define CRC32C_POLYNOMIAL 0x82f63b78u /* bit-reversed */
 
-/* crc32c_tables[k][b]: of byte b, and k zero bytes behind it. */
+/* crc32c_tables[k][b]: CRC of byte b followed by k zero bytes. */
 static uint32_t crc32c_tables[8][256];
 
 static void crc32c_fill(void)
@@ -74,8 +74,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_instruction(uint32_t cr
 
 uint32_t disti_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
-    static signed char
-        known; /* asked once: the instruction that tells is slow in virtual machines */
+    static signed char known; /* tested once, since cpuid is slow in virtual machines */
     signed char answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
     if (answer == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Descriptors of this process alone, and the eventfd of each thread. */
+/* Descriptors that are closed in forked children, limits, and doorbells. */
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors above this are not looked after: a bit each, so that the child needs no lock. */
+/* Descriptors above this are not registered. One bit each, so that the child needs no lock. */
 #define DESCRIPTOR_MOST 65536
 #define DESCRIPTOR_BITS 64
 
@@ -126,19 +126,19 @@ dist_status disti_fail_call(const char *calls, const char *format, ...)
 
 /* ---- doorbells: the eventfd of a thread that sleeps on descriptors ---- */
 
-static _Thread_local int doorbell_fd; /* and one more; 0: there is none */
+static _Thread_local int doorbell_fd; /* doorbell + 1; 0: none */
 static pthread_once_t doorbell_once = PTHREAD_ONCE_INIT;
 static pthread_key_t doorbell_key;
 static bool doorbell_usable;
 
-/* The thread ends. */
+/* Closes the doorbell when its thread ends. */
 static void doorbell_end(void *value)
 {
     disti_descriptor_close((int)(intptr_t)value - 1);
     doorbell_fd = 0;
 }
 
-/* The descriptor of a forked child is the parent's, and closed there. */
+/* In a forked child the doorbell's number is the parent's, which is closed here. */
 static void doorbell_child(void)
 {
     if (doorbell_usable)

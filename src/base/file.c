@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that grow, where the limit on file sizes may be below that; files that are read, by links
- * that nobody else has laid. */
+/*
+ * File operations that respect RLIMIT_FSIZE without SIGXFSZ, safe opening of files, memory files,
+ * and names of per-process files.
+ */
 #include "base/file.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -25,10 +27,13 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* SIGXFSZ goes to the thread that made the call. So it is held back meanwhile, and taken away. */
+/*
+ * SIGXFSZ is sent to the thread that made the call, so block it during the call and remove it
+ * afterwards.
+ */
 struct file_guard {
     sigset_t mask;
-    bool pending; /* one was before: it is not ours */
+    bool pending; /* a SIGXFSZ was already pending; leave it */
 };
 
 static void file_guard_begin(struct file_guard *guard)
@@ -114,7 +119,7 @@ dist_status disti_file_locked_too_much(size_t bytes)
                       bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
-/* Kernels before 6.3 do not know the flag that keeps the memory from being executed. */
+/* Kernels before 6.3 do not have the flag that makes the memory non-executable. */
 int disti_file_memory(void)
 {
     int fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
@@ -151,13 +156,13 @@ int disti_file_private(void)
 
 /* ---- reading ---- */
 
-/* The kernel's number for users whom this container does not know (overflowuid). */
+/* Returns the kernel's number for users unknown to this container (overflowuid). */
 #define FILE_UNKNOWN 65534
 
 bool disti_file_owner_is_safe(uid_t owner)
 {
     unsigned first, outside, count;
-    bool known = false; /* the container knows a user of that number himself */
+    bool known = false; /* the container has a user of that number */
     FILE *map;
 
     if (owner == geteuid() || owner == 0)
@@ -176,7 +181,7 @@ bool disti_file_owner_is_safe(uid_t owner)
 #define FILE_LINKS 16
 #define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
-/* Puts what the link says behind the folder of its path. False: errno. */
+/* Appends the link's target to the directory of its path. Returns false with errno set. */
 static bool file_next(char path[PATH_MAX], const char *says)
 {
     char *slash = says[0] == '/' ? NULL : strrchr(path, '/');
@@ -187,8 +192,8 @@ static bool file_next(char path[PATH_MAX], const char *says)
 }
 
 /*
- * A link, which is open, and so stays what it is while it is looked at. True: the path is now what
- * it says. A link of the kernel's says nothing, but is the file itself: *fd_p is it.
+ * Follows a link, which is open and so cannot change. Returns true with its target in the path. A
+ * kernel link (/proc/PID/fd) has no usable target and is the file itself: *fd_p is then that file.
  */
 static bool file_follow(char path[PATH_MAX], int link, int *fd_p)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lock and a change that threads wait for, on the kernel's futexes. */
+/* The lock and its condition variable, on futexes. */
 #include "base/lock.h"
 #include "base/clock.h"
 
@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sleeps while *word is `value`, until the time of disti_now_ns if there is one. */
+/*
+ * Sleeps while *word is `value`, at most until `until` (clock of disti_now_ns) if it is not NULL.
+ */
 static void lock_sleep(_Atomic uint32_t *word, uint32_t value, const struct timespec *until)
 {
     syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, until, NULL, FUTEX_BITSET_MATCH_ANY);

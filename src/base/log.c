@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reporting: one line a fact, and the error that the caller can ask for. */
+/* Log lines and error texts. */
 #include "base/log.h"
 
 #include <dist/backend.h>
@@ -22,14 +22,14 @@
 
 static const char *const log_names[] = {"ERROR", "WARN", "INFO", "TRACE"};
 
-/* What DIST_DEBUG_SUBSYS may name: folders, and what modules write. */
+/* Valid names for DIST_DEBUG_SUBSYS: directories of src/, and "modules". */
 static const char *const log_rooms[] = {
     "backends",   "base",  "core",     "device",     "endpoint", "engine", "node",
     "rendezvous", "store", "topology", "transports", "tuning",   "call",   "flight",
     "group",      "work",  "mpi",      "shm",        "tcp",      "ucx",    "modules"};
 #define LOG_MODULES "src/modules/"
 
-/* Those that are parts of core, and their files. */
+/* Subsystems that are parts of core, with their files. */
 static const struct {
     const char *name, *files;
 } log_core_parts[] = {
@@ -116,12 +116,12 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
                 "transports, tuning; call, flight, group, work; mpi, shm, tcp, ucx; modules",
                 room);
     }
-    if (wanted && strlen(wanted) >= sizeof(log->rooms))
+    if (wanted && strlen(wanted) >= sizeof(log->subsystems))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "DIST_DEBUG_SUBSYS is too long: give at most %zu characters",
-                          sizeof(log->rooms) - 1);
+                          sizeof(log->subsystems) - 1);
     if (wanted)
-        strcpy(log->rooms, wanted);
+        strcpy(log->subsystems, wanted);
     return DIST_OK;
 }
 
@@ -137,7 +137,10 @@ static void log_emit(dist_log_level level, const char *text)
                       log_names[level], text);
     if (length >= LOG_LINE_MAX)
         length = LOG_LINE_MAX - 1;
-    /* A text may quote what a peer or the environment said: no line breaks, no escapes. */
+    /*
+     * Texts may quote data of a peer or the environment: replace line breaks and escape
+     * characters.
+     */
     for (char *c = line; *c; c++) {
         if ((unsigned char)*c < ' ' || *c == '\x7f')
             *c = ' ';
@@ -146,16 +149,15 @@ static void log_emit(dist_log_level level, const char *text)
         log->fn(log->arg, level, line);
         return;
     }
-    /* One write a line, so that the lines of many processes do not mix. The file is opened for each
-     * line: it may be rotated, and nothing is left to be closed. */
-    held = disti_cancel_hold(); /* a caller may have a lock */
+    /* Write each line with one call, so that lines of different processes do not mix. */
+    held = disti_cancel_hold(); /* the caller may hold a lock */
     if (log->file[0]) {
         disti_file_name(log->file, log->rank, name, sizeof(name));
         file = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
     }
     line[length] = '\n';
     if (disti_file_write(file >= 0 ? file : STDERR_FILENO, line, (size_t)length + 1) < 0)
-        errno = 0; /* nowhere to report it */
+        errno = 0; /* the error cannot be reported anywhere */
     if (file >= 0)
         close(file);
     disti_cancel_let(held);
@@ -166,17 +168,18 @@ static bool log_wanted(dist_log_level level)
     return log_used && !log_used->silent && level <= log_used->level;
 }
 
-/* Does the path go through a folder that DIST_DEBUG_SUBSYS names? */
+/* True if the path contains a directory that DIST_DEBUG_SUBSYS names. */
 static bool log_is_chosen(const char *path)
 {
-    char room[34] = "/", file[32]; /* file: of core, which has parts */
+    char room[34] = "/", file[32]; /* file: of core, which is divided into subsystems */
     bool is_core;
 
     for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
-        path = at + strlen("src"); /* from src/ on */
+        path = at + strlen("src"); /* starting with src/ */
     is_core = strncmp(path, "/core/", strlen("/core/")) == 0;
     snprintf(file, sizeof(file), " %s ", is_core ? path + strlen("/core/") : "");
-    for (int i = 0; disti_list_item(log_used->rooms, ',', i, room + 1, sizeof(room) - 2); i++) {
+    for (int i = 0; disti_list_item(log_used->subsystems, ',', i, room + 1, sizeof(room) - 2);
+         i++) {
         for (size_t p = 0; is_core && p < sizeof(log_core_parts) / sizeof(log_core_parts[0]); p++)
             if (strcmp(room + 1, log_core_parts[p].name) == 0 &&
                 strstr(log_core_parts[p].files, file))
@@ -185,10 +188,13 @@ static bool log_is_chosen(const char *path)
         if (strstr(path, room))
             return true;
     }
-    return !log_used->rooms[0];
+    return !log_used->subsystems[0];
 }
 
-/* Behind the last word that leaves room for the dots; a text of one long word is cut anywhere. */
+/*
+ * Returns the length after the last word that leaves room for the dots. A single long word is cut
+ * anywhere.
+ */
 static size_t log_cut(char *text, size_t size)
 {
     static const char dots[] = "...";
@@ -231,8 +237,10 @@ bool disti_log_trying(bool trying)
     return before;
 }
 
-/* What goes wrong is told whoever finds it; what goes well, of the subsystems that are asked for.
- * The caller's errno stays. */
+/*
+ * Warnings and errors are written for all subsystems, info and trace lines only for the selected
+ * ones. Preserves errno.
+ */
 static void log_tell(const char *path, dist_log_level level, const char *format, va_list args)
 {
     int saved = errno;
@@ -278,8 +286,11 @@ void disti_notice(const char *format, ...)
     errno = saved;
 }
 
-/* Keeps and writes an error, with ": strerror(errno)" appended, which stays whole, if `cause`. The
- * arguments may quote the last error itself, so the text is made elsewhere and then copied. */
+/*
+ * Stores and writes an error. If `cause` is nonzero, appends ": strerror(errno)", which is never
+ * truncated. The arguments may quote the last error itself, so the text is formatted in a separate
+ * buffer and then copied.
+ */
 static void log_fail(bool cause, const char *format, va_list args)
 {
     const dist_log_level level = log_tries ? DIST_LOG_INFO : DIST_LOG_ERROR;

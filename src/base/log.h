@@ -14,7 +14,7 @@ struct disti_log {
     bool mute;            /* notices are not written either (DIST_DEBUG=0 or error) */
     int rank;             /* -1: unknown */
     char file[256];       /* DIST_DEBUG_FILE: lines go there if fn is NULL; "": stderr */
-    char rooms[128];      /* DIST_DEBUG_SUBSYS: subsystems that write INFO and TRACE; "": all */
+    char subsystems[128]; /* DIST_DEBUG_SUBSYS: subsystems that write INFO and TRACE; "": all */
 };
 
 /*

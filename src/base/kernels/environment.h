@@ -58,7 +58,7 @@ static inline uint32_t environment_read(void)
     return (uint32_t)word;
 }
 
-#else /* other processors: the rounding mode alone */
+#else /* other processors: only the rounding mode */
 
 #include <fenv.h>
 

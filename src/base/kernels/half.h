@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* float16 and bfloat16: one value from and to float32, to nearest even; a NaN stays one, made
- * quiet. */
+/*
+ * Converts float16 and bfloat16 from and to float32, rounding to nearest even. A NaN becomes a
+ * quiet NaN.
+ */
 #ifndef DISTI_BASE_KERNELS_HALF_H
 #define DISTI_BASE_KERNELS_HALF_H
 

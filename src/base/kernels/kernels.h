@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a file of loops over elements is compiled: vectorised, and once for each kind of CPU. */
+/*
+ * Compiler settings for files of element loops: vectorized, and compiled once for each CPU level.
+ */
 #ifndef DISTI_BASE_KERNELS_KERNELS_H
 #define DISTI_BASE_KERNELS_KERNELS_H
 
@@ -12,13 +14,13 @@
  * has no multiply-add to fuse, so all of them give the same bits.
  */
 #if defined(__clang__)
-/* It says so when a build without optimisation or with sanitizers cannot vectorise. */
+/* Clang warns if a build without optimization or with sanitizers cannot vectorize. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #pragma GCC optimize("O3")
 #endif
 
-/* ThreadSanitizer is not up yet when the loader runs the resolvers of clones. */
+/* ThreadSanitizer is not initialized yet when the loader runs the resolvers of clones. */
 #if defined(__x86_64__) && defined(__GLIBC__) && __GNUC__ >= 12 && !defined(__clang__) &&          \
     !defined(__SANITIZE_THREAD__)
 #define DISTI_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
@@ -26,7 +28,7 @@
 #define DISTI_CLONES
 #endif
 
-/* dst may be a or b, so the compiler must be told that no element needs an earlier one. */
+/* Tells the compiler that no element depends on an earlier one, since dst may be a or b. */
 #if defined(__clang__)
 #define DISTI_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
