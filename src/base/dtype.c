@@ -16,7 +16,7 @@
 
 /* ---- the patterns of kernels ---- */
 
-/* An element at any address, in memory of any declared type. */
+/* An unaligned element in memory of any declared type. */
 #define ANYWHERE __attribute__((aligned(1), may_alias))
 
 /* Defines name(dst, a, b, count): dst[i] = combine(a[i], b[i]). */
@@ -62,12 +62,12 @@
         disti_environment_leave(saved);                                                            \
     }
 
-/* Inlined into each clone, so that it is compiled for the clone's CPU. */
+/* Inlined into each clone, to be compiled for the clone's CPU. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- integers: sums and products wrap, so an int8 average of large values does ---- */
 
-/* unsigned long long: narrow types would become int before the arithmetic, which may overflow. */
+/* unsigned long long, since narrow types are promoted to int, whose arithmetic may overflow. */
 #define INT_SUM(a, b) ((a) + 0ULL + (b))
 #define INT_PROD(a, b) ((a)*1ULL * (b))
 #define INT_AND(a, b) ((a) & (b))
@@ -76,7 +76,10 @@
 #define INT_MIN_OF(a, b) ((a) < (b) ? (a) : (b))
 #define INT_MAX_OF(a, b) ((a) > (b) ? (a) : (b))
 
-/* Two's complement: one sum and one product do for a width, as does one of each bitwise op. */
+/*
+ * Two's complement: one sum, one product and one of each bitwise op serve both signed and unsigned
+ * types of a width.
+ */
 #define INT_WIDTH(bits)                                                                            \
     KERNEL(int_sum##bits, uint##bits##_t, INT_SUM)                                                 \
     KERNEL(int_prod##bits, uint##bits##_t, INT_PROD)                                               \
@@ -108,7 +111,7 @@ INT_TYPE(uint32, uint32_t)
 INT_TYPE(int64, int64_t)
 INT_TYPE(uint64, uint64_t)
 
-/* Truth values: any byte but 0 is true. */
+/* Booleans: any nonzero byte is true. */
 #define BOOL_AND(a, b) (((a) != 0) & ((b) != 0))
 #define BOOL_OR(a, b) (((a) | (b)) != 0)
 #define BOOL_XOR(a, b) (((a) != 0) ^ ((b) != 0))
@@ -184,7 +187,10 @@ INLINE int16_t half_order(uint16_t half)
     return (int16_t)(half >> 15 ? half ^ 0x7fff : half);
 }
 
-/* Least and greatest need no conversion: each is one of the two. A NaN wins on either side. */
+/*
+ * Minimum and maximum need no conversion: the result is one of the two operands. A NaN wins on
+ * either side.
+ */
 #define HALF_TYPE(type, infinity)                                                                  \
     INLINE uint16_t type##_least(uint16_t a, uint16_t b)                                           \
     {                                                                                              \
@@ -217,15 +223,16 @@ HALF_TYPE(float16, 0x7c00)
 HALF_TYPE(bfloat16, 0x7f80)
 
 /*
- * float16 by the conversions of x86-64 CPUs, eight elements at a time: reduces a multiple of eight
- * elements, as many as there are, and returns how many; 0 if this CPU has none.
+ * Reduces float16 with the conversion instructions of x86-64 CPUs, eight elements at a time.
+ * Returns the number of elements reduced, a multiple of eight; 0 if this CPU has no such
+ * instructions.
  */
 #if defined(__x86_64__)
 
 #define F16C_TARGET __attribute__((target("avx2,f16c")))
 #define F16C_INLINE F16C_TARGET INLINE
 
-/* Asked once: the instruction is slow in virtual machines. */
+/* Tested once, since cpuid is slow in virtual machines. */
 static bool f16c_here(void)
 {
     static signed char known;
@@ -300,15 +307,13 @@ FLOAT16_KERNEL(sum, +)
 FLOAT16_KERNEL(prod, *)
 
 /*
- * bfloat16 goes two elements at a time, both within their 32 bits, so that no element
- * changes its place in the vector:
- *
- *      a:  [ a1 | a0 ]     a & upper, b & upper -> r1     r:  [ r1 | r0 ]
- *      b:  [ b1 | b0 ]     a << 16,   b << 16   -> r0
+ * Reduces bfloat16 two elements at a time within their 32 bits, so that no element changes its
+ * position: a: [ a1 | a0 ], b: [ b1 | b0 ]. r1 is computed from a & upper and b & upper, r0 from a
+ * << 16 and b << 16. Result: [ r1 | r0 ].
  */
 #define BFLOAT16_UPPER UINT32_C(0xffff0000)
 
-/* The last of an odd number of elements, as a pair with nothing. */
+/* The last of an odd number of elements, in a pair with zero. */
 static void bfloat16_last(disti_reduce_fn pairs, void *dst, const void *a, const void *b,
                           size_t count)
 {
@@ -431,10 +436,10 @@ void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, dou
 
 /* ---- sinks ---- */
 
-/* Of bytes that lie at an odd address, a program's function gets this many at a time. */
+/* Unaligned data are copied for a program's function in chunks of this size. */
 #define SINK_PIECE 4096
 
-/* Received bytes may lie anywhere, but the program's function may count on whole addresses. */
+/* Received bytes may be unaligned, but a program's function may require aligned operands. */
 static void sink_call(const struct dist_sink *sink, char *dst, const char *src, const char *data,
                       size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Faults on purpose: the grammar of DIST_FAULT, and faults that are due. */
+/* Fault injection: parses DIST_FAULT and triggers faults. */
 #include "base/faults.h"
 #include "base/ascii.h"
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static dist_status parse_bad(const char *item, const char *part, const char *wha
                       item, part, what);
 }
 
-/* A whole number of at most 18 digits; "*" is ANY. */
+/* Parses an integer of at most 18 digits; "*" is ANY. */
 static bool parse_number(const char *text, int64_t *value_p)
 {
     size_t digits = strspn(text, "0123456789");
@@ -153,13 +153,16 @@ dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p)
 
 /* ---- faults that are due in this process ---- */
 
-/* One of each in a process: a fault kills all of it anyway. Written while a group is made. */
+/*
+ * State of the process, shared by all groups, since faults affect the whole process. Written while
+ * a group is created.
+ */
 static struct {
     struct disti_faults set;
     int rank;
-    _Atomic int64_t operation; /* the last one that began; -1: none has */
-    _Atomic int64_t step;      /* messages since then */
-    _Atomic uint64_t asked;    /* for the probabilities */
+    _Atomic int64_t operation; /* the last operation that has begun; -1: none */
+    _Atomic int64_t step;      /* messages sent since then */
+    _Atomic uint64_t asked;    /* number of random decisions so far */
     const void *_Atomic flipped;
 } faults = {.rank = -1, .operation = -1};
 
@@ -198,13 +201,13 @@ int disti_faults_own_rank(void)
     return faults.rank;
 }
 
-/* ANY is any number, but not that there is none. */
+/* ANY matches any number, but not NO_STEP. */
 static bool faults_fits(int64_t wanted, int64_t number)
 {
     return wanted == number || (wanted == DISTI_FAULT_ANY && number >= 0);
 }
 
-/* Does what is due to the whole process; returns the first that is for the message. */
+/* Triggers due faults of the whole process; returns the first fault for the message. */
 static const struct disti_fault *faults_all(enum disti_fault_place place, int64_t operation,
                                             int64_t step)
 {
@@ -215,7 +218,10 @@ static const struct disti_fault *faults_all(enum disti_fault_place place, int64_
             !faults_fits(fault->operation, operation) || !faults_fits(fault->step, step))
             continue;
         if (fault->p < 1) {
-            /* From 0 to 1, the same at each run of a program that makes its calls in one order. */
+            /*
+             * A number from 0 to 1, reproducible in each run of a program that makes its calls in
+             * one order.
+             */
             uint64_t asked = atomic_fetch_add(&faults.asked, 1);
             uint64_t hash =
                 disti_hash_call(disti_hash_call(fault->seed, (uint64_t)faults.rank), asked);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The ground floor: statuses, log, settings, time, types and their arithmetic.
+# Code that all modules use: statuses, log, settings, time, element types and their arithmetic.
 libdist_core_sources += \
 	src/base/ascii.h \
 	src/base/backoff.h \

@@ -32,8 +32,8 @@ static const struct addrinfo resolve_hints = {
 /* ---- looking up a name ---- */
 
 /*
- * A lookup in a thread of its own, since getaddrinfo may wait for a name server longer than the
- * caller may. At the deadline the caller abandons the lookup: the thread then frees it.
+ * A lookup in a separate thread, since getaddrinfo may wait for a name server longer than the
+ * caller's deadline. At the deadline the caller abandons the lookup, and the thread frees it.
  */
 struct resolve_lookup {
     pthread_mutex_t lock;
@@ -163,8 +163,8 @@ bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *
 }
 
 /*
- * True if the kernel has a route to a numeric address. Its own address for that goes to `text`,
- * unless that is NULL. A datagram socket sends nothing by this.
+ * True if the kernel has a route to a numeric address. Copies the local address of that route to
+ * `text`, unless it is NULL. Connecting a datagram socket sends nothing.
  */
 static bool net_route(const char *numeric, char *text)
 {
@@ -239,7 +239,7 @@ bool disti_host_is_hidden(const char *host, int64_t deadline)
 
 /* ---- the address of this machine for other machines ---- */
 
-/* IPv4 before IPv6, as most clusters have it; no link-local addresses, they need a scope. */
+/* Prefers IPv4, which most clusters use. Ignores link-local addresses, which need a scope. */
 static int interface_rank(const struct ifaddrs *interface)
 {
     const struct sockaddr *address = interface->ifa_addr;
@@ -259,7 +259,7 @@ static bool interface_find(const char *spec, char text[DISTI_HOST_SIZE])
     if (getifaddrs(&all))
         return false;
     for (i = all; i; i = i->ifa_next) {
-        /* Loopback only if it is named, never because "^docker" leaves it over. */
+        /* Use loopback only if it is named, not because "^docker" leaves it over. */
         if (spec[0] == '^' && (i->ifa_flags & IFF_LOOPBACK))
             continue;
         if (interface_rank(i) > best && disti_interface_fits(spec, i->ifa_name)) {
@@ -283,7 +283,7 @@ dist_status disti_primary_address(char text[DISTI_HOST_SIZE])
                           "and has an address: give the beginning of a name that `ip addr` shows",
                           spec);
     }
-    /* Addresses set aside for documentation: only the default route can lead there. */
+    /* Addresses reserved for documentation: only the default route leads there. */
     if (!net_route("198.51.100.1", text) && !net_route("2001:db8::1", text) &&
         !interface_find("^", text))
         snprintf(text, DISTI_HOST_SIZE, "%s", disti_loopback());
@@ -325,12 +325,12 @@ int disti_address_port(const struct sockaddr *address)
     return ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port);
 }
 
-/* 0 and *fd_p, or errno. */
+/* Returns 0 and *fd_p, or an errno. */
 static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port_p)
 {
     struct sockaddr_storage bound;
     socklen_t length = sizeof(bound);
-    /* "::" stands for all addresses of IPv4 too. */
+    /* "::" accepts IPv4 connections too. */
     int on = 1, error,
         only_v6 = address->ai_family != AF_INET6 ||
                   !IN6_IS_ADDR_UNSPECIFIED(&net_v6(address->ai_addr)->sin6_addr);
@@ -341,7 +341,7 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
         return errno;
     if (address->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof(only_v6));
-    /* A port that the last job used a moment ago is free again, one in use is not. */
+    /* Allows a port that the last job has just released, but not one in use. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)&bound, &length)) {
@@ -354,7 +354,7 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     return 0;
 }
 
-/* Does this process itself listen there? */
+/* True if this process itself listens there. */
 static bool socket_is_own_port(int port)
 {
     DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
@@ -412,8 +412,8 @@ dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p
                           "host that this machine can resolve",
                           host, gai_strerror(code));
     /*
-     * Listens at the first of the addresses that this machine has. A machine's own name often
-     * stands for 127.0.1.1 too, where nobody else could come: that is tried last.
+     * Listen on the first address that belongs to this machine. A machine's own name often also
+     * resolves to 127.0.1.1, which other machines cannot reach, so try that last.
      */
     for (int loopback = 0; loopback < 2 && next; loopback++) {
         for (const struct addrinfo *a = addresses; a && next; a = a->ai_next) {
@@ -421,7 +421,7 @@ dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p
                 continue;
             disti_address_text(a->ai_addr, numeric);
             error = socket_listen_at(a, fd_p, port_p);
-            /* Not an own one, or of a family that this machine does not have: the next one. */
+            /* Not an address of this machine, or its family is not available: try the next one. */
             next = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
         }
     }

@@ -36,7 +36,10 @@ const char *disti_process_end(const char *host, uint32_t space, int pid, char *t
     int status;
 
     disti_host_name(own);
-    /* Its first thread may end while others go on. Those end before their connections close. */
+    /*
+     * The first thread may end while other threads run, but those end before the connections
+     * close.
+     */
     if (strcmp(host, own) != 0 || space != disti_process_space() ||
         !disti_process_first_ends(pid, &status) || disti_process_thread(pid))
         return "closed its connection without leaving the job";
@@ -78,10 +81,10 @@ dist_status disti_process_limit_fail(const char *format, ...)
 
 /* ---- the out-of-memory killer ---- */
 
-/* A buffer of the caller's: a launcher looks here for each process that was killed. */
+/* The caller's buffer, since a launcher reads this for each process that was killed. */
 #define OOM_BUFFER 1024
 
-/* The number in the line "oom_kill N" of a file; -1: there is none. */
+/* Returns the number in the line "oom_kill N" of a file; -1: no such line. */
 static int64_t oom_read(const char *path)
 {
     char buffer[OOM_BUFFER], line[128];
@@ -99,7 +102,7 @@ static int64_t oom_read(const char *path)
     return kills;
 }
 
-/* Inside a container the group's own path may not be there: then the top is the group. */
+/* In a container the cgroup's path may not exist: then use the root of the mount. */
 static int64_t oom_of_group(const char *mounts, const char *hierarchy, const char *group,
                             const char *name)
 {
@@ -153,7 +156,10 @@ int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, c
     while (file && kills < 0 && fgets(line, sizeof(line), file)) {
         if (!disti_cgroup_split(line, &controllers, &group))
             continue;
-        /* Version 2 has no controllers, and is mounted at the top, or beside those of version 1. */
+        /*
+         * Version 2 lists no controllers. It is mounted at the top, or beside the controllers of
+         * version 1.
+         */
         if (disti_cgroup_controls(controllers, "memory"))
             kills = oom_of_group(mounts, "/memory", group, "memory.oom_control");
         else if (!*controllers) {
@@ -184,14 +190,14 @@ const char *disti_process_oom_text(bool killed)
 
 /* ---- mappings of this process, changed by system calls that no library has replaced ---- */
 
-#define PAGES_OFFSET_UNIT 4096 /* of SYS_mmap2, whatever the size of a page */
+#define PAGES_OFFSET_UNIT 4096 /* unit of SYS_mmap2 on all page sizes */
 
 void *disti_pages_map(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
 #if defined(SYS_mmap2)
     return (void *)syscall(SYS_mmap2, at, bytes, protection, flags, fd,
                            (long)(offset / PAGES_OFFSET_UNIT));
-#elif defined(SYS_mmap) && !defined(__s390__) /* there it has one argument, a structure */
+#elif defined(SYS_mmap) && !defined(__s390__) /* takes a structure on s390 */
     return (void *)syscall(SYS_mmap, at, bytes, (long)protection, (long)flags, (long)fd, offset);
 #else
     return mmap(at, bytes, protection, flags, fd, offset);
@@ -216,11 +222,13 @@ void *disti_pages_move(void *from, size_t bytes, void *to)
 
 /* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
 
-/* A thread that was found may end before it is used, and the next one too. */
+/* A thread may end after it was found and before it is used; number of retries. */
 #define REACH_TRIES 8
 
-/* The last process whose first thread was gone, and the one that stood in for it: to look for that
- * takes longer than to copy a piece of a message. */
+/*
+ * The last process whose first thread had ended, and the thread used instead. Cached, because the
+ * search takes longer than copying a chunk.
+ */
 static _Thread_local struct {
     int pid, thread;
 } reach_last;
@@ -231,7 +239,7 @@ static ssize_t reach_copy(vm_call call, int pid, const struct iovec *here,
     ssize_t copied = call(pid, here, 1, there, 1, 0);
 
     for (int tries = 0; copied < 0 && errno == ESRCH && tries < REACH_TRIES; tries++) {
-        /* The number of a thread that has ended may be another process's by now. */
+        /* The id of a thread that has ended may have been reused by another process. */
         if (tries > 0 || reach_last.pid != pid || !reach_last.thread ||
             syscall(SYS_tgkill, pid, reach_last.thread, 0) != 0) {
             reach_last.pid = pid;
@@ -261,7 +269,7 @@ void disti_process_path(int pid, int fd, char path[DISTI_PROCESS_PATH])
     int thread;
 
     snprintf(path, DISTI_PROCESS_PATH, "/proc/%d/fd/%d", pid, fd);
-    if (lstat(path, &info) == 0) /* whatever it leads to */
+    if (lstat(path, &info) == 0) /* lstat: the link's target need not exist */
         return;
     thread = disti_process_thread(pid);
     if (thread)
@@ -305,7 +313,7 @@ uint32_t disti_process_space(void)
     return stat(DISTI_PROCESS_OWN "/ns/pid", &space) == 0 ? (uint32_t)space.st_ino : 0;
 }
 
-/* The link /proc/self has the pid that this process has in the namespace of /proc. */
+/* The link /proc/self contains this process's pid in the namespace of /proc. */
 bool disti_process_proc_is_own(void)
 {
     char pid[16];
@@ -324,13 +332,16 @@ const char *disti_process_elsewhere(uint32_t space)
 
 /* ---- threads of another process (/proc/PID/stat) ---- */
 
-/* Counted from the field behind the command's ")". */
+/* Field numbers after the command's ")". */
 #define STAT_FLAGS 6
 #define STAT_EXIT_CODE 49
-/* The kernel's mark of a thread that is about to end. */
+/* The kernel's flag for a thread that is exiting. */
 #define STAT_EXITING 0x4u
 
-/* False: nothing is known. There is a status from the moment that a thread begins to end. */
+/*
+ * Returns false if nothing is known. The exit status is available as soon as a thread begins to
+ * end.
+ */
 static bool stat_ends(const char *path, bool *ends_p, int *status_p)
 {
     char text[1024], *field;
@@ -344,7 +355,7 @@ static bool stat_ends(const char *path, bool *ends_p, int *status_p)
     if (length <= 0)
         return false;
     text[length] = '\0';
-    field = strrchr(text, ')'); /* the command before it may hold anything */
+    field = strrchr(text, ')'); /* the command may contain any character */
     if (!field || field[1] != ' ')
         return false;
     field += 2;
@@ -374,7 +385,7 @@ bool disti_process_first_ends(int pid, int *status_p)
 
 int disti_process_thread(int pid)
 {
-    const int held = disti_cancel_hold(); /* a caller may have a lock */
+    const int held = disti_cancel_hold(); /* the caller may hold a lock */
     const struct dirent *entry;
     char path[64];
     DIR *folder;

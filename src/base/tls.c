@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TLS 1.3: contexts of certificate, key and trust; sessions over sockets that do not block. */
+/* TLS 1.3: contexts (certificate, key, CAs) and sessions over non-blocking sockets. */
 #include "base/tls/tls.h"
 
 #include <config.h>
@@ -48,11 +48,11 @@ dist_status disti_tls_open(struct disti_tls_context **context_p)
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- libssl, loaded once a process, when TLS is first asked for: other jobs do not pay ---- */
+/* ---- libssl, loaded once a process, when TLS is first used ---- */
 
 #define LIBRARY_TEXT_OF(version) #version
 #define LIBRARY_TEXT(version) LIBRARY_TEXT_OF(version)
-/* That which belongs to the libcrypto that we are linked with. */
+/* The libssl that belongs to the linked libcrypto. */
 #define LIBRARY_NAME "libssl.so." LIBRARY_TEXT(OPENSSL_SHLIB_VERSION)
 
 static struct disti_tls_library library;
@@ -62,7 +62,10 @@ static void library_load(void)
 {
     const char *why;
 
-    /* Threads may still use it in exit(), and forked children have no use for its clean-up. */
+    /*
+     * Never unload: threads may still use it in exit(), and forked children must not run its
+     * clean-up.
+     */
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     library.handle = dlopen(LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
     if (!library.handle) {
@@ -79,14 +82,14 @@ static void library_load(void)
 
 /* ---- certificate, key and trust ---- */
 
-/* A key with a passphrase would have OpenSSL ask at the terminal. */
+/* OpenSSL would prompt on the terminal for a key's passphrase; this callback refuses. */
 static int context_no_passphrase(char *text, int size, int writing, void *arg)
 {
     (void)text, (void)size, (void)writing, (void)arg;
     return 0;
 }
 
-/* The files of a context, open; and the names by which OpenSSL is to open these and no others. */
+/* The open files of a context, and the names under which OpenSSL opens exactly these files. */
 struct context_file {
     const char *setting, *path;
     int fd;
@@ -101,7 +104,10 @@ static bool context_wrong(const struct context_file *file, const char *what, cha
     return false;
 }
 
-/* Owned by this user or root, by no link of another's; a key is the owner's alone, or a group's. */
+/*
+ * True if the file is owned by this user or root and reached through no other user's link. A key
+ * must be readable only by its owner or a group.
+ */
 static bool context_open(struct context_file *file, mode_t closed_to, char *why, size_t size)
 {
     struct stat status;
@@ -121,12 +127,12 @@ static bool context_open(struct context_file *file, mode_t closed_to, char *why,
     if (status.st_mode & closed_to)
         return context_wrong(file, "can be changed by others: chmod go-w it", why, size);
     snprintf(file->own, sizeof(file->own), DISTI_PROCESS_OWN "/fd/%d", file->fd);
-    /* Without /proc it is opened by its own name again. */
+    /* Without /proc, OpenSSL opens the file again by its own name. */
     file->name = access(file->own, R_OK) == 0 ? file->own : file->path;
     return true;
 }
 
-/* Would a peer with the same authorities take our certificate today? */
+/* True if a peer with the same CAs accepts our certificate today. */
 static bool context_fits(struct disti_tls_context *context, const struct context_file *cert,
                          char *why, size_t size)
 {
@@ -137,7 +143,7 @@ static bool context_fits(struct disti_tls_context *context, const struct context
 
     if (check &&
         X509_STORE_CTX_init(check, library.SSL_CTX_get_cert_store(context->ssl), own, NULL)) {
-        /* The file may hold a chain. */
+        /* The file may contain a chain. */
         STACK_OF(X509) *chain = NULL;
 
         library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_GET_CHAIN_CERTS, 0, &chain);
@@ -218,7 +224,7 @@ struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *fi
                              SSL_MODE_RELEASE_BUFFERS,
                          NULL);
     library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
-    /* The frames inside say how a connection ends. */
+    /* An end without close_notify is fine: the protocols inside have goodbyes. */
     library.SSL_CTX_set_options(context->ssl, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
     library.SSL_CTX_set_num_tickets(context->ssl, 0);
     library.SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
@@ -245,22 +251,22 @@ void disti_tls_context_free(struct disti_tls_context *context)
 
 struct wire {
     int fd;
-    int error;         /* of the last call; 0: none, or EAGAIN */
-    size_t read, most; /* bytes that have come, and may */
-    bool closed;       /* the peer has */
-    bool full;         /* the last write found no room */
-    bool greedy;       /* more than `most` has come */
+    int error;         /* errno of the last call; 0: none, or EAGAIN */
+    size_t read, most; /* bytes received, and their limit */
+    bool closed;       /* the peer has closed the connection */
+    bool full;         /* the socket had no room for the last write */
+    bool greedy;       /* more than `most` bytes have arrived */
 };
 
 static BIO_METHOD *wire_method;
 
-/* True if a call that failed with that error may work later. */
+/* True if a call that failed with this error may succeed later. */
 static bool wire_for_now(int error)
 {
     return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
 }
 
-/* Did the call fail only for now? Keeps why, if not since the socket is empty or full. */
+/* True if the call may succeed later. Stores the error unless the socket is just empty or full. */
 static bool wire_again(struct wire *wire, ssize_t n)
 {
     wire->error = n < 0 && errno != EAGAIN ? errno : 0;
@@ -322,19 +328,19 @@ static void wire_begin(void)
 
 /* ---- sessions ---- */
 
-#define SESSION_RECORD 16384 /* RFC 8446: the most that a record holds */
+#define SESSION_RECORD 16384 /* maximum payload of a record (RFC 8446) */
 
 struct disti_tls {
     SSL *ssl;
     struct wire wire;
     bool up;
-    bool ended;         /* the peer has closed, or the session is broken */
-    bool broken;        /* as `why` says */
-    size_t early_bytes; /* said before the handshake has ended */
+    bool ended;         /* the peer has closed the connection, or the session is broken */
+    bool broken;        /* the cause is in `why` */
+    size_t early_bytes; /* bytes in `early`, sent before the end of the handshake */
     unsigned char early[DISTI_TLS_EARLY];
-    size_t record_bytes;                  /* taken, and not yet whole on the socket; 0: none */
-    size_t owed;                          /* of these, which the owner will come with again */
-    unsigned char record[SESSION_RECORD]; /* for that one, and to gather the next */
+    size_t record_bytes; /* size of a record that is not completely written; 0: none */
+    size_t owed;         /* bytes of it that the owner will pass again */
+    unsigned char record[SESSION_RECORD]; /* that record, or the data of the next one */
     char why[DISTI_TLS_WHY];
 };
 
@@ -343,7 +349,10 @@ static void session_why(struct disti_tls *tls, const char *format, const char *d
     snprintf(tls->why, sizeof(tls->why), format, detail);
 }
 
-/* Alerts of the peer, which may have looked at our certificate; what OpenSSL says of the rest. */
+/*
+ * Describes an error: alerts of the peer, which may have rejected our certificate, and other
+ * errors by OpenSSL's text.
+ */
 static void session_explain(struct disti_tls *tls)
 {
     static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
@@ -353,7 +362,7 @@ static void session_explain(struct disti_tls *tls)
     int reason = ERR_GET_REASON(error);
 
     tls->ended = tls->broken = true;
-    /* OpenSSL does not answer a peer that does not speak TLS: this alert says what is wrong. */
+    /* OpenSSL sends no alert to a peer that does not use TLS, so send this one. */
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
         (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (tls->wire.greedy)
@@ -383,7 +392,7 @@ static ssize_t session_error(int error)
     return -1;
 }
 
-/* After a call that gave `result`: -1 and errno, or 0 at the end of the stream. */
+/* Handles the result of a failed call. Returns -1 with errno set, or 0 at the end of the stream. */
 static ssize_t session_failed(struct disti_tls *tls, int result)
 {
     int error = tls->wire.error, kind = library.SSL_get_error(tls->ssl, result);
@@ -397,7 +406,7 @@ static ssize_t session_failed(struct disti_tls *tls, int result)
                     "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
     if (tls->ended)
         return 0;
-    /* What the peer has said before may still be read, and say why. */
+    /* The peer's last data can still be read and may contain the cause. */
     if (kind != SSL_ERROR_SYSCALL || !error) {
         session_explain(tls);
         error = EPROTO;
@@ -406,7 +415,9 @@ static ssize_t session_failed(struct disti_tls *tls, int result)
     return session_error(error);
 }
 
-/* Puts tls->record on the socket. False, and errno: it is not there whole. */
+/*
+ * Writes tls->record to the socket. Returns false with errno set if it is not written completely.
+ */
 static bool session_put_record(struct disti_tls *tls)
 {
     int written;
@@ -422,7 +433,7 @@ static bool session_put_record(struct disti_tls *tls)
     return false;
 }
 
-/* Goes on with the handshake, and then with what was said early. 1: it has ended. */
+/* Continues the handshake, then sends the early data. Returns 1 if the handshake has finished. */
 static ssize_t session_go_up(struct disti_tls *tls)
 {
     int result;
@@ -436,7 +447,7 @@ static ssize_t session_go_up(struct disti_tls *tls)
         memcpy(tls->record, tls->early, tls->early_bytes);
         tls->record_bytes = tls->early_bytes;
     }
-    /* Who has hung up may have said why. */
+    /* A peer that has closed the connection may have sent an alert. */
     if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !wire_for_now(errno))
         tls->record_bytes = 0;
     return tls->broken ? session_error(EPROTO) : 1;
@@ -450,7 +461,8 @@ ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int cou
     if (tls->broken)
         return session_error(EPROTO);
     for (int i = 0; i < count && end > 0; i++)
-        for (size_t at = 0; at < parts[i].iov_len;) { /* until there is no more or it is full */
+        for (size_t at = 0;
+             at < parts[i].iov_len;) { /* until there are no data or the part is full */
             size_t left = parts[i].iov_len - at;
             int n;
 
@@ -464,11 +476,11 @@ ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int cou
             at += (size_t)n;
             got += (size_t)n;
         }
-    /* What came before an end is the owner's first; the next call says the same again. */
+    /* Return data received before the end first; the next call reports the end again. */
     return got ? (ssize_t)got : end;
 }
 
-/* Copies up to `room` bytes of the parts, from byte `skip` on. */
+/* Copies up to `room` bytes of the parts, starting at byte `skip`. */
 static size_t session_gather(const struct iovec *parts, int count, size_t skip, unsigned char *to,
                              size_t room)
 {
@@ -494,7 +506,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
 
     if (tls->ended)
         return session_error(tls->broken ? EPROTO : EPIPE);
-    if (!tls->up) { /* keeps it until the handshake has ended, and goes on with that */
+    if (!tls->up) { /* buffers the data until the handshake has finished */
         size_t room = sizeof(tls->early) - tls->early_bytes;
         size_t taken = session_gather(parts, count, 0, tls->early + tls->early_bytes, room);
         ssize_t up;
@@ -507,7 +519,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
             return -1;
         return taken ? (ssize_t)taken : session_error(EAGAIN);
     }
-    /* The owner comes with the byte that he is owed, and what follows it. */
+    /* The owner passes the unacknowledged byte again, and the data after it. */
     if (tls->record_bytes && !session_put_record(tls))
         return -1;
     tls->owed = 0;

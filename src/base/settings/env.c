@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one place where the environment is read. */
+/* Reads the environment; no other file does. */
 #include "base/settings/env.h"
 
 #include <stdlib.h>

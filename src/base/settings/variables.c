@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The environment variables that the library reads: their table, their values, and names that look
- * like them. */
+/*
+ * The table of environment variables that libdist reads, checks of their values, and suggestions
+ * for misspelt names.
+ */
 #include "base/settings/variables.h"
 
 #include "base/checked.h"
@@ -119,7 +121,7 @@ dist_status disti_parse_int(const char *what, const char *text, int min, int max
     return DIST_OK;
 }
 
-/* The factor behind a number of bytes; 0 if `suffix` is none. */
+/* Returns the factor of a size suffix; 0 if `suffix` is invalid. */
 static size_t config_unit(const char *suffix)
 {
     static const char units[] = "kKmMgG";
@@ -236,7 +238,10 @@ bool disti_interface_fits(const char *spec, const char *name)
 
 /* ---- names that are unknown ---- */
 
-/* How the names begin that programs beside the library read: dist_bench, the tests, an example. */
+/*
+ * Prefixes of variables that other programs of the project read: dist_bench, the tests, an
+ * example.
+ */
 static const char *const variables_others[] = {"DIST_BENCH_", "DIST_TEST_", "DIST_ACL_"};
 
 static int variables_least(int a, int b)
@@ -300,7 +305,7 @@ bool disti_variable_is_known(const char *name, bool (*owned)(const char *name))
     return owned && owned(name);
 }
 
-/* Appends one, and what may be meant. */
+/* Appends a name and the similar known names. */
 static void variables_name(const char *name, char *text, size_t size)
 {
     const struct disti_variable *like = disti_variable_like(name);
@@ -339,7 +344,7 @@ uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, si
 
         if (!disti_variable_of(*item, name, sizeof(name)) || disti_variable_is_known(name, owned))
             continue;
-        /* A sum, as the environment has no order. */
+        /* Use a sum, since the environment has no order. */
         hash += disti_hash_text(DISTI_HASH_START, name);
         variables_name(name, text, size);
         *meant_p |= disti_variable_like(name) != NULL;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A TLS context and the functions of libssl, which is loaded when TLS is first asked for: jobs
- * without TLS do not pay for it. */
+/*
+ * A TLS context and the functions of libssl, which is loaded when TLS is first used, so that other
+ * jobs have no cost.
+ */
 #ifndef DISTI_BASE_TLS_CONTEXT_H
 #define DISTI_BASE_TLS_CONTEXT_H
 
@@ -8,7 +10,7 @@
 
 #include <openssl/ssl.h>
 
-/* All that is used of it; what it has in common with libcrypto is linked. */
+/* Functions used from libssl. Those of libcrypto are linked. */
 #define DISTI_TLS_FUNCTIONS(X)                                                                     \
     X(SSL_CTX_ctrl)                                                                                \
     X(SSL_CTX_free)                                                                                \
