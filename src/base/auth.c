@@ -108,11 +108,12 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
     taken = stat(folder, &holder) == 0 && holder.st_uid == geteuid() &&
             (lstat(path, &file) != 0 || (S_ISREG(file.st_mode) && file.st_uid == geteuid()));
     if (!taken)
-        snprintf(why, DISTI_SECRET_WHY,
-                 "the cookie file %s is no regular file of this user in a folder of this user: "
-                 "remove it, or set HOME to this user's, or DIST_AUTH=none to go on without a "
-                 "secret",
-                 path);
+        snprintf(
+            why, DISTI_SECRET_WHY,
+            "the cookie file %s is not a regular file of this user in a directory of this user: "
+            "remove it, or set HOME to this user's, or DIST_AUTH=none to run without a "
+            "secret",
+            path);
     taken = taken && disti_secret_read(path, secret_p, why);
     if (!taken)
         snprintf(secret_p->path, sizeof(secret_p->path), "%s", path);

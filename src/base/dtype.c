@@ -308,8 +308,10 @@ FLOAT16_KERNEL(prod, *)
 
 /*
  * Reduces bfloat16 two elements at a time within their 32 bits, so that no element changes its
- * position: a: [ a1 | a0 ], b: [ b1 | b0 ]. r1 is computed from a & upper and b & upper, r0 from a
- * << 16 and b << 16. Result: [ r1 | r0 ].
+ * position in the vector:
+ *
+ *      a:  [ a1 | a0 ]     a & upper, b & upper -> r1     r:  [ r1 | r0 ]
+ *      b:  [ b1 | b0 ]     a << 16,   b << 16   -> r0
  */
 #define BFLOAT16_UPPER UINT32_C(0xffff0000)
 

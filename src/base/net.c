@@ -387,7 +387,7 @@ static dist_status socket_listen_failed(const char *host, int port, const char *
     if (error == EADDRINUSE)
         return disti_fail(DIST_ERR_ADDRESS_IN_USE,
                           "%s port %d is already in use on this machine: end the program that "
-                          "holds it, or choose another port (MASTER_PORT, tcp://%s:PORT)",
+                          "uses it, or choose another port (MASTER_PORT, tcp://%s:PORT)",
                           numeric, port, host);
     if (error == EADDRNOTAVAIL)
         return disti_fail(DIST_ERR_RENDEZVOUS,

@@ -69,10 +69,11 @@ dist_status disti_process_limit_fail(const char *format, ...)
     if (error != EAGAIN)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot %s", what);
     if (getrlimit(RLIMIT_NPROC, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return disti_fail(DIST_ERR_SYSTEM,
-                          "cannot %s: the system or a cgroup allows no more processes and threads: "
-                          "raise its pids.max, or kernel.pid_max",
-                          what);
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "cannot %s: the system's or a cgroup's limit on processes and threads is reached: "
+            "raise its pids.max, or kernel.pid_max",
+            what);
     return disti_fail(DIST_ERR_SYSTEM,
                       "cannot %s: this user's limit on processes and threads, %llu, is reached: "
                       "raise it (ulimit -u), or that of the cgroup (pids.max)",

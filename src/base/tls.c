@@ -232,7 +232,7 @@ struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *fi
     library.SSL_CTX_set_default_passwd_cb(context->ssl, context_no_passphrase);
     if (!library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL))
         snprintf(why, size,
-                 "TLS 1.3 is not to be had: this machine's OpenSSL was built without it, or "
+                 "TLS 1.3 is not available: this machine's OpenSSL was built without it, or "
                  "its configuration (openssl.cnf) forbids it");
     else if (context_load(context, files, why, size))
         return context;
@@ -366,24 +366,24 @@ static void session_explain(struct disti_tls *tls)
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
         (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (tls->wire.greedy)
-        session_why(tls, "it sent more than %s without a proof that it belongs here", "64 KiB");
+        session_why(tls, "it sent more than %s before it was authenticated", "64 KiB");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
         session_why(tls,
                     "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
-                    "it does not speak TLS");
+                    "it does not use TLS");
     else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
-        session_why(tls, "it does not speak TLS 1.3 (%s)", text);
+        session_why(tls, "it does not use TLS 1.3 (%s)", text);
     else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
         session_why(tls, "%s", "it showed no certificate: set its DIST_TLS_CERT and DIST_TLS_KEY");
     else if (reason >= SSL_AD_REASON_OFFSET && !ERR_FATAL_ERROR(error))
         session_why(tls, "it refused this end's certificate or handshake (%s): see its log", text);
     else if (verified != X509_V_OK)
         session_why(tls,
-                    "its certificate does not hold (%s): see DIST_TLS_CA, and the subject "
+                    "its certificate is not valid (%s): check DIST_TLS_CA, and the subject "
                     "alternative names of its DIST_TLS_CERT",
                     X509_verify_cert_error_string(verified));
     else
-        session_why(tls, "the TLS session failed (%s)", text ? text : "no reason is known");
+        session_why(tls, "the TLS session failed (%s)", text ? text : "unknown reason");
 }
 
 static ssize_t session_error(int error)

@@ -30,10 +30,10 @@ ours=$job_folder/ours
 if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     export XDG_CONFIG_HOME=$all
     as_them "umask 077; mkdir '$all/libdist'; echo 'a secret that they know well' >'$all/libdist/cookie'"
-    job_fails "is no regular file of this user in a folder of this user: remove it" shell 2 $hello
+    job_fails "is not a regular file of this user in a directory of this user: remove it" shell 2 $hello
     rm -f "$all/libdist/cookie"
     as_them "umask 077; echo 'a secret that they know well' >'$all/known'; ln -s ../known '$all/libdist/cookie'"
-    job_fails "is no regular file of this user in a folder of this user: remove it" shell 2 $hello
+    job_fails "is not a regular file of this user in a directory of this user: remove it" shell 2 $hello
     DIST_SECRET_FILE=$all/known job_fails "$all/known" shell 2 $hello
     rm -rf "$all/libdist" "$all/known"
     # A folder of theirs: they could exchange the file.

@@ -66,12 +66,12 @@ refused()
     shift
     DIST_TIMEOUT=$((3 * job_patience)) job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
 }
-refused "its certificate does not hold" good ca other ca2
+refused "its certificate is not valid" good ca other ca2
 job_check "the store says so as well" says "refused this end's certificate"
 refused "mismatch" elsewhere ca good ca
 refused "renew it" good ca expired ca
 refused "requires TLS, but this rank does not use it: set DIST_TLS_CERT" good ca none none
-job_check "and the store that somebody came without" says "it does not speak TLS"
+job_check "and the store that somebody came without" says "it does not use TLS"
 refused "a TLS handshake failed there" none none good ca
 job_check "the store without says that somebody came with TLS" says "it uses TLS, but the store does not"
 unset DIST_TLS_KEY
