@@ -177,7 +177,7 @@ void disti_doorbell_close(void)
     doorbell_fd = 0;
 }
 
-void disti_doorbell_hear(void)
+void disti_doorbell_reset(void)
 {
     uint64_t times;
 

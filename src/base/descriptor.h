@@ -66,7 +66,7 @@ int disti_doorbell(void);
 void disti_doorbell_close(void);
 
 /* Resets the calling thread's doorbell. Call after each sleep, before checking for events. */
-void disti_doorbell_hear(void);
+void disti_doorbell_reset(void);
 
 /*
  * Rings another thread's doorbell. The caller ensures that the thread still exists. -1: does

@@ -39,15 +39,15 @@ void disti_lock_wake(struct disti_lock *lock)
 void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int64_t until_ns)
 {
     const struct timespec until = disti_clock_timespec(until_ns);
-    uint32_t told = atomic_load_explicit(&change->told, memory_order_relaxed);
+    uint32_t signals = atomic_load_explicit(&change->signals, memory_order_relaxed);
 
     disti_lock_release(lock);
-    lock_sleep(&change->told, told, &until);
+    lock_sleep(&change->signals, signals, &until);
     disti_lock_take(lock);
 }
 
-void disti_change_tell(struct disti_change *change)
+void disti_change_signal(struct disti_change *change)
 {
-    atomic_fetch_add_explicit(&change->told, 1, memory_order_relaxed);
-    lock_wake(&change->told, INT_MAX);
+    atomic_fetch_add_explicit(&change->signals, 1, memory_order_relaxed);
+    lock_wake(&change->signals, INT_MAX);
 }

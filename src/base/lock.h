@@ -47,7 +47,7 @@ static inline void disti_lock_release(struct disti_lock *lock)
 
 /* A condition variable for a disti_lock. All zero: initial state. */
 struct disti_change {
-    _Atomic uint32_t told;
+    _Atomic uint32_t signals;
 };
 
 /*
@@ -57,7 +57,7 @@ struct disti_change {
 void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int64_t until_ns);
 
 /* Wakes all waiting threads. The caller must hold the lock. */
-void disti_change_tell(struct disti_change *change);
+void disti_change_signal(struct disti_change *change);
 
 /* ---- process-wide locks, which are free in a forked child ---- */
 

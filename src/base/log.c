@@ -23,7 +23,7 @@
 static const char *const log_names[] = {"ERROR", "WARN", "INFO", "TRACE"};
 
 /* Valid names for DIST_DEBUG_SUBSYS: directories of src/, and "modules". */
-static const char *const log_rooms[] = {
+static const char *const log_subsystems[] = {
     "backends",   "base",  "core",     "device",     "endpoint", "engine", "node",
     "rendezvous", "store", "topology", "transports", "tuning",   "call",   "flight",
     "group",      "work",  "mpi",      "shm",        "tcp",      "ucx",    "modules"};
@@ -83,7 +83,7 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
     const char *file = disti_env("DIST_DEBUG_FILE");
     const char *wanted = disti_env("DIST_DEBUG_SUBSYS");
     int known = DIST_LOG_ERROR;
-    char room[32];
+    char subsystem[32];
 
     while (level && known <= DIST_LOG_TRACE && !disti_ascii_same(level, log_names[known]))
         known++;
@@ -103,18 +103,19 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
     if (file)
         strcpy(made.file, file);
     *log = made;
-    for (int i = 0; wanted && disti_list_item(wanted, ',', i, room, sizeof(room)); i++) {
+    for (int i = 0; wanted && disti_list_item(wanted, ',', i, subsystem, sizeof(subsystem)); i++) {
         size_t r = 0;
 
-        while (r < sizeof(log_rooms) / sizeof(log_rooms[0]) && strcmp(room, log_rooms[r]) != 0)
+        while (r < sizeof(log_subsystems) / sizeof(log_subsystems[0]) &&
+               strcmp(subsystem, log_subsystems[r]) != 0)
             r++;
-        if (r == sizeof(log_rooms) / sizeof(log_rooms[0]))
+        if (r == sizeof(log_subsystems) / sizeof(log_subsystems[0]))
             return disti_fail(
                 DIST_ERR_INVALID_ARGUMENT,
                 "DIST_DEBUG_SUBSYS names \"%s\": give some of backends, base, core, "
                 "device, endpoint, engine, node, rendezvous, store, topology, "
                 "transports, tuning; call, flight, group, work; mpi, shm, tcp, ucx; modules",
-                room);
+                subsystem);
     }
     if (wanted && strlen(wanted) >= sizeof(log->subsystems))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -171,29 +172,29 @@ static bool log_wanted(dist_log_level level)
 /* True if the path contains a directory that DIST_DEBUG_SUBSYS names. */
 static bool log_is_chosen(const char *path)
 {
-    char room[34] = "/", file[32]; /* file: of core, which is divided into subsystems */
+    char subsystem[34] = "/", file[32]; /* file: of core, which is divided into subsystems */
     bool is_core;
 
     for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
         path = at + strlen("src"); /* starting with src/ */
     is_core = strncmp(path, "/core/", strlen("/core/")) == 0;
     snprintf(file, sizeof(file), " %s ", is_core ? path + strlen("/core/") : "");
-    for (int i = 0; disti_list_item(log_used->subsystems, ',', i, room + 1, sizeof(room) - 2);
-         i++) {
+    for (int i = 0;
+         disti_list_item(log_used->subsystems, ',', i, subsystem + 1, sizeof(subsystem) - 2); i++) {
         for (size_t p = 0; is_core && p < sizeof(log_core_parts) / sizeof(log_core_parts[0]); p++)
-            if (strcmp(room + 1, log_core_parts[p].name) == 0 &&
+            if (strcmp(subsystem + 1, log_core_parts[p].name) == 0 &&
                 strstr(log_core_parts[p].files, file))
                 return true;
-        strcat(room, "/");
-        if (strstr(path, room))
+        strcat(subsystem, "/");
+        if (strstr(path, subsystem))
             return true;
     }
     return !log_used->subsystems[0];
 }
 
 /*
- * Returns the length after the last word that leaves room for the dots. A single long word is cut
- * anywhere.
+ * Returns the length after the last word that leaves room for the dots. A single long word is
+ * cut anywhere.
  */
 static size_t log_cut(char *text, size_t size)
 {

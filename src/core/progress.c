@@ -138,7 +138,7 @@ static void drive_go_idle(struct dist_group *group)
 {
     disti_drive_go(&group->drive, DISTI_DRIVE_IDLE);
     if (group->drive.waiters)
-        disti_change_tell(&group->drive.changed);
+        disti_change_signal(&group->drive.changed);
     if (group->works)
         progress_notice(group);
     disti_endpoints_release();
@@ -467,7 +467,7 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
     if (detached) /* else it is its waiter's from here on */
         disti_work_unpin(work);
     if (group->drive.waiters)
-        disti_change_tell(&group->drive.changed);
+        disti_change_signal(&group->drive.changed);
 }
 
 /* Ends every work whose turn has come. The driver calls it, with the lock held; it
@@ -1024,7 +1024,7 @@ void disti_others_poll(int fd, int64_t until_ns)
         while (!polls[1].revents && !disti_expired(until_ns) && disti_others_wait(NULL)) {
             ns = others_move() > 0 ? 0 : until_ns - disti_now_ns();
             others_sleep(polls, 2, OTHERS_DESCRIPTORS, disti_wait_nap(&wait), ns < 0 ? 0 : ns);
-            disti_doorbell_hear();
+            disti_doorbell_reset();
         }
         return;
     }
@@ -1145,7 +1145,7 @@ static void sleep_caller(struct dist_group *group, int64_t nap_ns, int64_t until
         return;
     disti_group_unlock(group);
     others_sleep(polls, count, SLEEP_CALLER_DESCRIPTORS, nap_ns, ns);
-    disti_doorbell_hear();
+    disti_doorbell_reset();
     disti_group_lock(group);
     drive_disarm(group);
 }
@@ -1567,7 +1567,7 @@ static void loop_sleep(struct loop *self)
                   polls, count, ns);
     }
     loop_hear(&polls[0]);
-    disti_doorbell_hear();
+    disti_doorbell_reset();
     for (struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;

@@ -56,12 +56,12 @@ static void *take_turns(void *arg)
 
     disti_lock_take(&shared->lock);
     mine = shared->count++;
-    disti_change_tell(&shared->change);
+    disti_change_signal(&shared->change);
     for (int i = 0; i < 200; i++, mine += THREADS) {
         while (shared->count - THREADS < mine)
             disti_change_wait(&shared->change, &shared->lock, disti_now_ns() + LONG_NS);
         shared->count++;
-        disti_change_tell(&shared->change);
+        disti_change_signal(&shared->change);
     }
     disti_lock_release(&shared->lock);
     return NULL;
