@@ -190,12 +190,12 @@ static void greet_prove(const struct tcp_state *state, struct disti_tls *tls,
 }
 
 /*
- * Sends this rank's hello of a step to rank `to`, for socket `number`. `other` is the peer's nonce
- * if the step needs a proof. Returns false if the connection did not accept all bytes.
+ * Sends this rank's hello of a step to rank `to`, for socket `number`. `peer_nonce` is the peer's
+ * nonce if the step needs a proof. Returns false if the connection did not accept all bytes.
  */
 static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *tls, int to,
                       int number, enum disti_tcp_step step, const unsigned char *nonce,
-                      const unsigned char *other)
+                      const unsigned char *peer_nonce)
 {
     unsigned char bytes[DISTI_TCP_HELLO_BYTES];
     struct disti_tcp_hello hello = {.world_size = (uint32_t)state->world_size,
@@ -210,7 +210,7 @@ static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *t
     memcpy(hello.nonce, nonce, sizeof(hello.nonce));
     disti_tcp_hello_encode(&hello, bytes);
     if (step == DISTI_TCP_PROOF || step == DISTI_TCP_ANSWER) {
-        greet_prove(state, tls, bytes, other, hello.proof);
+        greet_prove(state, tls, bytes, peer_nonce, hello.proof);
         disti_tcp_hello_encode(&hello, bytes);
     }
     return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);

@@ -70,10 +70,11 @@ static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAG
                                                  [SEND_RTS] = DISTI_TCP_RTS};
 
 /*
- * Collects messages from the queue for one sendmsg. request->moved is the number of bytes of
- * header and payload sent. The header is encoded again in each call, so it need not be stored.
- * Collects one message only if it is followed by its stripes, if TLS is used (one record per
- * message), or if the first message is partly sent and stripes or control frames wait.
+ * Collects queued messages for one sendmsg. request->moved is the number of bytes of header and
+ * payload sent. The header is encoded again in each call, so it need not be stored.
+ * The batch is a single message if TLS is used (one record per message), or if the first message is
+ * partly sent and stripes or control frames wait. An announcement ends the batch, since its stripes
+ * follow.
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {

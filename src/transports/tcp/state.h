@@ -471,8 +471,7 @@ struct tcp_state {
     int refusals;                  /* refused connections so far */
     int sockets;                   /* DIST_TCP_SOCKETS; 0: unset */
     bool routed;    /* interfaces were named by the user and may reach peers in other networks */
-    int interfaces; /* number of local interfaces, each with a listener; the first has config's
-                       address */
+    int interfaces; /* each has a listener; the first has config's address */
     struct disti_tcp_local local[DISTI_TCP_INTERFACES];
     int listeners[DISTI_TCP_INTERFACES];
     unsigned out_of_reach; /* bits by interface: a log line has reported it as unreachable */
@@ -483,13 +482,12 @@ struct tcp_state {
     int blocked;            /* connections whose socket buffer is full */
     int pinned;             /* zero-copy calls that are not completed */
     enum tcp_zerocopy_setting zerocopy;
-    uint64_t ending_tag,
-        ending_mask;    /* tag of a group that is being cancelled; its sends are copied */
-    int listed;         /* length of `list` */
-    unsigned calls;     /* calls of progress since the last epoll_wait */
-    int64_t silence_ns; /* time of the next check for peers that do not answer */
-    int pending_count, pending_max; /* unauthenticated connections, and the size of `pending` */
-    size_t unexpected_limit;        /* bytes of unexpected messages buffered per peer */
+    uint64_t ending_tag, ending_mask; /* group being cancelled, whose sends are copied */
+    int listed;                       /* length of `list` */
+    unsigned calls;                   /* calls of progress since the last epoll_wait */
+    int64_t silence_ns;               /* time of the next check for peers that do not answer */
+    int pending_count, pending_max;   /* unauthenticated connections, and the size of `pending` */
+    size_t unexpected_limit;          /* bytes of unexpected messages buffered per peer */
     size_t socket_bytes;
     struct disti_match_set unexpected;
     char congestion[32]; /* congestion control of new connections; empty: the system's */
@@ -504,8 +502,8 @@ struct tcp_state {
 };
 
 /*
- * What an epoll event is for. Its index is a rank, a pending slot or a listener. A connection's
- * event is TCP_EVENT_CONN plus the connection's number.
+ * The source of an epoll event. The event's index is a rank, a pending slot or a listener. A
+ * connection's event is TCP_EVENT_CONN plus the connection's number.
  */
 enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVENT_CONN };
 

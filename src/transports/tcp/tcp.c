@@ -598,7 +598,7 @@ static dist_status tcp_probe(char *reason, size_t reason_size)
     if (fd < 0)
         fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        snprintf(reason, reason_size, "no TCP socket can be made: %s", strerror(errno));
+        snprintf(reason, reason_size, "cannot create a TCP socket: %s", strerror(errno));
         return DIST_ERR_UNSUPPORTED;
     }
     close(fd);
@@ -635,7 +635,7 @@ static dist_status tcp_settings(struct tcp_state *state)
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
     if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER exceeds 1G: give less");
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER exceeds the maximum of 1G");
     if (status == DIST_OK)
         status = zerocopy_setting(state);
     if (status == DIST_OK)
@@ -740,9 +740,11 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
 
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
+                          "tcp: rank %d cannot connect to rank %d: invalid rank", state->rank,
+                          rank);
     if (!disti_tcp_address_decode(blob, size, &address))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: the address of rank %d is invalid",
+                          rank);
     /*
      * Keep only the address; the peer is allocated for its first message, since most ranks
      * exchange messages with few peers.
@@ -1041,8 +1043,9 @@ static void probe_trouble(const struct tcp_peer *peer, const char *address, char
              (info.tcpi_unacked == 0 || info.tcpi_backoff < SILENCE_SHOWS)))
             continue;
         snprintf(text, size,
-                 "; packets of up to %u bytes to %s were sent again and not acknowledged for "
-                 "%.1f s (%llu bytes were before, %u bytes wait): if ping reaches that machine, "
+                 "; packets of up to %u bytes to %s were retransmitted and not acknowledged for "
+                 "%.1f s (%llu bytes were acknowledged before, %u bytes wait): if ping reaches "
+                 "that machine, "
                  "something on the way drops packets of this size, so compare the MTU of all "
                  "interfaces (ping -M do -s %u)",
                  info.tcpi_snd_mss, address, info.tcpi_last_ack_recv * 1e-3,
