@@ -38,7 +38,7 @@ if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     rm -rf "$all/libdist" "$all/known"
     # A folder of theirs: they could exchange the file.
     as_them "mkdir -m 777 '$all/libdist'"
-    job_fails "in a folder of this user: remove it" shell 2 $hello
+    job_fails "in a directory of this user: " shell 2 $hello
     rm -rf "$all/libdist"
     (umask 077; mkdir "$all/libdist"; echo 'a secret that is ours' >"$all/libdist/cookie")
     job shell 2 $hello

@@ -148,7 +148,7 @@ static void test_cookie_refused(void **state)
     unlink(in_folder("libdist/cookie"));
     assert_int_equal(symlink("/dev/null", in_folder("libdist/cookie")), 0);
     assert_false(disti_secret_cookie(&secret, why));
-    assert_non_null(strstr(why, "no regular file"));
+    assert_non_null(strstr(why, "not a regular file"));
     assert_string_equal(secret.path, in_folder("libdist/cookie"));
     remove_cookie();
     unsetenv("XDG_CONFIG_HOME");
