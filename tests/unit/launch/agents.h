@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many agents in one process, moved along in turn until each has its event. */
+/* Helpers for tests that run many agents in one process and poll them in turn. */
 #ifndef DISTI_TESTS_UNIT_LAUNCH_AGENTS_H
 #define DISTI_TESTS_UNIT_LAUNCH_AGENTS_H
 
@@ -31,7 +31,8 @@ static inline struct disti_agents_config agents_config(int port, int min_nodes, 
     return config;
 }
 
-/* The first agent of a job: it serves, at any free port. */
+/* Opens the first agent of a job, which serves on a free port. Sets the port in the configuration,
+ * so that the agents opened next connect to it. */
 static inline struct disti_agents *agents_first(struct disti_agents_config *config)
 {
     struct disti_agents *agents;
@@ -53,7 +54,8 @@ static inline struct disti_agents *agents_open(const struct disti_agents_config 
     return agents;
 }
 
-/* Moves all along until those of `wanted` have an event each that is no note. */
+/* Polls all agents until each agent of `wanted` (NULL: all) has had an event other than a note.
+ * Stores the first such event of each agent. */
 static inline void agents_events(struct disti_agents **agents, int n, const bool *wanted,
                                  struct disti_agents_event *events)
 {
@@ -80,7 +82,7 @@ static inline void agents_events(struct disti_agents **agents, int n, const bool
     }
 }
 
-/* All of them get that event. */
+/* Checks that the next event of every agent, notes aside, has this type. */
 static inline void agents_expect(struct disti_agents **agents, int n,
                                  enum disti_agents_event_type type,
                                  struct disti_agents_event *events)
@@ -94,7 +96,7 @@ static inline void agents_expect(struct disti_agents **agents, int n,
     }
 }
 
-static inline void agents_move(struct disti_agents **agents, int n, int ms)
+static inline void agents_expect_quiet(struct disti_agents **agents, int n, int ms)
 {
     int64_t until = disti_deadline_ms(ms);
     struct disti_agents_event event;
@@ -108,7 +110,8 @@ static inline void agents_move(struct disti_agents **agents, int n, int ms)
     }
 }
 
-/* Ranks of a round follow from the counts, each node rank is there once, all know the same. */
+/* Checks that each node rank occurs once, and that the ranks of a round follow from the numbers of
+ * workers and are the same for all agents. */
 static inline void agents_expect_round(struct disti_agents **agents, int n,
                                        const struct disti_agents_event *events, int nodes,
                                        int round)
@@ -140,7 +143,7 @@ static inline void agents_expect_round(struct disti_agents **agents, int n,
     assert_int_equal(count, nodes);
 }
 
-/* How often the descriptors wake somebody within that time. */
+/* Returns how often a descriptor of the agents became readable within `ms`. */
 static inline int agents_count_wakes(struct disti_agents **agents, int n, int ms)
 {
     int64_t until = disti_deadline_ms(ms);
@@ -160,7 +163,7 @@ static inline int agents_count_wakes(struct disti_agents **agents, int n, int ms
     return wakes;
 }
 
-/* The serving one, number 0, last: the others need not wait for it. */
+/* Closes the serving agent, number 0, last, so that no other agent waits for it. */
 static inline void agents_close_all(struct disti_agents **agents, int n)
 {
     for (int i = n - 1; i >= 0; i--) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agents of a job: rounds, ranks, failures, and the server's end. */
+/* Agents of a job: rounds, ranks, failures, and the exit of the server. */
 #include "tests/unit/launch/agents.h"
 
 #include <signal.h>
@@ -27,7 +27,7 @@ static void open_many(struct disti_agents **agents, int n, struct disti_agents_c
         agents[i] = agents_open(config);
 }
 
-static void test_one(void **state)
+static void test_a_single_agent_forms_a_round(void **state)
 {
     struct disti_agents_config config = agents_config(0, 1, 1);
     struct disti_agents *agents = agents_first(&config);
@@ -40,8 +40,9 @@ static void test_one(void **state)
     disti_agents_close(agents, NULL, 1000);
 }
 
-/* Nobody is woken but for signs of life: while workers run, and when all is over. */
-static void test_rests(void **state)
+/* Descriptors wake agents only for signs of life, both while workers run and after the job has
+ * ended. */
+static void test_idle_agents_are_rarely_woken(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);
     struct disti_agents_failure failure = {.exit_code = 1};
@@ -60,7 +61,7 @@ static void test_rests(void **state)
     agents_close_all(agents, 3);
 }
 
-static void test_many(void **state)
+static void test_100_agents_form_a_round(void **state)
 {
     struct disti_agents_config config = agents_config(0, MANY, MANY);
     struct disti_agents *agents[MANY];
@@ -79,7 +80,7 @@ static void test_many(void **state)
     agents_close_all(agents, MANY);
 }
 
-static void test_node_ranks(void **state)
+static void test_requested_node_ranks_are_honoured(void **state)
 {
     struct disti_agents_config config = agents_config(0, 4, 4);
     const int wishes[4] = {2, -1, 0, 3}, expected[4] = {2, 1, 0, 3};
@@ -109,18 +110,19 @@ static void expect_places(int n, const int *wishes, const int *expected)
         assert_int_equal(places[i], expected[i]);
 }
 
-static void test_places(void **state)
+static void test_free_node_ranks_are_assigned(void **state)
 {
     (void)state;
     expect_places(3, (int[]){-1, -1, -1}, (int[]){0, 1, 2});
     expect_places(3, (int[]){2, 1, 0}, (int[]){2, 1, 0});
     expect_places(3, (int[]){-1, 0, -1}, (int[]){1, 0, 2});
-    expect_places(3, (int[]){5, -1, 1}, (int[]){0, 2, 1}); /* a wish beyond the nodes that came */
+    expect_places(3, (int[]){5, -1, 1},
+                  (int[]){0, 2, 1}); /* a node rank beyond the number of nodes is ignored */
     expect_places(4, (int[]){1, 1, -1, 1}, (int[]){1, 0, 2, 3});
 }
 
-/* With fewer than MAX the last call is waited for, below MIN all are. */
-static void test_last_call(void **state)
+/* With at least MIN but fewer than MAX nodes, the round begins only after the last-call timeout. */
+static void test_a_round_below_MAX_begins_after_the_last_call(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 3);
     struct disti_agents *agents[2];
@@ -159,8 +161,9 @@ static void expect_killed(const struct disti_agents_failure *f, int node_rank, i
     assert_string_equal(f->text, "all_reduce, call 7");
 }
 
-/* All learn of the first failure, meet again once all are ready, and give up at the second. */
-static void test_restart(void **state)
+/* All agents are notified of the first failure, meet again when all are ready, and give up at the
+ * second failure. */
+static void test_a_failure_restarts_until_restarts_are_used_up(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);
     struct disti_agents_failure failure = killed(2), other = killed(0);
@@ -177,8 +180,9 @@ static void test_restart(void **state)
         assert_int_equal(events[0].round.restarts, round);
         disti_agents_ended(agents[1], 1);
         other.is_consequence = true;
-        disti_agents_failed(agents[0], &other); /* heard first, but caused by the other */
-        agents_move(agents, 3, 50);
+        disti_agents_failed(agents[0],
+                            &other); /* reported first, but a consequence of rank 2's failure */
+        agents_expect_quiet(agents, 3, 50);
         disti_agents_failed(agents[2], &failure);
         agents_expect(agents, 3, round ? DISTI_AGENTS_GIVEN_UP : DISTI_AGENTS_RESTART, events);
         for (int i = 0; i < 3; i++) {
@@ -190,8 +194,9 @@ static void test_restart(void **state)
     agents_close_all(agents, 3);
 }
 
-/* A consequence without a cause counts after a while; what is final is not tried again. */
-static void test_final(void **state)
+/* A consequence whose cause is never reported becomes the failure after a delay. After a final
+ * failure there is no restart. */
+static void test_a_final_failure_is_not_restarted(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents_failure failure = killed(1);
@@ -210,7 +215,7 @@ static void test_final(void **state)
     agents_close_all(agents, 2);
 }
 
-/* All get one note, with that text. */
+/* Checks that each agent gets one note that contains `text`. */
 static void expect_noted(struct disti_agents **agents, int n, const char *text)
 {
     const int64_t deadline = disti_deadline_ms(WAIT_MS);
@@ -232,9 +237,9 @@ static void expect_noted(struct disti_agents **agents, int n, const char *text)
     }
 }
 
-/* With goes_on a failure is noted, and decides when all workers have ended: another round if none
- * has succeeded and a restart is left. */
-static void test_goes_on(void **state)
+/* With goes_on a failure only causes a note. The outcome is decided when all workers have ended: a
+ * restart if no worker has succeeded and restarts are left. */
+static void test_goes_on_decides_after_all_workers_have_ended(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents_failure failure = killed(1), other = killed(0);
@@ -255,7 +260,7 @@ static void test_goes_on(void **state)
         other.is_consequence = true;
         disti_agents_failed(agents[0], &other);
         expect_noted(agents, 2, "rank 0 (host ");
-        agents_move(agents, 2, 20); /* nothing is decided: other workers of node 0 go on */
+        agents_expect_quiet(agents, 2, 20); /* no decision yet: other workers of node 0 still run */
         disti_agents_ended(agents[0], round);
         agents_expect(agents, 2, round ? DISTI_AGENTS_GIVEN_UP : DISTI_AGENTS_RESTART, events);
         for (int i = 0; i < 2; i++) {
@@ -266,8 +271,8 @@ static void test_goes_on(void **state)
     agents_close_all(agents, 2);
 }
 
-/* With goes_on a node that is lost is a failure too. A final failure ends the round at once. */
-static void test_goes_on_without(void **state)
+/* With goes_on a lost node is a failure too. A final failure ends the round immediately. */
+static void test_goes_on_after_a_lost_node_but_not_a_final_failure(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);
     struct disti_agents_failure failure = killed(1);
@@ -281,7 +286,7 @@ static void test_goes_on_without(void **state)
     agents[2] = NULL;
     expect_noted(agents, 2, "is lost: it was stopped; the other workers go on");
     disti_agents_ended(agents[0], 1);
-    agents_move(agents, 2, 20);
+    agents_expect_quiet(agents, 2, 20);
     disti_agents_ended(agents[1], 1);
     agents_expect(agents, 2, DISTI_AGENTS_GIVEN_UP, events);
     assert_int_equal(events[1].failure.cause, DISTI_AGENTS_NODE_LOST);
@@ -297,8 +302,9 @@ static void test_goes_on_without(void **state)
     agents_close_all(agents, 3);
 }
 
-/* The endpoint's owner comes last, and the port's owner is found by who is first. */
-static void test_any_order(void **state)
+/* Agents meet in any order: the owner of the endpoint's address may come last, and agents that may
+ * not serve wait for it. If any agent may serve, the first one does. */
+static void test_agents_meet_in_any_order(void **state)
 {
     struct disti_agents_config config = agents_config(0, 4, 4);
     struct disti_agents *agents[4] = {agents_first(&config)};
@@ -308,7 +314,7 @@ static void test_any_order(void **state)
     for (int i = 1; i < 4; i++)
         agents[i] = agents_open(&config);
     agents[0] = NULL;
-    agents_move(agents, 4, 200);
+    agents_expect_quiet(agents, 4, 200);
     config.serve = DISTI_AGENTS_SERVE_IF_OWN;
     agents[0] = agents_open(&config);
     assert_true(disti_agents_is_server(agents[0]));
@@ -323,8 +329,8 @@ static void test_any_order(void **state)
     agents_close_all(agents, 4);
 }
 
-/* Without the serving agent the others end, and say whom they miss. */
-static void test_server_leaves(void **state)
+/* If the serving agent leaves, the other agents end with its host and its reason. */
+static void test_agents_end_if_the_server_leaves(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents *agents[2];
@@ -344,12 +350,18 @@ static void test_server_leaves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),       cmocka_unit_test(test_rests),
-        cmocka_unit_test(test_many),      cmocka_unit_test(test_node_ranks),
-        cmocka_unit_test(test_places),    cmocka_unit_test(test_last_call),
-        cmocka_unit_test(test_restart),   cmocka_unit_test(test_final),
-        cmocka_unit_test(test_goes_on),   cmocka_unit_test(test_goes_on_without),
-        cmocka_unit_test(test_any_order), cmocka_unit_test(test_server_leaves),
+        cmocka_unit_test(test_a_single_agent_forms_a_round),
+        cmocka_unit_test(test_idle_agents_are_rarely_woken),
+        cmocka_unit_test(test_100_agents_form_a_round),
+        cmocka_unit_test(test_requested_node_ranks_are_honoured),
+        cmocka_unit_test(test_free_node_ranks_are_assigned),
+        cmocka_unit_test(test_a_round_below_MAX_begins_after_the_last_call),
+        cmocka_unit_test(test_a_failure_restarts_until_restarts_are_used_up),
+        cmocka_unit_test(test_a_final_failure_is_not_restarted),
+        cmocka_unit_test(test_goes_on_decides_after_all_workers_have_ended),
+        cmocka_unit_test(test_goes_on_after_a_lost_node_but_not_a_final_failure),
+        cmocka_unit_test(test_agents_meet_in_any_order),
+        cmocka_unit_test(test_agents_end_if_the_server_leaves),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs whose nodes go and come: MIN:MAX, late ones, silent ones, and who takes a lost one's place.
- */
+/* Elastic jobs (MIN:MAX nodes): nodes that leave, join, fall silent, or replace a lost node. */
 #include "tests/unit/launch/agents.h"
 
 #include <signal.h>
@@ -14,8 +13,8 @@ static void open_three(struct disti_agents **agents, struct disti_agents_config 
     agents[2] = agents_open(config);
 }
 
-/* 2:3: one leaves, two go on; a new one waits, and comes in at the next restart. */
-static void test_elastic(void **state)
+/* With 2:3 nodes, one leaves and two continue. A new node waits and joins at the next restart. */
+static void test_nodes_leave_and_join_between_rounds(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 3);
     struct disti_agents_failure failure = {.rank = 4, .signal = SIGKILL};
@@ -35,7 +34,7 @@ static void test_elastic(void **state)
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
     agents_expect_round(agents, 3, events, 2, 1);
     agents[1] = agents_open(&config);
-    agents_move(agents, 3, 300);
+    agents_expect_quiet(agents, 3, 300);
     disti_agents_failed(agents[2], &failure);
     agents_events(agents, 3, (bool[]){true, false, true}, events);
     disti_agents_ready(agents[0]);
@@ -47,7 +46,7 @@ static void test_elastic(void **state)
     agents_close_all(agents, 3);
 }
 
-static void test_join_now(void **state)
+static void test_join_now_restarts_for_a_new_node(void **state)
 {
     struct disti_agents_config config = agents_config(0, 1, 2);
     struct disti_agents *agents[2] = {NULL};
@@ -67,8 +66,9 @@ static void test_join_now(void **state)
     agents_close_all(agents, 2);
 }
 
-/* An agent that is not moved along, as one that is stopped: the others go on without it. */
-static void test_silent(void **state)
+/* An agent that is not polled, like a stopped process, is dropped, and the other agents
+ * continue. */
+static void test_a_silent_agent_is_dropped(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 3);
     struct disti_agents *agents[3], *silent;
@@ -87,16 +87,16 @@ static void test_silent(void **state)
     disti_agents_ready(agents[1]);
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
     agents_expect_round(agents, 3, events, 2, 1);
-    agents[2] = silent; /* it wakes up, and learns that it was given up */
+    agents[2] = silent; /* it is polled again, and is notified that it was dropped */
     agents_events(agents, 3, (bool[]){false, false, true}, events);
     assert_int_equal(events[2].type, DISTI_AGENTS_BROKEN);
     assert_non_null(strstr(events[2].text, "sent nothing for"));
     agents_close_all(agents, 3);
 }
 
-/* The node of a silent agent starts a new one, with the same node rank, before the old is missed.
- */
-static void test_replaced(void **state)
+/* The node of a silent agent starts a new agent with the same node rank, before the silence is
+ * detected. */
+static void test_a_new_agent_replaces_one_of_the_same_node_rank(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents *agents[2], *silent;
@@ -121,8 +121,8 @@ static void test_replaced(void **state)
     agents_close_all(agents, 2);
 }
 
-/* Too few are left, so the others wait for one more; none comes. */
-static void test_too_few_left(void **state)
+/* Fewer than MIN nodes are left, so the remaining agents wait for another node until the timeout. */
+static void test_too_few_nodes_wait_until_the_timeout(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);
     struct disti_agents *agents[3];
@@ -151,9 +151,11 @@ static void test_too_few_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elastic),      cmocka_unit_test(test_join_now),
-        cmocka_unit_test(test_silent),       cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_too_few_left),
+        cmocka_unit_test(test_nodes_leave_and_join_between_rounds),
+        cmocka_unit_test(test_join_now_restarts_for_a_new_node),
+        cmocka_unit_test(test_a_silent_agent_is_dropped),
+        cmocka_unit_test(test_a_new_agent_replaces_one_of_the_same_node_rank),
+        cmocka_unit_test(test_too_few_nodes_wait_until_the_timeout),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

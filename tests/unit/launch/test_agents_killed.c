@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agents as processes, one of which is killed or stopped at any moment: the others go on, or end.
- */
+/* Agents as processes, one of which is killed or stopped at a random moment: the other agents
+ * finish the job, or end. */
 #include "tests/unit/launch/agents.h"
 
 #include <errno.h>
@@ -19,10 +19,11 @@
 #define INTERVAL_MS 150
 #define ATTEMPTS 10
 
-/* What an agent's process ends with. */
-enum { ENDED_FINISHED, ENDED_GIVEN_UP = 3, ENDED_BROKEN, ENDED_STUCK, ENDED_AT_ODDS };
+/* Exit codes of an agent's process. */
+enum { ENDED_FINISHED, ENDED_GIVEN_UP = 3, ENDED_BROKEN, ENDED_STUCK, ENDED_INCONSISTENT };
 
-/* Who had which node rank in a round, and how many there were. */
+/* For each round: the process of each node rank, and the number of nodes. For each agent: its last
+ * round. */
 static struct shared {
     int port;
     pid_t nodes[ROUNDS][AGENTS];
@@ -38,7 +39,7 @@ static int any(int n)
     return (int)(unit_random(&seed) % (uint64_t)n);
 }
 
-/* False: two agents know different things of a round. */
+/* False: two agents have different data about a round. */
 static bool note_round(int agent, const struct disti_agents_round *round)
 {
     pid_t none = 0;
@@ -56,7 +57,8 @@ static bool note_round(int agent, const struct disti_agents_round *round)
                                        getpid(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* As distrun would: polls the one descriptor, and its workers take a while. */
+/* Runs an agent as distrun does: polls its one descriptor, and reports its workers as ended after a
+ * random time. Returns an exit code. */
 static int agent_run(struct disti_agents *agents, int agent)
 {
     struct pollfd ready = {.fd = disti_agents_fd(agents), .events = POLLIN};
@@ -75,7 +77,7 @@ static int agent_run(struct disti_agents *agents, int agent)
         }
         while (disti_agents_next_event(agents, &event)) {
             if (event.type == DISTI_AGENTS_ROUND && !note_round(agent, &event.round))
-                return ENDED_AT_ODDS;
+                return ENDED_INCONSISTENT;
             if (event.type == DISTI_AGENTS_ROUND)
                 done = disti_deadline_ms(1 + any(WORK_MS));
             if (event.type == DISTI_AGENTS_RESTART) {
@@ -117,7 +119,7 @@ static pid_t agent_start(int agent)
     config.keep_alive_max_attempt = ATTEMPTS;
     config.serve = agent ? DISTI_AGENTS_SERVE_NEVER : DISTI_AGENTS_SERVE;
     if (disti_agents_open(&config, &agents) != DIST_OK)
-        _exit(ENDED_AT_ODDS);
+        _exit(ENDED_INCONSISTENT);
     __atomic_store_n(&shared->port, disti_agents_port(agents), __ATOMIC_SEQ_CST);
     code = agent_run(agents, agent);
     disti_agents_close(agents, NULL, 300);
@@ -135,7 +137,7 @@ static void start_all(pid_t pids[AGENTS])
         pids[i] = agent_start(i);
 }
 
-static void await_first_round(void)
+static void wait_for_first_round(void)
 {
     int64_t deadline = disti_deadline_ms(WAIT_MS);
 
@@ -153,7 +155,8 @@ static int wait_for(pid_t pid)
     return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
 }
 
-/* All that were not the victim ended the same way, in the same round, at least MIN_NODES there. */
+/* Checks that all agents except the victim ended with `code`, and after the same round, which had
+ * at least AGENTS - 1 nodes. */
 static void expect_others(const pid_t pids[AGENTS], int victim, int code)
 {
     for (int i = 0; i < AGENTS; i++) {
@@ -172,8 +175,8 @@ static void expect_others(const pid_t pids[AGENTS], int victim, int code)
     }
 }
 
-/* The agent has lost node0, and says why; one that came too late for any round may not have found
- * it. */
+/* Checks that the agent reports that node0 is lost, and why. An agent that was too late for any
+ * round may report that it found no server. */
 static void expect_broken(int agent, int ended, const char *why)
 {
     const char *text = shared->broken[agent];
@@ -191,7 +194,7 @@ static int repeats(void)
     return getenv("CHECK_LONG") ? 300 : getenv("CHECK_SHORT") ? 3 : 12;
 }
 
-static void test_killed(void **state)
+static void test_a_killed_agent_is_dropped(void **state)
 {
     pid_t pids[AGENTS];
 
@@ -208,8 +211,8 @@ static void test_killed(void **state)
     }
 }
 
-/* Killed, and there again: it takes part in some later round, or finds the job over. */
-static void test_comes_back(void **state)
+/* A killed agent that is started again joins a later round, or finds the job finished. */
+static void test_a_killed_agent_may_be_started_again(void **state)
 {
     pid_t pids[AGENTS];
 
@@ -226,13 +229,13 @@ static void test_comes_back(void **state)
             if (k != victim)
                 assert_int_equal(wait_for(pids[k]), ENDED_FINISHED);
         }
-        kill(pids[victim], SIGTERM); /* it may wait for a job of that name yet */
+        kill(pids[victim], SIGTERM); /* it may still wait for a job of that name */
         ended = wait_for(pids[victim]);
         assert_true(ended == ENDED_FINISHED || ended == ENDED_BROKEN || ended == -SIGTERM);
     }
 }
 
-static void test_server_killed(void **state)
+static void test_agents_end_if_the_server_is_killed(void **state)
 {
     pid_t pids[AGENTS];
 
@@ -241,7 +244,7 @@ static void test_server_killed(void **state)
         bool killed;
 
         start_all(pids);
-        await_first_round();
+        wait_for_first_round();
         disti_sleep_ns(any(20) * INT64_C(1000000));
         kill(pids[0], SIGKILL);
         killed = wait_for(pids[0]) == -SIGKILL;
@@ -254,8 +257,8 @@ static void test_server_killed(void **state)
     }
 }
 
-/* The others do without it; when it runs again, it ends too. */
-static void test_stopped(void **state)
+/* The other agents finish without the stopped one. When it continues, it ends too. */
+static void test_a_stopped_agent_is_dropped(void **state)
 {
     pid_t pids[AGENTS];
 
@@ -268,14 +271,15 @@ static void test_stopped(void **state)
         kill(pids[victim], SIGSTOP);
         expect_others(pids, victim, ENDED_FINISHED);
         kill(pids[victim], SIGCONT);
-        kill(pids[victim], SIGTERM); /* it may not even have reached the job */
+        kill(pids[victim], SIGTERM); /* it may have been stopped before it connected */
         ended = wait_for(pids[victim]);
         assert_true(ended == ENDED_FINISHED || ended == ENDED_BROKEN || ended == -SIGTERM);
     }
 }
 
-/* Nobody closes its connections, but it is silent: the others end by themselves. */
-static void test_server_stopped(void **state)
+/* A stopped server keeps its connections open but is silent: the other agents end after the
+ * timeout. */
+static void test_agents_end_if_the_server_is_stopped(void **state)
 {
     pid_t pids[AGENTS];
     char silence[64];
@@ -284,12 +288,12 @@ static void test_server_stopped(void **state)
     snprintf(silence, sizeof(silence), "sent nothing for %.1f s",
              unit_patience() * INTERVAL_MS * ATTEMPTS / 1000.0);
     start_all(pids);
-    await_first_round();
+    wait_for_first_round();
     kill(pids[0], SIGSTOP);
     for (int i = 1; i < AGENTS; i++) {
         int ended = wait_for(pids[i]);
 
-        if (ended == ENDED_FINISHED) /* told so just before */
+        if (ended == ENDED_FINISHED) /* the server had reported this before it was stopped */
             continue;
         expect_broken(i, ended, silence);
     }
@@ -307,9 +311,11 @@ static int map_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),         cmocka_unit_test(test_comes_back),
-        cmocka_unit_test(test_server_killed),  cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_server_stopped),
+        cmocka_unit_test(test_a_killed_agent_is_dropped),
+        cmocka_unit_test(test_a_killed_agent_may_be_started_again),
+        cmocka_unit_test(test_agents_end_if_the_server_is_killed),
+        cmocka_unit_test(test_a_stopped_agent_is_dropped),
+        cmocka_unit_test(test_agents_end_if_the_server_is_stopped),
     };
 
     if (getenv("DIST_TEST_SEED"))

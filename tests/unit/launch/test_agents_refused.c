@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agents that do not meet, and who says why; settings that none can have. */
+/* Agents that are refused, with the message for each reason, and invalid settings. */
 #include "tests/unit/launch/agents.h"
 
 static struct disti_agents_event events[2];
 
-/* What all but the last of them are told, and what the last one is. */
+/* Expects that the agent `last` ends with the message `to_last`; and that `first` ends with
+ * `to_first`, unless that is NULL. */
 static void expect_broken(struct disti_agents_config *first, struct disti_agents_config *last,
                           const char *to_last, const char *to_first)
 {
@@ -17,16 +18,16 @@ static void expect_broken(struct disti_agents_config *first, struct disti_agents
     agents_events(agents, 2, (bool[]){to_first != NULL, true}, events);
     assert_int_equal(events[1].type, DISTI_AGENTS_BROKEN);
     if (!strstr(events[1].text, to_last))
-        fail_msg("\"%s\" does not say \"%s\"", events[1].text, to_last);
+        fail_msg("\"%s\" does not contain \"%s\"", events[1].text, to_last);
     if (to_first) {
         assert_int_equal(events[0].type, DISTI_AGENTS_BROKEN);
         if (!strstr(events[0].text, to_first))
-            fail_msg("\"%s\" does not say \"%s\"", events[0].text, to_first);
+            fail_msg("\"%s\" does not contain \"%s\"", events[0].text, to_first);
     }
     agents_close_all(agents, 2);
 }
 
-static void test_refusals(void **state)
+static void test_agents_that_differ_are_refused(void **state)
 {
     struct disti_agents_config first = agents_config(0, 3, 3), last;
 
@@ -60,8 +61,8 @@ static void test_refusals(void **state)
     expect_broken(&first, &last, "starts 2 processes", "starts 2 processes");
 }
 
-/* One too many, where none can ever join. */
-static void test_full(void **state)
+/* The job has MAX nodes already. */
+static void test_an_agent_beyond_MAX_is_refused(void **state)
 {
     struct disti_agents_config config = agents_config(0, 1, 1);
     struct disti_agents *agents[2] = {NULL};
@@ -76,7 +77,7 @@ static void test_full(void **state)
     agents_close_all(agents, 2);
 }
 
-static void test_too_few(void **state)
+static void test_too_few_agents_time_out(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);
     struct disti_agents *agents[2];
@@ -95,7 +96,7 @@ static void test_too_few(void **state)
     agents_close_all(agents, 2);
 }
 
-static void test_no_zone(void **state)
+static void test_a_link_local_address_needs_a_zone(void **state)
 {
     struct disti_agents_config config = agents_config(29400, 2, 2);
     struct disti_agents *agents;
@@ -109,7 +110,7 @@ static void test_no_zone(void **state)
     agents_close_all(&agents, 1);
 }
 
-static void test_nobody_there(void **state)
+static void test_agents_end_without_a_server(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents *agents = agents_first(&config);
@@ -125,8 +126,8 @@ static void test_nobody_there(void **state)
     disti_agents_close(agents, NULL, 0);
 }
 
-/* An address of nobody here, and a port that another agent has. */
-static void test_cannot_serve(void **state)
+/* The port is in use by another agent; the address does not belong to this machine. */
+static void test_serving_needs_an_own_address_and_a_free_port(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents *first = agents_first(&config), *agents = NULL;
@@ -152,7 +153,7 @@ static void expect_bad(struct disti_agents_config config, const char *what)
     assert_non_null(strstr(dist_last_error(), what));
 }
 
-static void test_bad_config(void **state)
+static void test_bad_settings_are_rejected(void **state)
 {
     struct disti_agents_config good = agents_config(1, 1, 2), bad;
 
@@ -168,7 +169,7 @@ static void test_bad_config(void **state)
     bad = good, bad.keep_alive_interval_ms = 0, expect_bad(bad, "keep_alive_interval");
 }
 
-static void test_conf(void **state)
+static void test_rdzv_conf_is_parsed(void **state)
 {
     struct disti_agents_config config = agents_config(1, 1, 2);
 
@@ -198,10 +199,14 @@ static void test_conf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_full),
-        cmocka_unit_test(test_too_few),      cmocka_unit_test(test_no_zone),
-        cmocka_unit_test(test_nobody_there), cmocka_unit_test(test_cannot_serve),
-        cmocka_unit_test(test_bad_config),   cmocka_unit_test(test_conf),
+        cmocka_unit_test(test_agents_that_differ_are_refused),
+        cmocka_unit_test(test_an_agent_beyond_MAX_is_refused),
+        cmocka_unit_test(test_too_few_agents_time_out),
+        cmocka_unit_test(test_a_link_local_address_needs_a_zone),
+        cmocka_unit_test(test_agents_end_without_a_server),
+        cmocka_unit_test(test_serving_needs_an_own_address_and_a_free_port),
+        cmocka_unit_test(test_bad_settings_are_rejected),
+        cmocka_unit_test(test_rdzv_conf_is_parsed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

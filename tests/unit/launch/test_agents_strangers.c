@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who speaks nonsense to agents is refused, and the job goes on; a server that does ends them. */
+/* Malformed messages: clients that send them are refused and the job continues; a server that sends
+ * them ends its agents. */
 #include "tests/unit/launch/agents.h"
 
 #include <arpa/inet.h>
@@ -10,7 +11,7 @@
 #include "base/net.h"
 #include "launch/agents/message.h"
 
-#define STRANGERS 40
+#define CLIENTS 40
 
 static uint64_t seed = 1;
 static struct disti_agents_event events[2];
@@ -37,7 +38,8 @@ static int call(int port)
     return fd;
 }
 
-/* A frame of any op and any value, mostly of a size that some op has; sometimes the head is bad. */
+/* Makes a frame of a random op and value, mostly of a size that some op has; sometimes the header
+ * is invalid. Returns its bytes, which may be fewer or more than the header says. */
 static size_t any_frame(unsigned char *bytes, size_t room)
 {
     static const size_t sizes[] = {0,
@@ -64,7 +66,7 @@ static size_t any_frame(unsigned char *bytes, size_t room)
     return DISTI_WIRE_HEAD + (any(5) ? head.value_bytes : (size_t)any(20));
 }
 
-/* A right hello, so that the server listens to the next frame. */
+/* Sends a valid hello, so that the server reads the next frame. */
 static void say_hello(int fd)
 {
     unsigned char bytes[DISTI_WIRE_HEAD + AGENTS_NONCE + AGENTS_JOB] = {0};
@@ -75,24 +77,24 @@ static void say_hello(int fd)
     assert_true(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes));
 }
 
-static void test_server_is_spoken_to(void **state)
+static void test_random_frames_do_not_disturb_the_server(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents *agents[2] = {agents_first(&config)};
     unsigned char bytes[4096];
-    int fds[STRANGERS], repeats = getenv("CHECK_LONG") ? 200 : 8;
+    int fds[CLIENTS], repeats = getenv("CHECK_LONG") ? 200 : 8;
 
     (void)state;
     for (int k = 0; k < repeats; k++) {
-        for (int i = 0; i < STRANGERS; i++) {
+        for (int i = 0; i < CLIENTS; i++) {
             fds[i] = call(config.endpoint_port);
             if (any(2))
                 say_hello(fds[i]);
             for (int f = any(3); f >= 0; f--)
                 send(fds[i], bytes, any_frame(bytes, sizeof(bytes)), MSG_NOSIGNAL);
         }
-        agents_move(agents, 1, 3);
-        for (int i = 0; i < STRANGERS; i++)
+        agents_expect_quiet(agents, 1, 3);
+        for (int i = 0; i < CLIENTS; i++)
             close(fds[i]);
     }
     agents[1] = agents_open(&config);
@@ -101,8 +103,9 @@ static void test_server_is_spoken_to(void **state)
     agents_close_all(agents, 2);
 }
 
-/* One that is refused says no more than a few frames: its line ends, however much it has to say. */
-static void test_refused_goes_on(void **state)
+/* The server closes the connection of a refused client after a few more frames, however many the
+ * client sends. */
+static void test_a_refused_client_is_disconnected(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 2);
     struct disti_agents *agents = agents_first(&config);
@@ -116,13 +119,13 @@ static void test_refused_goes_on(void **state)
     while (send(fd, frame, sizeof(frame), MSG_NOSIGNAL) == (ssize_t)sizeof(frame)) {
         assert_false(disti_expired(until));
         assert_in_range(++sent, 1, 100);
-        agents_move(&agents, 1, 1);
+        agents_expect_quiet(&agents, 1, 1);
     }
     close(fd);
     disti_agents_close(agents, NULL, 0);
 }
 
-/* The next frame that comes, while the agents move along. */
+/* Reads the next frame, and polls the agents meanwhile. */
 static void read_frame(int fd, struct disti_wire_reader *reader, struct disti_agents **agents,
                        int n)
 {
@@ -131,7 +134,7 @@ static void read_frame(int fd, struct disti_wire_reader *reader, struct disti_ag
     disti_wire_next(reader);
     while (disti_wire_read(reader, fd) != DISTI_WIRE_FRAME) {
         assert_false(disti_expired(deadline));
-        agents_move(agents, n, 1);
+        agents_expect_quiet(agents, n, 1);
     }
 }
 
@@ -146,7 +149,7 @@ static void send_frame(int fd, uint8_t op, const unsigned char *value, size_t by
                 (ssize_t)(DISTI_WIRE_HEAD + bytes));
 }
 
-/* Joins by hand, with a proof of who that is; returns the op of the answer. */
+/* Joins as an agent would, with a proof for the role `who`. Returns the op of the reply. */
 static int join(int fd, const char *who, struct disti_agents **agents, int n)
 {
     unsigned char value[DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES];
@@ -174,8 +177,8 @@ static int join(int fd, const char *who, struct disti_agents **agents, int n)
     return op;
 }
 
-/* A proof that the server could give is worth nothing. */
-static void test_proof_is_needed(void **state)
+/* The server accepts no proof that is made for the role of the server. */
+static void test_the_servers_proof_does_not_admit_a_client(void **state)
 {
     struct disti_agents_config config = agents_config(0, 2, 3);
     struct disti_agents *agents;
@@ -190,8 +193,9 @@ static void test_proof_is_needed(void **state)
     disti_agents_close(agents, NULL, 0);
 }
 
-/* One that has the secret, is in the round, and then says anything: the others do without it. */
-static void test_member_goes_mad(void **state)
+/* An agent with the secret joins the round and then sends random bytes: the other agents drop it
+ * and continue. */
+static void test_a_member_that_sends_nonsense_is_dropped(void **state)
 {
     int repeats = getenv("CHECK_LONG") ? 300 : 20;
 
@@ -211,7 +215,7 @@ static void test_member_goes_mad(void **state)
         agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
         assert_int_equal(events[0].round.nodes, 3);
         size = any_frame(bytes, sizeof(bytes));
-        if (bytes[5] != AGENTS_ENDED) /* whose workers have succeeded may go */
+        if (bytes[5] != AGENTS_ENDED) /* after success an agent may leave */
             send(fd, bytes, size, MSG_NOSIGNAL);
         scribble(bytes, sizeof(bytes));
         send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
@@ -225,7 +229,7 @@ static void test_member_goes_mad(void **state)
     }
 }
 
-/* Answers an agent as its server would; returns the connection. */
+/* Accepts an agent's connection and welcomes it as its server would. Returns the connection. */
 static int welcome(int listener, struct disti_agents *agents)
 {
     unsigned char nonce[AGENTS_NONCE] = {0}, value[DISTI_HMAC_BYTES + AGENTS_WELCOME_BYTES];
@@ -234,9 +238,9 @@ static int welcome(int listener, struct disti_agents *agents)
     struct disti_wire_reader reader = {.limit = 4096};
     int fd;
 
-    agents_move(&agents, 1, 1);
+    agents_expect_quiet(&agents, 1, 1);
     while ((fd = accept(listener, NULL, NULL)) < 0)
-        agents_move(&agents, 1, 1);
+        agents_expect_quiet(&agents, 1, 1);
     read_frame(fd, &reader, &agents, 1);
     memcpy(transcript.agent_nonce, disti_wire_value(&reader), AGENTS_NONCE);
     send_frame(fd, AGENTS_CHALLENGE, nonce, sizeof(nonce));
@@ -249,8 +253,8 @@ static int welcome(int listener, struct disti_agents *agents)
     return fd;
 }
 
-/* Whatever a server says, the agent ends, in one way or another, and each event is a whole one. */
-static void test_server_goes_mad(void **state)
+/* The agent ends after any frames of a server, and each of its events is valid. */
+static void test_nonsense_of_the_server_ends_the_agent(void **state)
 {
     int repeats = getenv("CHECK_LONG") ? 300 : 20;
 
@@ -282,8 +286,8 @@ static void test_server_goes_mad(void **state)
     }
 }
 
-/* A server without the secret, which says anything: the agent believes nothing, and ends. */
-static void test_agent_is_spoken_to(void **state)
+/* A server without the secret sends random frames: the agent ignores their content and ends. */
+static void test_an_agent_ignores_a_server_without_the_secret(void **state)
 {
     int repeats = getenv("CHECK_LONG") ? 1000 : 60;
 
@@ -315,8 +319,8 @@ static void test_agent_is_spoken_to(void **state)
     }
 }
 
-/* What is read of any bytes is within its bounds. */
-static void test_any_bytes(void **state)
+/* Values parsed from random bytes are within their bounds. */
+static void test_parsing_random_bytes_stays_within_bounds(void **state)
 {
     static int workers[DISTI_AGENTS_NODES_MAX];
     static unsigned char bytes[AGENTS_LIMIT_SERVER];
@@ -346,7 +350,7 @@ static void test_any_bytes(void **state)
     assert_true(read > 0);
 }
 
-static void test_there_and_back(void **state)
+static void test_a_failure_is_encoded_and_decoded(void **state)
 {
     unsigned char bytes[AGENTS_FAILURE_BYTES];
     struct disti_wire_reader frame = {.body = bytes, .head.value_bytes = AGENTS_FAILURE_BYTES};
@@ -374,10 +378,14 @@ static void test_there_and_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_server_is_spoken_to), cmocka_unit_test(test_refused_goes_on),
-        cmocka_unit_test(test_proof_is_needed),     cmocka_unit_test(test_member_goes_mad),
-        cmocka_unit_test(test_server_goes_mad),     cmocka_unit_test(test_agent_is_spoken_to),
-        cmocka_unit_test(test_any_bytes),           cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_random_frames_do_not_disturb_the_server),
+        cmocka_unit_test(test_a_refused_client_is_disconnected),
+        cmocka_unit_test(test_the_servers_proof_does_not_admit_a_client),
+        cmocka_unit_test(test_a_member_that_sends_nonsense_is_dropped),
+        cmocka_unit_test(test_nonsense_of_the_server_ends_the_agent),
+        cmocka_unit_test(test_an_agent_ignores_a_server_without_the_secret),
+        cmocka_unit_test(test_parsing_random_bytes_stays_within_bounds),
+        cmocka_unit_test(test_a_failure_is_encoded_and_decoded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

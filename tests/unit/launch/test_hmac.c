@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* HMAC-SHA-256 against RFC 4231's examples, in any pieces. */
+/* HMAC-SHA-256 of data in one or several pieces, compared with the examples of RFC 4231. */
 #include "tests/unit/base/unit.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void expect_mac(const void *key, size_t key_bytes, const char *data, cons
     assert_false(disti_hmac_same(mac, again));
 }
 
-static void test_mac(void **state)
+static void test_hmac_matches_rfc_4231(void **state)
 {
     unsigned char key[131];
 
@@ -48,11 +48,12 @@ static void test_mac(void **state)
                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
-/* Whoever has the job's secret makes the same of what is sent; nobody else does. */
-static void test_store_word(void **state)
+/* Agents with the same job secret derive the same token from the one that is sent; other agents
+ * derive another one. */
+static void test_the_store_token_depends_on_the_secret(void **state)
 {
     struct agents_transcript job = {.secret = "a secret", .secret_bytes = 8, .job = "a job"};
-    char sent[AGENTS_SECRET] = "0123456789abcdef0123456789abcdef", words[4][AGENTS_SECRET];
+    char sent[AGENTS_SECRET] = "0123456789abcdef0123456789abcdef", tokens[4][AGENTS_SECRET];
 
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -60,21 +61,21 @@ static void test_store_word(void **state)
             job.secret = "a secreT";
         if (i == 3)
             job.secret_bytes = 0;
-        memcpy(words[i], sent, sizeof(sent));
-        disti_agents_store_word(&job, words[i]);
-        assert_int_equal(strspn(words[i], "0123456789abcdef"), 32);
+        memcpy(tokens[i], sent, sizeof(sent));
+        disti_agents_store_word(&job, tokens[i]);
+        assert_int_equal(strspn(tokens[i], "0123456789abcdef"), 32);
     }
-    assert_string_equal(words[0], words[1]);
-    assert_string_not_equal(words[0], sent);
-    assert_string_not_equal(words[0], words[2]);
-    assert_string_equal(words[3], sent);
+    assert_string_equal(tokens[0], tokens[1]);
+    assert_string_not_equal(tokens[0], sent);
+    assert_string_not_equal(tokens[0], tokens[2]);
+    assert_string_equal(tokens[3], sent);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mac),
-        cmocka_unit_test(test_store_word),
+        cmocka_unit_test(test_hmac_matches_rfc_4231),
+        cmocka_unit_test(test_the_store_token_depends_on_the_secret),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

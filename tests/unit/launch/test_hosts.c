@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Hosts as -H and hostfiles have them, bad ones, and what a host is told to do. */
+/* Hosts as in -H and in hostfiles, invalid ones, and the script that starts an agent on a host. */
 #include "tests/unit/base/unit.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static dist_status read_text(const char *text, size_t bytes, struct disti_hosts 
     return status;
 }
 
-static void test_option(void **state)
+static void test_hosts_of_the_option_are_parsed(void **state)
 {
     struct disti_hosts hosts = {0};
 
@@ -51,7 +51,7 @@ static void test_option(void **state)
     assert_int_equal(hosts.count, 0);
 }
 
-static void test_file(void **state)
+static void test_hostfiles_are_parsed(void **state)
 {
     static const char text[] = "# all of them\n\nnode1 slots=2\n  node2:3   # the old one\r\n"
                                "node3\tslots=4 max_slots=8\nnode4";
@@ -70,11 +70,11 @@ static void expect_bad(const char *text, const char *what)
 
     assert_int_equal(disti_hosts_parse(text, &hosts), DIST_ERR_INVALID_ARGUMENT);
     if (!strstr(dist_last_error(), what))
-        fail_msg("\"%s\" does not say \"%s\"", dist_last_error(), what);
+        fail_msg("\"%s\" does not contain \"%s\"", dist_last_error(), what);
     disti_hosts_free(&hosts);
 }
 
-static void test_bad_option(void **state)
+static void test_bad_hosts_are_rejected(void **state)
 {
     (void)state;
     expect_bad("", "-H: \"\" is not a host name");
@@ -98,11 +98,11 @@ static void expect_bad_file(const char *text, size_t bytes, const char *what)
 
     assert_int_equal(read_text(text, bytes, &hosts), DIST_ERR_INVALID_ARGUMENT);
     if (!strstr(dist_last_error(), what) || !strstr(dist_last_error(), "hostfile."))
-        fail_msg("\"%s\" does not say \"%s\"", dist_last_error(), what);
+        fail_msg("\"%s\" does not contain \"%s\"", dist_last_error(), what);
     disti_hosts_free(&hosts);
 }
 
-static void test_bad_file(void **state)
+static void test_bad_hostfiles_are_rejected(void **state)
 {
     struct disti_hosts hosts = {0};
     char name[400];
@@ -122,7 +122,7 @@ static void test_bad_file(void **state)
     assert_non_null(strstr(dist_last_error(), "/no/such/hostfile"));
 }
 
-static void test_place(void **state)
+static void test_processes_are_placed_on_slots(void **state)
 {
     struct disti_hosts hosts = {0};
     int counts[3];
@@ -147,7 +147,8 @@ static void test_place(void **state)
     assert_false(disti_hosts_is_loopback("127.node"));
 }
 
-/* Starts it, and tells it what to do; more can be said to *in_fd_p. */
+/* Starts an agent with the script as its input. The caller writes more input to *in_fd_p and closes
+ * it. */
 static pid_t begin(const char *agent, const char *host, const struct disti_hosts_start *start,
                    int out_fd, int *in_fd_p)
 {
@@ -166,7 +167,8 @@ static pid_t begin(const char *agent, const char *host, const struct disti_hosts
     return pid;
 }
 
-/* Runs it, says more once it runs, and collects what it writes; returns how it ended. */
+/* Starts an agent, sends `more` after its first output, and collects all output. Returns its wait
+ * status. */
 static int run(const struct disti_hosts_start *start, const char *more, char text[1000])
 {
     size_t at = 0;
@@ -190,8 +192,9 @@ static int run(const struct disti_hosts_start *start, const char *more, char tex
     return how;
 }
 
-/* `env` stands for ssh: it takes a setting for a host, and a command. */
-static void test_start(void **state)
+/* `env` replaces ssh: its first argument sets a variable instead of naming a host, and the command
+ * follows. */
+static void test_a_started_agent_gets_its_settings_and_input(void **state)
 {
     const char *argv[] = {"sh",
                           "-c",
@@ -218,7 +221,7 @@ static void test_start(void **state)
     assert_non_null(strstr(text, "/no/such/folder"));
 }
 
-static void test_start_fails(void **state)
+static void test_start_failures_are_reported(void **state)
 {
     const char *argv[] = {"true", NULL}, *environment[] = {"A;reboot=1", NULL};
     struct disti_hosts_start start = {.argv = argv, .environment = environment};
@@ -239,8 +242,8 @@ static void test_start_fails(void **state)
     assert_int_equal(disti_hosts_script(&start, &script, &bytes), DIST_ERR_INVALID_ARGUMENT);
 }
 
-/* Whoever started it is killed, and it goes too. */
-static void test_start_killed(void **state)
+/* If the process that started the agent is killed, the agent ends too. */
+static void test_an_agent_ends_with_its_starter(void **state)
 {
     const char *argv[] = {"sh", "-c", "echo; exec sleep 60", NULL};
     struct disti_hosts_start start = {.argv = argv};
@@ -263,17 +266,21 @@ static void test_start_killed(void **state)
     assert_true(read(ends[0], &byte, 1) == 1);
     kill(parent, SIGKILL);
     assert_int_equal(waitpid(parent, &how, 0), parent);
-    assert_true(read(ends[0], &byte, 1) == 0); /* the last writer has gone */
+    assert_true(read(ends[0], &byte, 1) == 0); /* end of file: the agent has exited */
     close(ends[0]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_option),      cmocka_unit_test(test_file),
-        cmocka_unit_test(test_bad_option),  cmocka_unit_test(test_bad_file),
-        cmocka_unit_test(test_place),       cmocka_unit_test(test_start),
-        cmocka_unit_test(test_start_fails), cmocka_unit_test(test_start_killed),
+        cmocka_unit_test(test_hosts_of_the_option_are_parsed),
+        cmocka_unit_test(test_hostfiles_are_parsed),
+        cmocka_unit_test(test_bad_hosts_are_rejected),
+        cmocka_unit_test(test_bad_hostfiles_are_rejected),
+        cmocka_unit_test(test_processes_are_placed_on_slots),
+        cmocka_unit_test(test_a_started_agent_gets_its_settings_and_input),
+        cmocka_unit_test(test_start_failures_are_reported),
+        cmocka_unit_test(test_an_agent_ends_with_its_starter),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_spawn: exit codes, the first failure, signals, nobody left behind. */
+/* dist_spawn: exit codes, the first failure, signals, and that no process remains. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,10 +21,10 @@
 #define RANKS 4
 #define WAIT_MS 20000
 
-/* What the ranks leave for the test to look at. */
+/* Results that the ranks store for the test, in shared memory. */
 static struct shared {
     pid_t pids[RANKS];
-    int told[RANKS];
+    int signals[RANKS];
 } * shared;
 
 static int map_shared(void **state)
@@ -41,15 +41,15 @@ static int clear_shared(void **state)
     return 0;
 }
 
-static bool is_gone(pid_t pid)
+static bool has_exited(pid_t pid)
 {
     return pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH);
 }
 
-static void expect_all_gone(void)
+static void expect_all_exited(void)
 {
     for (int r = 0; r < RANKS; r++)
-        assert_true(is_gone(shared->pids[r]));
+        assert_true(has_exited(shared->pids[r]));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
 }
@@ -61,7 +61,7 @@ static int env_int(const char *name)
     return text ? atoi(text) : -1;
 }
 
-/* Meets the others, as a program that calls dist_init_process_group would. */
+/* Joins the other ranks, as a program that calls dist_init_process_group would. */
 static int rank_meets(int rank, void *arg)
 {
     struct disti_bootstrap bootstrap;
@@ -70,7 +70,7 @@ static int rank_meets(int rank, void *arg)
     if (strcmp(arg, "argument") != 0 || env_int("RANK") != rank || env_int("LOCAL_RANK") != rank ||
         env_int("WORLD_SIZE") != RANKS || env_int("LOCAL_WORLD_SIZE") != RANKS)
         return 10;
-    /* Twice: the launcher's store serves one group after the other. */
+    /* Twice: the launcher's store serves a second group after the first is closed. */
     for (int i = 0; i < 2; i++) {
         if (disti_rendezvous(NULL, WAIT_MS, &bootstrap) != DIST_OK)
             return 11;
@@ -90,12 +90,12 @@ static int rank_meets(int rank, void *arg)
     return 0;
 }
 
-static void test_meets(void **state)
+static void test_ranks_form_groups(void **state)
 {
     int code = -1;
 
     (void)state;
-    /* Whatever launched this process, its ranks are their own world. */
+    /* Variables of an outer launcher are ignored: the spawned ranks are a world of their own. */
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
     assert_int_equal(dist_spawn(RANKS, rank_meets, (char[]){"argument"}, &code), DIST_OK);
@@ -104,7 +104,7 @@ static void test_meets(void **state)
     assert_int_equal(code, 0);
     for (int r = 0; r < RANKS; r++)
         assert_true(shared->pids[r] > 0);
-    expect_all_gone();
+    expect_all_exited();
 }
 
 static int rank_fails(int rank, void *arg)
@@ -117,7 +117,7 @@ static int rank_fails(int rank, void *arg)
     return 0;
 }
 
-static void test_exit_code(void **state)
+static void test_the_first_failures_exit_code_is_returned(void **state)
 {
     int64_t begin = disti_now_ns();
     int code = -1;
@@ -128,7 +128,7 @@ static void test_exit_code(void **state)
     assert_non_null(strstr(dist_last_error(), "rank 2"));
     assert_non_null(strstr(dist_last_error(), "exit code 37"));
     assert_true(disti_now_ns() - begin < 4000000000);
-    expect_all_gone();
+    expect_all_exited();
 }
 
 static int rank_is_killed(int rank, void *arg)
@@ -141,7 +141,7 @@ static int rank_is_killed(int rank, void *arg)
     return 0;
 }
 
-static void test_killed(void **state)
+static void test_a_killed_rank_is_reported(void **state)
 {
     int code = -1;
 
@@ -150,11 +150,11 @@ static void test_killed(void **state)
     assert_int_equal(code, 128 + SIGKILL);
     assert_non_null(strstr(dist_last_error(), "rank 1"));
     assert_non_null(strstr(dist_last_error(), "signal 9"));
-    expect_all_gone();
+    expect_all_exited();
 }
 
-/* Rank 0 is killed, then rank 1 fails. The remaining ranks shrink their group twice and return 0.
- */
+/* Rank 0 is killed, then rank 1 fails. The remaining ranks shrink their group twice and return
+ * 0. */
 static int rank_shrinks(int rank, void *arg)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -193,7 +193,7 @@ static void rank_has_failed(int rank, int exit_code, void *arg)
     codes[rank] = exit_code;
 }
 
-static void test_continues(void **state)
+static void test_continue_on_failure_lets_ranks_shrink(void **state)
 {
     struct dist_spawn_options options = DIST_SPAWN_OPTIONS_INIT;
     int code = -1, codes[RANKS] = {0};
@@ -211,13 +211,13 @@ static void test_continues(void **state)
         assert_int_equal(codes[r], 0);
         assert_true(shared->pids[r] > 0);
     }
-    expect_all_gone();
+    expect_all_exited();
     options.size = 0;
     assert_int_equal(dist_spawn_with(RANKS, rank_shrinks, NULL, &options, &code),
                      DIST_ERR_INVALID_ARGUMENT);
 }
 
-/* SIGTERM does not end this one, so SIGKILL must, some seconds later. */
+/* Ignores SIGTERM, so that it must be ended by SIGKILL some seconds later. */
 static int rank_is_stubborn(int rank, void *arg)
 {
     (void)arg;
@@ -234,7 +234,7 @@ static int rank_is_stubborn(int rank, void *arg)
     return 0;
 }
 
-static void test_stubborn(void **state)
+static void test_ranks_that_ignore_SIGTERM_are_killed(void **state)
 {
     int64_t begin = disti_now_ns();
     int code = -1;
@@ -243,13 +243,13 @@ static void test_stubborn(void **state)
     assert_int_equal(dist_spawn(RANKS, rank_is_stubborn, NULL, &code), DIST_OK);
     assert_int_equal(code, 5);
     assert_true(disti_now_ns() - begin < 10000000000);
-    expect_all_gone();
+    expect_all_exited();
 }
 
-static volatile sig_atomic_t rank_told;
+static volatile sig_atomic_t rank_signal;
 static void on_signal(int number)
 {
-    rank_told = number;
+    rank_signal = number;
 }
 
 static int rank_listens(int rank, void *arg)
@@ -260,13 +260,14 @@ static int rank_listens(int rank, void *arg)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     shared->pids[rank] = getpid();
-    for (int i = 0; i < 2000 && !rank_told; i++)
+    for (int i = 0; i < 2000 && !rank_signal; i++)
         disti_sleep_ns(5000000);
-    shared->told[rank] = rank_told;
+    shared->signals[rank] = rank_signal;
     return 0;
 }
 
-/* Runs dist_spawn in a process of its own, sends that one a signal, returns how it ended. */
+/* Calls dist_spawn in a child process and sends a signal to that process. Returns its wait
+ * status. */
 static int signal_the_parent(int (*fn)(int rank, void *arg), int number)
 {
     int how = 0, code = -1;
@@ -276,8 +277,9 @@ static int signal_the_parent(int (*fn)(int rank, void *arg), int number)
     parent = fork();
     assert_true(parent >= 0);
     if (parent == 0) {
-        signal(number,
-               SIG_DFL); /* a shell's background jobs ignore SIGINT, and so does what they start */
+        signal(
+            number,
+            SIG_DFL); /* it is ignored in background jobs of a shell, and children inherit that */
         _exit(dist_spawn(RANKS, fn, NULL, &code) == DIST_OK ? code : 99);
     }
     for (int i = 0; i < 2000; i++) {
@@ -294,7 +296,7 @@ static int signal_the_parent(int (*fn)(int rank, void *arg), int number)
     return how;
 }
 
-static void test_signals_passed_on(void **state)
+static void test_signals_are_forwarded_to_the_ranks(void **state)
 {
     int numbers[] = {SIGINT, SIGTERM};
 
@@ -307,8 +309,8 @@ static void test_signals_passed_on(void **state)
         assert_true(WIFEXITED(how));
         assert_int_equal(WEXITSTATUS(how), 128 + numbers[i]);
         for (int r = 0; r < RANKS; r++)
-            assert_int_equal(shared->told[r], numbers[i]);
-        expect_all_gone();
+            assert_int_equal(shared->signals[r], numbers[i]);
+        expect_all_exited();
     }
 }
 
@@ -322,22 +324,22 @@ static int rank_sleeps(int rank, void *arg)
     return 0;
 }
 
-/* A killed parent takes its ranks with it. */
-static void test_parent_killed(void **state)
+/* If the parent is killed, its ranks end too. */
+static void test_ranks_end_with_their_parent(void **state)
 {
     int how = signal_the_parent(rank_sleeps, SIGKILL);
     int64_t deadline = disti_deadline_ms(5000);
-    int gone = 0;
+    int exited = 0;
 
     (void)state;
     assert_true(WIFSIGNALED(how));
-    while (gone < RANKS && !disti_expired(deadline)) {
+    while (exited < RANKS && !disti_expired(deadline)) {
         disti_sleep_ns(5000000);
-        gone = 0;
+        exited = 0;
         for (int r = 0; r < RANKS; r++)
-            gone += is_gone(shared->pids[r]);
+            exited += has_exited(shared->pids[r]);
     }
-    assert_int_equal(gone, RANKS);
+    assert_int_equal(exited, RANKS);
 }
 
 static int rank_prints(int rank, void *arg)
@@ -347,8 +349,9 @@ static int rank_prints(int rank, void *arg)
     return 0;
 }
 
-/* What the parent had not written yet is written once, what the ranks print is written too. */
-static void test_output_once(void **state)
+/* Buffered output of the parent is written once, although it forks; so is the output of the
+ * ranks. */
+static void test_buffered_output_is_written_once(void **state)
 {
     char text[200] = "";
     int ends[2], kept = dup(STDOUT_FILENO), code;
@@ -382,8 +385,8 @@ static int rank_returns_zero(int rank, void *arg)
     return 0;
 }
 
-/* The program's own children, signals and descriptors are as they were. */
-static void test_leaves_no_trace(void **state)
+/* dist_spawn leaves the program's own children, signal handlers and descriptors as they were. */
+static void test_children_signals_and_descriptors_are_kept(void **state)
 {
     struct sigaction before = {.sa_handler = SIG_IGN}, after;
     sigset_t mask_before, mask_after;
@@ -396,7 +399,7 @@ static void test_leaves_no_trace(void **state)
     own = fork();
     if (own == 0)
         _exit(23);
-    /* Ended, but not reaped: that is for us to do, below. */
+    /* It has exited but is not reaped: dist_spawn must not reap it. */
     assert_int_equal(waitid(P_PID, (id_t)own, &info, WEXITED | WNOWAIT), 0);
     sigaction(SIGCHLD, &before, NULL);
     sigprocmask(SIG_SETMASK, NULL, &mask_before);
@@ -419,7 +422,7 @@ static void test_leaves_no_trace(void **state)
     assert_int_equal(WEXITSTATUS(how), 23);
 }
 
-static void test_bad_arguments(void **state)
+static void test_bad_arguments_are_rejected(void **state)
 {
     int code = 77;
 
@@ -435,16 +438,16 @@ static void test_bad_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_meets, clear_shared),
-        cmocka_unit_test_setup(test_exit_code, clear_shared),
-        cmocka_unit_test_setup(test_killed, clear_shared),
-        cmocka_unit_test_setup(test_continues, clear_shared),
-        cmocka_unit_test_setup(test_stubborn, clear_shared),
-        cmocka_unit_test_setup(test_signals_passed_on, clear_shared),
-        cmocka_unit_test_setup(test_parent_killed, clear_shared),
-        cmocka_unit_test(test_output_once),
-        cmocka_unit_test(test_leaves_no_trace),
-        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test_setup(test_ranks_form_groups, clear_shared),
+        cmocka_unit_test_setup(test_the_first_failures_exit_code_is_returned, clear_shared),
+        cmocka_unit_test_setup(test_a_killed_rank_is_reported, clear_shared),
+        cmocka_unit_test_setup(test_continue_on_failure_lets_ranks_shrink, clear_shared),
+        cmocka_unit_test_setup(test_ranks_that_ignore_SIGTERM_are_killed, clear_shared),
+        cmocka_unit_test_setup(test_signals_are_forwarded_to_the_ranks, clear_shared),
+        cmocka_unit_test_setup(test_ranks_end_with_their_parent, clear_shared),
+        cmocka_unit_test(test_buffered_output_is_written_once),
+        cmocka_unit_test(test_children_signals_and_descriptors_are_kept),
+        cmocka_unit_test(test_bad_arguments_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, map_shared, NULL);

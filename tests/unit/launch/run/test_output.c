@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lines of several workers: whole, prefixed, and none lost, whatever they are. */
+/* Output of several workers: lines are whole, have their prefix, and none is lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -15,9 +15,9 @@
 
 #include "launch/output.h"
 
-/* Two sources and where their lines go. */
+/* Two workers' pipes, and the pipe that their lines go to. */
 struct output_case {
-    int to[2]; /* what the workers write to */
+    int to[2]; /* write ends: one for each worker */
     FILE *read;
     int done_fd;
     struct disti_run_output *output;
@@ -69,7 +69,7 @@ static void case_end(struct output_case *test)
     close(test->done_fd);
 }
 
-static void test_lines_are_whole(void **state)
+static void test_lines_are_whole_and_prefixed(void **state)
 {
     struct output_case test;
 
@@ -83,7 +83,7 @@ static void test_lines_are_whole(void **state)
     case_expect(&test, "[0]:begun\n");
     case_write(&test, 0, "end");
     case_end(&test);
-    /* What ends without an end of line gets one. */
+    /* An incomplete last line gets a newline. */
     fcntl(fileno(test.read), F_SETFL, O_NONBLOCK);
     char text[2][64];
     assert_non_null(fgets(text[0], 64, test.read));
@@ -93,8 +93,8 @@ static void test_lines_are_whole(void **state)
     fclose(test.read);
 }
 
-/* Without a prefix a single writer's bytes come as they are: zeros, and no end of line. */
-static void test_bytes_are_kept(void **state)
+/* Without a prefix, bytes are copied unchanged: zero bytes are kept, and no newline is added. */
+static void test_without_prefix_bytes_are_copied_unchanged(void **state)
 {
     static const char bytes[] = "a\0b\nc\0";
     struct output_case test;
@@ -112,8 +112,8 @@ static void test_bytes_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines_are_whole),
-        cmocka_unit_test(test_bytes_are_kept),
+        cmocka_unit_test(test_lines_are_whole_and_prefixed),
+        cmocka_unit_test(test_without_prefix_bytes_are_copied_unchanged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

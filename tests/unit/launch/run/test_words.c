@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What stands in the values of distrun's options. */
+/* Parsing of the values of distrun's options, and texts that distrun makes of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include "launch/words.h"
 #include "launch/workers.h"
 
-static void test_streams(void **state)
+static void test_redirected_streams_are_parsed(void **state)
 {
     static const char *const wrong[] = {"4", "-1", "", "a", "0:", "0:4", "0:1,", ":1", "0:1;1:1"};
 
@@ -29,7 +29,7 @@ static void test_streams(void **state)
         assert_int_equal(disti_run_streams(wrong[i], 0), -1);
 }
 
-static void test_lists(void **state)
+static void test_ranks_are_found_in_lists(void **state)
 {
     (void)state;
     assert_int_equal(disti_run_is_listed(NULL, 5), 1);
@@ -39,7 +39,7 @@ static void test_lists(void **state)
     assert_int_equal(disti_run_is_listed("x", 0), -1);
 }
 
-static void test_nodes(void **state)
+static void test_node_counts_are_parsed(void **state)
 {
     int least, most;
 
@@ -56,7 +56,7 @@ static void test_nodes(void **state)
     assert_false(disti_run_nodes("2:4:6", &least, &most));
 }
 
-static void test_endpoint(void **state)
+static void test_endpoints_are_parsed(void **state)
 {
     char host[256];
     int port = 29400;
@@ -76,7 +76,7 @@ static void test_endpoint(void **state)
     assert_false(disti_run_endpoint("[::1", host, &port));
 }
 
-static void test_signals(void **state)
+static void test_signal_lists_are_parsed(void **state)
 {
     sigset_t set;
 
@@ -89,7 +89,7 @@ static void test_signals(void **state)
     assert_string_equal(disti_run_signals("SIGKILL", &set), "SIGKILL");
 }
 
-static void test_prefix(void **state)
+static void test_prefixes_replace_their_variables(void **state)
 {
     const struct disti_run_names names = {.role = "r", .host = "h", .rank = 12, .local_rank = 3};
     char text[32];
@@ -103,8 +103,9 @@ static void test_prefix(void **state)
     assert_string_equal(text, "1212");
 }
 
-/* Every part has its workers, neighbours together; with fewer workers none shares a part. */
-static void test_parts(void **state)
+/* Each part gets at least one worker, of consecutive numbers; with fewer workers than parts, no
+ * part has two. */
+static void test_workers_are_spread_over_all_parts(void **state)
 {
     (void)state;
     for (int workers = 1; workers < 20; workers++) {
@@ -124,8 +125,8 @@ static void test_parts(void **state)
     }
 }
 
-/* Of two that are seen at once, which is the cause of the other. */
-static void test_first(void **state)
+/* Which of two ended workers is reported as the first failure. */
+static void test_causes_rank_before_consequences(void **state)
 {
     const struct disti_run_worker well = {.ended = true}, three = {.ended = true, .how = 3 << 8},
                                   killed = {.ended = true, .how = SIGKILL},
@@ -153,8 +154,8 @@ static void test_first(void **state)
     assert_int_equal(disti_run_exit_code(&failure), 128 + SIGKILL);
 }
 
-/* What a worker may leave in its error file, and what is shown of it. */
-static void test_error_file(void **state)
+/* Contents of a worker's error file, and the text that is shown for them. */
+static void test_error_files_give_a_message_or_none(void **state)
 {
     static const struct {
         const char *file, *shown;
@@ -202,7 +203,7 @@ static void test_error_file(void **state)
     unlink(path);
     assert_null(disti_run_error_text(path));
     assert_int_equal(mkfifo(path, 0600), 0);
-    alarm(10); /* nobody writes there */
+    alarm(10); /* the FIFO has no writer: opening it must not block */
     assert_null(disti_run_error_text(path));
     alarm(0);
     unlink(path);
@@ -211,11 +212,15 @@ static void test_error_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),    cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_nodes),      cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_endpoint),   cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_parts),      cmocka_unit_test(test_first),
-        cmocka_unit_test(test_error_file),
+        cmocka_unit_test(test_redirected_streams_are_parsed),
+        cmocka_unit_test(test_ranks_are_found_in_lists),
+        cmocka_unit_test(test_node_counts_are_parsed),
+        cmocka_unit_test(test_signal_lists_are_parsed),
+        cmocka_unit_test(test_endpoints_are_parsed),
+        cmocka_unit_test(test_prefixes_replace_their_variables),
+        cmocka_unit_test(test_workers_are_spread_over_all_parts),
+        cmocka_unit_test(test_causes_rank_before_consequences),
+        cmocka_unit_test(test_error_files_give_a_message_or_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
