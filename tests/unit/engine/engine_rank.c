@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines of several ranks, each in a process of its own, over a transport of the library. */
+/* Engines of several ranks, each in its own process, over a transport of the library. */
 #include "engine_rank.h"
 
 #include "backends/registry.h"
@@ -10,10 +10,10 @@
 
 #define RANK_BLOB 8192
 #define RANK_WAIT_MS 30000
-#define RANK_LOOKS 2000
+#define RANK_POLLS 2000
 
 struct engine_shared {
-    atomic_int arrived[ENGINE_RANKS_MAX]; /* how often each rank has come to meet */
+    atomic_int arrived[ENGINE_RANKS_MAX]; /* calls of engine_rank_meet by each rank */
     char blob[ENGINE_RANKS_MAX][RANK_BLOB];
     const char *transport;
     int ranks;
@@ -22,7 +22,7 @@ struct engine_shared {
 
 bool engine_ranks_reproducible, engine_ranks_scattered, engine_ranks_world;
 
-static void rank_turn(const struct engine_rank *rank)
+static void rank_progress(const struct engine_rank *rank)
 {
     CHECK(!rank->engine || disti_engine_progress(rank->engine) >= 0 || rank->broken);
     sched_yield();
@@ -36,7 +36,7 @@ void engine_rank_meet(struct engine_rank *rank)
     for (int other = 0; other < rank->ranks; other++) {
         while (atomic_load(&rank->shared->arrived[other]) < mine) {
             CHECK(!disti_expired(deadline));
-            rank_turn(rank);
+            rank_progress(rank);
         }
     }
 }
@@ -112,8 +112,8 @@ void engine_rank_call(struct engine_rank *rank, struct dist_call call)
 
 void engine_rank_stays(struct engine_rank *rank, const struct dist_ticket *ticket)
 {
-    for (int i = 0; i < RANK_LOOKS; i++) {
-        rank_turn(rank);
+    for (int i = 0; i < RANK_POLLS; i++) {
+        rank_progress(rank);
         CHECK(ticket->status == DIST_IN_PROGRESS);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines of several ranks, each in a process of its own, over a transport of the library. */
+/* Runs engines of several ranks, each in its own process, over a transport of the library. */
 #ifndef TESTS_UNIT_ENGINE_RANK_H
 #define TESTS_UNIT_ENGINE_RANK_H
 
@@ -8,7 +8,7 @@
 
 #define ENGINE_RANKS_MAX 8
 
-/* What the ranks share, to meet and to exchange addresses. */
+/* Shared memory in which the ranks synchronize and exchange addresses. */
 struct engine_shared;
 
 struct engine_rank {
@@ -16,46 +16,46 @@ struct engine_rank {
     struct dist_engine *engine;
     struct dist_backend_config config;
     struct dist_place places[ENGINE_RANKS_MAX];
-    uint64_t sequence; /* of the collectives */
-    bool broken;       /* a call has failed, or is going to */
+    uint64_t sequence; /* of the next collective */
+    bool broken;       /* a call has failed or is about to */
     struct engine_shared *shared;
 };
 
 typedef void (*engine_rank_fn)(struct engine_rank *rank);
 
-/*
- * For the ranks that are run next. scattered: neighbours in rank are on different nodes. world:
- * they are the world, so that costs are measured.
- */
+/* Settings of the next engine_ranks_run. scattered: consecutive ranks are on different nodes.
+ * world: the group is the world, so that costs are measured. */
 extern bool engine_ranks_reproducible, engine_ranks_scattered, engine_ranks_world;
 
-/* Runs fn in so many ranks with open engines; asserts that all return. transport: "shm", "tcp". */
+/* Runs fn on `ranks` ranks with open engines and asserts that all return. transport: "shm" or
+ * "tcp". */
 void engine_ranks_run(int ranks, const char *transport, engine_rank_fn fn);
 
-/* Starts a call; gives a collective its number. */
+/* Posts a call; a collective gets the next sequence number. */
 void engine_rank_post(struct engine_rank *rank, struct dist_call call, struct dist_ticket *ticket);
 
-/* Moves things along until the ticket has ended; too long is a failure of the test. */
+/* Makes progress until the ticket has ended, and returns its status. Fails the test after a
+ * timeout. */
 dist_status engine_rank_wait(struct engine_rank *rank, struct dist_ticket *ticket);
 
-/* Both; the call must succeed. */
+/* Posts a call and waits for it; the call must succeed. */
 void engine_rank_call(struct engine_rank *rank, struct dist_call call);
 
-/* Until all ranks are here. Moves things along meanwhile. */
+/* A barrier that needs no engine; makes progress on the engine meanwhile. */
 void engine_rank_meet(struct engine_rank *rank);
 
-/* Looks so many times, and asserts that the ticket does not end. */
+/* Makes progress many times and asserts that the ticket stays in progress. */
 void engine_rank_stays(struct engine_rank *rank, const struct dist_ticket *ticket);
 
-/* Tags to send with. */
+/* Tags of the tests' messages. */
 #define TAG 3
 #define OTHER 4
 
-/* Calls from point to point, of int32. */
+/* Point-to-point calls with int32 elements. */
 struct dist_call send_to(int peer, int tag, const int32_t *data, size_t count);
 struct dist_call recv_from(int peer, int tag, int32_t *data, size_t count, int *source);
 
-/* One element; until it has gone, or come. */
+/* Send and receive one element, and wait until the call has ended. */
 void send_one(struct engine_rank *rank, int peer, int tag, int32_t value);
 int32_t recv_one(struct engine_rank *rank, int peer, int tag, int *source);
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sends and receives beside collectives, and calls that share memory. */
+/* Point-to-point messages concurrent with collectives, and calls that share memory. */
 #include "engine_rank.h"
 
-#define HOUSE 20
+#define MANY 20
 
-/* More all_reduces wait than run side by side; a message goes past them both ways. */
-static void house_rank(struct engine_rank *rank)
+/* Posts more all_reduces than can run at once. A message passes in either direction although rank 1
+ * posts its collectives only after it has received. */
+static void many_rank(struct engine_rank *rank)
 {
-    static int32_t data[HOUSE];
-    struct dist_ticket tickets[HOUSE];
+    static int32_t data[MANY];
+    struct dist_ticket tickets[MANY];
     int source;
 
     if (rank->rank == 1) {
         CHECK(recv_one(rank, 0, TAG, &source) == 9);
         send_one(rank, 0, OTHER, 8);
     }
-    for (int i = 0; i < HOUSE; i++) {
+    for (int i = 0; i < MANY; i++) {
         data[i] = i + rank->rank;
         engine_rank_post(rank,
                          (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
@@ -29,20 +30,21 @@ static void house_rank(struct engine_rank *rank)
         send_one(rank, 1, TAG, 9);
         CHECK(recv_one(rank, 1, OTHER, &source) == 8);
     }
-    for (int i = 0; i < HOUSE; i++) {
+    for (int i = 0; i < MANY; i++) {
         CHECK(engine_rank_wait(rank, &tickets[i]) == DIST_OK);
         CHECK(data[i] == 2 * i + 1);
     }
 }
 
-static void a_full_house_of_collectives_stops_no_message(void **state)
+static void messages_pass_many_pending_collectives(void **state)
 {
     (void)state;
-    engine_ranks_run(2, "shm", house_rank);
-    engine_ranks_run(2, "tcp", house_rank);
+    engine_ranks_run(2, "shm", many_rank);
+    engine_ranks_run(2, "tcp", many_rank);
 }
 
-/* Rank 1 hands on what it receives without waiting for it; then all ranks add it up. */
+/* Rank 1 forwards its received value without waiting for the receive; then all ranks add the
+ * values. */
 static void overlap_rank(struct engine_rank *rank)
 {
     struct dist_ticket tickets[3];
@@ -50,7 +52,7 @@ static void overlap_rank(struct engine_rank *rank)
     int source, posted = 0;
 
     if (rank->rank == 0)
-        engine_rank_meet(rank); /* the others have posted all before it begins */
+        engine_rank_meet(rank); /* the other ranks have posted all calls by then */
     if (rank->rank > 0)
         engine_rank_post(rank, recv_from(rank->rank - 1, TAG, &value, 1, &source),
                          &tickets[posted++]);
@@ -70,7 +72,7 @@ static void overlap_rank(struct engine_rank *rank)
     CHECK(value == 15);
 }
 
-static void calls_on_the_same_memory_keep_their_order(void **state)
+static void calls_on_the_same_memory_run_in_order(void **state)
 {
     (void)state;
     engine_ranks_run(3, "shm", overlap_rank);
@@ -78,7 +80,8 @@ static void calls_on_the_same_memory_keep_their_order(void **state)
 
 #define LONG_COUNT ((size_t)24 << 20)
 
-/* More than any transport keeps, to a rank that receives only after a collective. */
+/* More data than any transport buffers, to a rank that posts the receive only after a
+ * collective. */
 static void long_rank(struct engine_rank *rank)
 {
     int32_t *data = malloc(LONG_COUNT * 4), one = 1;
@@ -104,14 +107,14 @@ static void long_rank(struct engine_rank *rank)
     free(data);
 }
 
-static void a_long_message_is_in_nobodys_way(void **state)
+static void a_pending_long_message_does_not_block_a_collective(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", long_rank);
     engine_ranks_run(2, "tcp", long_rank);
 }
 
-/* Whom the oldest waits for. */
+/* The description names the peer of the oldest pending call. */
 static void describe_rank(struct engine_rank *rank)
 {
     struct dist_ticket any, one;
@@ -135,7 +138,7 @@ static void describe_rank(struct engine_rank *rank)
     CHECK(engine_rank_wait(rank, &any) == DIST_OK);
 }
 
-static void it_tells_whom_it_waits_for(void **state)
+static void the_description_names_the_awaited_peer(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", describe_rank);
@@ -144,10 +147,10 @@ static void it_tells_whom_it_waits_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_house_of_collectives_stops_no_message),
-        cmocka_unit_test(calls_on_the_same_memory_keep_their_order),
-        cmocka_unit_test(a_long_message_is_in_nobodys_way),
-        cmocka_unit_test(it_tells_whom_it_waits_for),
+        cmocka_unit_test(messages_pass_many_pending_collectives),
+        cmocka_unit_test(calls_on_the_same_memory_run_in_order),
+        cmocka_unit_test(a_pending_long_message_does_not_block_a_collective),
+        cmocka_unit_test(the_description_names_the_awaited_peer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From a call to memory: which memory each collective touches, what clashes, what is chosen by. */
+/* From a call's arguments to memory: the spans that a collective accesses, conflicts between calls,
+ * and the size by which an algorithm is selected. */
 #include "engine/state.h"
 
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 
 static float in[RANKS * COUNT * 2], out[RANKS * COUNT * 2];
 
-/* Elements of IN and OUT, {first, end}, on rank 2 when rank `root` is root. */
+/* Elements of IN and OUT, {first, end}, that rank 2 accesses if rank `root` is root. */
 struct expected {
     dist_collective collective;
     int root;
@@ -39,7 +40,7 @@ static void check_span(const struct engine_span *span, const float *base, const 
         assert_ptr_equal(span->start, base + expected[0]);
 }
 
-static void memory_is_what_the_collective_touches(void **state)
+static void spans_are_the_memory_that_the_collective_accesses(void **state)
 {
     static const struct expected table[] = {
         {DIST_COLL_ALL_REDUCE, 0, {0, 10}, {0, 10}},
@@ -70,13 +71,13 @@ static void memory_is_what_the_collective_touches(void **state)
     }
 }
 
-static void uneven_blocks_span_from_first_to_last(void **state)
+static void spans_of_irregular_calls_include_all_blocks(void **state)
 {
     struct dist_call call = {.in = in, .out = out, .count = 7, .root = 2};
     struct engine_span spans[2];
 
     (void)state;
-    call.collective = DIST_COLL_ALL_GATHER_V; /* its own block is counts[2] */
+    call.collective = DIST_COLL_ALL_GATHER_V; /* its own block has counts[2] elements */
     call.out_counts = counts;
     call.out_offsets = offsets;
     bind_rank_2(&call, spans);
@@ -86,7 +87,7 @@ static void uneven_blocks_span_from_first_to_last(void **state)
     bind_rank_2(&call, spans);
     check_span(&spans[DISTI_IN], in, (size_t[]){0, 7});
     check_span(&spans[DISTI_OUT], out, (size_t[]){4, 22});
-    call.root = 0; /* elsewhere the arrays are not there */
+    call.root = 0; /* the arrays are NULL on all ranks but the root */
     call.out_counts = call.out_offsets = NULL;
     bind_rank_2(&call, spans);
     check_span(&spans[DISTI_OUT], out, (size_t[]){0, 0});
@@ -98,7 +99,7 @@ static void uneven_blocks_span_from_first_to_last(void **state)
     check_span(&spans[DISTI_OUT], out, (size_t[]){0, 5});
 }
 
-static void nothing_at_all_is_nowhere(void **state)
+static void empty_calls_have_empty_spans(void **state)
 {
     const size_t none[RANKS] = {0}, anywhere[RANKS] = {9, 9, 9, 9};
     const struct dist_call call = {.collective = DIST_COLL_ALL_TO_ALL_V,
@@ -124,7 +125,7 @@ static void spans_at(const float *from, float *to, struct engine_span spans[2])
     bind_rank_2(&call, spans);
 }
 
-static void calls_clash_where_one_writes(void **state)
+static void calls_conflict_if_one_writes_shared_memory(void **state)
 {
     static float memory[64];
     struct engine_span a[2], b[2];
@@ -134,15 +135,15 @@ static void calls_clash_where_one_writes(void **state)
     assert_true(disti_spans_clash(a, a));
     spans_at(memory + 16, memory + 16, b);
     assert_false(disti_spans_clash(a, b));
-    spans_at(memory + 15, memory + 31, b); /* reads what a writes */
+    spans_at(memory + 15, memory + 31, b); /* reads memory that a writes */
     assert_true(disti_spans_clash(a, b));
     assert_true(disti_spans_clash(b, a));
-    spans_at(memory, memory + 32, a); /* both only read it */
+    spans_at(memory, memory + 32, a); /* both calls only read it */
     spans_at(memory, memory + 48, b);
     assert_false(disti_spans_clash(a, b));
 }
 
-static void the_choice_depends_on_what_all_ranks_know(void **state)
+static void selection_uses_sizes_that_all_ranks_have(void **state)
 {
     struct dist_call call = {.collective = DIST_COLL_ALL_TO_ALL, .count = COUNT};
 
@@ -160,11 +161,11 @@ static void the_choice_depends_on_what_all_ranks_know(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_what_the_collective_touches),
-        cmocka_unit_test(uneven_blocks_span_from_first_to_last),
-        cmocka_unit_test(nothing_at_all_is_nowhere),
-        cmocka_unit_test(calls_clash_where_one_writes),
-        cmocka_unit_test(the_choice_depends_on_what_all_ranks_know),
+        cmocka_unit_test(spans_are_the_memory_that_the_collective_accesses),
+        cmocka_unit_test(spans_of_irregular_calls_include_all_blocks),
+        cmocka_unit_test(empty_calls_have_empty_spans),
+        cmocka_unit_test(calls_conflict_if_one_writes_shared_memory),
+        cmocka_unit_test(selection_uses_sizes_that_all_ranks_have),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls as such: prepared ones, reductions of the program's own, and calls that do not agree. */
+/* Prepared calls, calls that are begun and never posted, user-defined reductions, and mismatched
+ * calls. */
 #include "engine/state.h"
 #include "engine_rank.h"
 #include "node/node.h"
@@ -18,7 +19,7 @@ static struct dist_call all_reduce(const void *in, void *out, size_t count, dist
                               .op = DIST_SUM};
 }
 
-/* ---- prepared ---- */
+/* ---- prepared calls ---- */
 
 static void prepared_rank(struct engine_rank *rank)
 {
@@ -32,24 +33,24 @@ static void prepared_rank(struct engine_rank *rank)
         for (int i = 0; i < COUNT; i++)
             in[i] = other[i] = i + rank->rank * round;
         engine_rank_post(rank, call, &ticket);
-        engine_rank_call(rank, all_reduce(other, other, COUNT, DIST_FLOAT64)); /* beside it */
+        engine_rank_call(rank, all_reduce(other, other, COUNT, DIST_FLOAT64)); /* at once */
         CHECK(engine_rank_wait(rank, &ticket) == DIST_OK);
         for (int i = 0; i < COUNT; i++)
             CHECK(out[i] == 3 * i + 3 * round && other[i] == out[i]);
     }
-    if (rank->rank) /* rank 0 leaves it to the engine */
+    if (rank->rank) /* rank 0 leaves the release to disti_engine_close */
         disti_engine_release(rank->engine, call.prepared);
     disti_engine_release(rank->engine, NULL);
 }
 
-static void a_prepared_call_is_posted_again_and_again(void **state)
+static void a_prepared_call_can_be_posted_repeatedly(void **state)
 {
     (void)state;
     engine_ranks_run(3, "shm", prepared_rank);
 }
 
-/* Nobody else calls it: the engine closes while it is under way. */
-static void left_rank(struct engine_rank *rank)
+/* Only rank 0 makes the call: the engine is closed while the call is in progress. */
+static void unfinished_rank(struct engine_rank *rank)
 {
     static float value;
     struct dist_call call = all_reduce(&value, &value, 1, DIST_FLOAT32);
@@ -63,13 +64,13 @@ static void left_rank(struct engine_rank *rank)
         engine_rank_stays(rank, &ticket);
 }
 
-static void a_prepared_call_under_way_stays_until_the_end(void **state)
+static void a_prepared_call_in_progress_can_be_released(void **state)
 {
     (void)state;
-    engine_ranks_run(2, "shm", left_rank);
+    engine_ranks_run(2, "shm", unfinished_rank);
 }
 
-static void nothing_is_prepared_for_a_message(void **state)
+static void messages_are_not_prepared(void **state)
 {
     const struct dist_call call = {.collective = DIST_COLL_SEND, .count = 1, .dtype = DIST_INT8};
     void *prepared = &prepared;
@@ -79,7 +80,7 @@ static void nothing_is_prepared_for_a_message(void **state)
     assert_null(prepared);
 }
 
-/* ---- begun, and never posted ---- */
+/* ---- calls that are begun and never posted ---- */
 
 #define UNPOSTED ((size_t)1 << 18)
 
@@ -89,7 +90,8 @@ static void unposted_fill(int32_t *out)
         out[i] = 42;
 }
 
-/* Rank 0's group is aborted between at_once and post: its memory is the program's again. */
+/* Rank 0's engine is closed between at_once and post. After that, the call must not write to the
+ * program's memory. */
 static void unposted_rank(struct engine_rank *rank)
 {
     static const size_t counts[] = {UNPOSTED, UNPOSTED}, offsets[] = {0, UNPOSTED};
@@ -124,15 +126,15 @@ static void unposted_rank(struct engine_rank *rank)
         CHECK(((int32_t *)out)[i] == 42);
 }
 
-static void memory_of_a_call_that_was_never_posted_is_left_alone(void **state)
+static void a_call_that_was_never_posted_leaves_memory_alone(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", unposted_rank);
 }
 
-/* ---- reductions of the program's own ---- */
+/* ---- user-defined reductions ---- */
 
-/* Every rank's factor is its own; in float64 so that the sum has one value in any order. */
+/* Each rank has its own factor. The values are float64, so that the sum is exact in any order. */
 static void scaled_rank(struct engine_rank *rank)
 {
     static double in[3 * COUNT], out[3 * COUNT];
@@ -155,7 +157,7 @@ static void scaled_rank(struct engine_rank *rank)
             CHECK(out[i] == (rank->rank == call.root ? 4.5 * i : 0) && in[i] == i);
     }
     call.root = 0;
-    call.collective = DIST_COLL_REDUCE_SCATTER; /* in place: the rest of IN stays as it was */
+    call.collective = DIST_COLL_REDUCE_SCATTER; /* in place: other blocks are unchanged */
     call.out = in + rank->rank * COUNT;
     engine_rank_call(rank, call);
     for (int i = 0; i < 3 * COUNT; i++)
@@ -170,7 +172,7 @@ static void scaled_rank(struct engine_rank *rank)
         CHECK(in[i] == 4.5 * i);
 }
 
-static void inputs_are_scaled_before_they_are_added(void **state)
+static void premul_sum_scales_inputs_before_adding(void **state)
 {
     (void)state;
     engine_ranks_run(3, "shm", scaled_rank);
@@ -213,7 +215,7 @@ static void own_rank(struct engine_rank *rank)
     }
 }
 
-static void the_programs_function_is_called(void **state)
+static void user_defined_reductions_work_in_all_algorithms(void **state)
 {
     static const char *const algorithms[] = {"direct", "ring", "tree", "recursive_doubling"};
 
@@ -229,10 +231,11 @@ static void the_programs_function_is_called(void **state)
     unsetenv("DIST_ALGO");
 }
 
-/* ---- calls that do not agree ---- */
+/* ---- mismatched calls ---- */
 
-/* Rank 1 receives, so that it finds out, and says `words`; the others may. */
-static void disagree(struct engine_rank *rank, struct dist_call call, const char *words)
+/* Rank 1 receives, so it must detect the mismatch, with a message that contains `message`. Other
+ * ranks may detect it. */
+static void expect_mismatch(struct engine_rank *rank, struct dist_call call, const char *message)
 {
     static struct dist_ticket ticket;
 
@@ -241,24 +244,25 @@ static void disagree(struct engine_rank *rank, struct dist_call call, const char
     if (rank->rank != 1)
         return;
     CHECK(engine_rank_wait(rank, &ticket) == DIST_ERR_MISMATCH);
-    CHECK_SAYS(words);
+    CHECK_SAYS(message);
 }
 
 static void zero_rank(struct engine_rank *rank)
 {
     static int32_t data[3];
 
-    disagree(rank, all_reduce(data, data, rank->rank ? 3 : 0, DIST_INT32), "all_reduce(count 0");
+    expect_mismatch(rank, all_reduce(data, data, rank->rank ? 3 : 0, DIST_INT32),
+                    "all_reduce(count 0");
 }
 
-static void no_elements_meet_some(void **state)
+static void count_0_does_not_match_other_counts(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", zero_rank);
     engine_ranks_run(2, "tcp", zero_rank);
 }
 
-/* Rank 0 gives 2 elements, rank 1 is root and expects 3. */
+/* Rank 0 sends 2 elements; rank 1 is root and expects 3. */
 static void gather_rank(struct engine_rank *rank)
 {
     static const size_t counts[2] = {3, 1}, offsets[2] = {0, 3};
@@ -272,12 +276,13 @@ static void gather_rank(struct engine_rank *rank)
                              .out_counts = rank->rank ? counts : NULL,
                              .out_offsets = rank->rank ? offsets : NULL};
 
-    disagree(rank, call,
-             "rank 1 expects 3 elements from rank 0 in gather_v(int32, root 1), operation 0, but "
-             "rank 0 sent 2");
+    expect_mismatch(
+        rank, call,
+        "rank 1 expects 3 elements from rank 0 in gather_v(int32, root 1), operation 0, but "
+        "rank 0 sent 2");
 }
 
-/* Even what was announced as nothing is expected: root's count for rank 0 is 0. */
+/* A message is compared even if the root expects 0 elements. */
 static void nothing_rank(struct engine_rank *rank)
 {
     static const size_t counts[2] = {0, 1}, offsets[2] = {0, 0};
@@ -291,17 +296,17 @@ static void nothing_rank(struct engine_rank *rank)
                              .out_counts = rank->rank ? counts : NULL,
                              .out_offsets = rank->rank ? offsets : NULL};
 
-    disagree(rank, call, "rank 1 expects 0 elements from rank 0");
+    expect_mismatch(rank, call, "rank 1 expects 0 elements from rank 0");
 }
 
-static void counts_of_two_ranks_are_compared(void **state)
+static void counts_of_sender_and_root_are_compared(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", gather_rank);
     engine_ranks_run(2, "shm", nothing_rank);
 }
 
-/* The block that moves is as long on both ranks, but not all blocks are. */
+/* The block that is sent has the same length on both ranks, but another block differs. */
 static void hash_rank(struct engine_rank *rank)
 {
     static const size_t offsets[3] = {0, 2, 4};
@@ -315,19 +320,19 @@ static void hash_rank(struct engine_rank *rank)
                              .out_offsets = offsets};
 
     counts[2] -= rank->rank == 1;
-    disagree(rank, call, "all_gather_v(int32) with different counts");
+    expect_mismatch(rank, call, "all_gather_v(int32) with different counts");
 }
 
-static void all_counts_are_compared(void **state)
+static void counts_of_all_ranks_are_compared(void **state)
 {
     (void)state;
     engine_ranks_run(3, "shm", hash_rank);
 }
 
-/* ---- what was called before ---- */
+/* ---- the history of calls ---- */
 
-/* The number of the call behind one of that fingerprint. */
-static uint64_t number_behind(uint64_t fingerprint)
+/* Returns the history number after a call with that fingerprint. */
+static uint64_t number_after(uint64_t fingerprint)
 {
     static struct dist_engine engine;
 
@@ -336,20 +341,20 @@ static uint64_t number_behind(uint64_t fingerprint)
     return disti_mismatch_number(&engine, 1);
 }
 
-static void calls_that_differ_in_any_bit_have_other_histories(void **unused)
+static void calls_that_differ_in_one_bit_have_different_histories(void **unused)
 {
     uint64_t fingerprint = 1;
 
     (void)unused;
     for (int round = 0; round < 1000; round++) {
         for (int bit = 0; bit < 64; bit++)
-            assert_true(number_behind(fingerprint) !=
-                        number_behind(fingerprint ^ UINT64_C(1) << bit));
+            assert_true(number_after(fingerprint) !=
+                        number_after(fingerprint ^ UINT64_C(1) << bit));
         fingerprint = fingerprint * 6364136223846793005u + 1442695040888963407u;
     }
 }
 
-/* Rank 0 waits for so long that it asks rank 1, which has called the same before and now. */
+/* Rank 0 waits long enough to compare calls with rank 1, whose calls are the same. */
 static void late_rank(struct engine_rank *rank)
 {
     static float value;
@@ -365,7 +370,7 @@ static void late_rank(struct engine_rank *rank)
     CHECK(rank->engine->calls.suspect == -1);
 }
 
-static void who_comes_late_suspects_nobody(void **state)
+static void a_late_peer_with_the_same_calls_is_no_suspect(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", late_rank);
@@ -374,17 +379,17 @@ static void who_comes_late_suspects_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prepared_call_is_posted_again_and_again),
-        cmocka_unit_test(a_prepared_call_under_way_stays_until_the_end),
-        cmocka_unit_test(nothing_is_prepared_for_a_message),
-        cmocka_unit_test(memory_of_a_call_that_was_never_posted_is_left_alone),
-        cmocka_unit_test(inputs_are_scaled_before_they_are_added),
-        cmocka_unit_test(the_programs_function_is_called),
-        cmocka_unit_test(no_elements_meet_some),
-        cmocka_unit_test(counts_of_two_ranks_are_compared),
-        cmocka_unit_test(all_counts_are_compared),
-        cmocka_unit_test(calls_that_differ_in_any_bit_have_other_histories),
-        cmocka_unit_test(who_comes_late_suspects_nobody),
+        cmocka_unit_test(a_prepared_call_can_be_posted_repeatedly),
+        cmocka_unit_test(a_prepared_call_in_progress_can_be_released),
+        cmocka_unit_test(messages_are_not_prepared),
+        cmocka_unit_test(a_call_that_was_never_posted_leaves_memory_alone),
+        cmocka_unit_test(premul_sum_scales_inputs_before_adding),
+        cmocka_unit_test(user_defined_reductions_work_in_all_algorithms),
+        cmocka_unit_test(count_0_does_not_match_other_counts),
+        cmocka_unit_test(counts_of_sender_and_root_are_compared),
+        cmocka_unit_test(counts_of_all_ranks_are_compared),
+        cmocka_unit_test(calls_that_differ_in_one_bit_have_different_histories),
+        cmocka_unit_test(a_late_peer_with_the_same_calls_is_no_suspect),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

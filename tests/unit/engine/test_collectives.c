@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every algorithm of every collective, over engines of several ranks: blocks, counts, roots. */
+/* Every algorithm of every collective on engines of several ranks: blocks, counts, roots, in
+ * place. */
 #include "engine_rank.h"
 
 #include "plan/plan.h"
 
 #define UNTOUCHED INT64_C(-0x7777777777777777)
-#define SUM (-1)       /* from all ranks */
-#define ROOM (1 << 16) /* elements of a buffer, more than any call takes */
+#define SUM (-1)                  /* the sum over all ranks */
+#define BUFFER_ELEMENTS (1 << 16) /* elements of a buffer, more than any call uses */
 
-/* One side's blocks: where each lies, and whose data it holds: of `from`, meant for `to`. */
+/* The blocks of one buffer of a call: for each block, its place and its data, which rank `from` has
+ * for rank `to`. */
 struct side {
     int blocks;
     size_t counts[ENGINE_RANKS_MAX], offsets[ENGINE_RANKS_MAX];
@@ -18,7 +20,7 @@ struct side {
 struct trial {
     dist_collective collective;
     int rank, ranks, root;
-    size_t count; /* of a block; of the _V forms about that */
+    size_t count; /* elements of a block; irregular calls: a scale for the counts */
     bool in_place;
     struct dist_call call;
     struct side in, out;
@@ -46,7 +48,7 @@ static bool is_uneven(dist_collective c)
            c == DIST_COLL_GATHER_V || c == DIST_COLL_SCATTER_V || c == DIST_COLL_ALL_TO_ALL_V;
 }
 
-/* Elements from one rank to another; some are 0. */
+/* The number of elements from one rank to another; some are 0. */
 static size_t uneven(const struct trial *t, int from, int to)
 {
     return t->count * (size_t)((from * 2 + to * 3 + 1) % 4) + (from == to && t->count);
@@ -62,7 +64,7 @@ static void add(struct side *side, size_t count, size_t offset, int from, int to
     side->to[b] = to;
 }
 
-/* Blocks one after the other; of the _V forms last first and apart, if they may lie anywhere. */
+/* Places the blocks one after the other. anywhere: in reverse order, with gaps between them. */
 static void place(const struct trial *t, struct side *side, bool anywhere)
 {
     size_t at = anywhere ? 3 : 0;
@@ -72,11 +74,11 @@ static void place(const struct trial *t, struct side *side, bool anywhere)
 
         side->offsets[b] = at;
         at += side->counts[b] + (anywhere ? 2 : 0);
-        CHECK(at + t->count < ROOM);
+        CHECK(at + t->count < BUFFER_ELEMENTS);
     }
 }
 
-/* The elements of the block that `from` gives to `to`. */
+/* The number of elements of the block from rank `from` to rank `to`. */
 static size_t block_count(const struct trial *t, int from, int to)
 {
     switch (t->collective) {
@@ -154,7 +156,7 @@ static void fill(struct trial *t)
     place(t, &t->out, t->out.blocks > 1 && is_uneven(t->collective));
 }
 
-/* In place: the side with one block is the other's block of the same data. */
+/* For a call in place: where the single block is within the buffer of all ranks' blocks. */
 static int64_t *place_of(const struct trial *t, const struct side *all, int64_t *memory)
 {
     if (all->blocks == t->ranks && t->ranks > 1 && t->collective != DIST_COLL_BROADCAST)
@@ -212,7 +214,7 @@ static void check(const struct trial *t, const struct side *side, const int64_t 
     }
     if (t->in_place)
         return;
-    for (size_t i = 0; i < ROOM; i++) { /* what is between the blocks stays as it was */
+    for (size_t i = 0; i < BUFFER_ELEMENTS; i++) { /* elements between the blocks are unchanged */
         bool held = false;
 
         for (int b = 0; b < side->blocks; b++)
@@ -223,13 +225,13 @@ static void check(const struct trial *t, const struct side *side, const int64_t 
 
 static void try_once(struct engine_rank *rank, struct trial t)
 {
-    static int64_t in[ROOM], out[ROOM];
+    static int64_t in[BUFFER_ELEMENTS], out[BUFFER_ELEMENTS];
     int64_t *given;
 
     t.rank = rank->rank;
     t.ranks = rank->ranks;
     fill(&t);
-    for (size_t i = 0; i < ROOM; i++)
+    for (size_t i = 0; i < BUFFER_ELEMENTS; i++)
         in[i] = out[i] = UNTOUCHED;
     aim(&t, in, out);
     given = (int64_t *)(uintptr_t)t.call.in;
@@ -263,7 +265,7 @@ static void try_collective(struct engine_rank *rank, dist_collective collective)
     }
 }
 
-/* In a rank of its own engine, whose algorithm DIST_ALGO forces. */
+/* The algorithm that DIST_ALGO forces in algorithm_rank. */
 static const struct disti_algorithm *tried;
 
 static void algorithm_rank(struct engine_rank *rank)
@@ -271,7 +273,7 @@ static void algorithm_rank(struct engine_rank *rank)
     try_collective(rank, tried->collective);
 }
 
-static void every_algorithm_gives_what_it_should(void **state)
+static void every_algorithm_computes_the_right_result(void **state)
 {
     static const int ranks[] = {1, 2, 3, 5};
 
@@ -288,25 +290,25 @@ static void every_algorithm_gives_what_it_should(void **state)
     unsetenv("DIST_ALGO");
 }
 
-/* What is chosen unasked, all one after the other. */
-static void chosen_rank(struct engine_rank *rank)
+/* All collectives with the algorithms that are selected by default. */
+static void default_rank(struct engine_rank *rank)
 {
     for (int c = 0; c < DIST_COLL_SEND; c++)
         try_collective(rank, (dist_collective)c);
 }
 
-static void what_is_chosen_gives_what_it_should(void **state)
+static void selected_algorithms_compute_the_right_result(void **state)
 {
     (void)state;
-    engine_ranks_run(4, "shm", chosen_rank);
-    engine_ranks_run(3, "tcp", chosen_rank);
+    engine_ranks_run(4, "shm", default_rank);
+    engine_ranks_run(3, "tcp", default_rank);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_gives_what_it_should),
-        cmocka_unit_test(what_is_chosen_gives_what_it_should),
+        cmocka_unit_test(every_algorithm_computes_the_right_result),
+        cmocka_unit_test(selected_algorithms_compute_the_right_result),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

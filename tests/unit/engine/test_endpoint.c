@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which groups share an opened transport, and which have their own. */
+/* Which groups share an open transport, and which groups open their own. */
 #include "endpoint/endpoint.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 static int opened, closed;
-static const struct dist_transport_config *given; /* to the last that was opened */
+static const struct dist_transport_config *given; /* of the last open */
 
 struct fake_state {
     struct dist_transport_config config;
@@ -28,7 +28,7 @@ static dist_status fake_open(void *opaque, const struct dist_transport_config *c
     return DIST_OK;
 }
 
-/* What it was opened with, to be looked at. */
+/* The address is the configuration, for the test to inspect. */
 static dist_status fake_address(void *opaque, void *blob, size_t *size_p)
 {
     const struct fake_state *state = opaque;
@@ -59,7 +59,7 @@ static int fake_progress(void *opaque)
     return 0;
 }
 
-/* A look before sleeping finds that everything has come. */
+/* All posted receives complete while the transport is armed. */
 static int fake_arm(void *opaque)
 {
     struct fake_state *state = opaque;
@@ -96,7 +96,7 @@ static const struct dist_transport fake_own = {.name = "own",
                                                .address = fake_address,
                                                .close = fake_close};
 
-/* Rank 2 of a world of 4, in a group of its ranks 0 and 2. */
+/* Rank 2 of a world of 4 ranks, in a group of the world's ranks 0 and 2. */
 static const int fake_members[] = {0, 2};
 static const struct dist_backend_config fake_group = {.size = sizeof(fake_group),
                                                       .rank = 1,
@@ -130,8 +130,8 @@ static struct dist_transport_config opened_with(struct engine_attachment *link)
     return config;
 }
 
-/* It is the world's at least, and never less than before. */
-static void the_longest_timeout_counts(void **unused)
+/* The timeout is at least the world's, and never becomes shorter. */
+static void the_longest_timeout_is_used(void **unused)
 {
     static const int timeouts[] = {1000, 5000, 3000}, longest[] = {2000, 5000, 5000};
     struct engine_attachment links[3];
@@ -150,8 +150,9 @@ static void the_longest_timeout_counts(void **unused)
     assert_int_equal(opened, 1);
 }
 
-/* Contexts are at other addresses on each rank, and at the same again when a group has gone. */
-static void groups_of_a_world_share_whatever_their_contexts(void **unused)
+/* Contexts have different addresses on each rank, and an address can be reused after a group has
+ * been closed. So they must not decide about sharing. */
+static void groups_of_a_world_share_whatever_their_contexts_are(void **unused)
 {
     struct dist_backend_config other = fake_group;
     struct engine_attachment a, b, c;
@@ -172,7 +173,7 @@ static void groups_of_a_world_share_whatever_their_contexts(void **unused)
     assert_int_equal(closed, 1);
 }
 
-static void a_shared_one_is_the_worlds_and_has_no_context(void **unused)
+static void a_shared_endpoint_is_the_worlds_and_has_no_context(void **unused)
 {
     struct dist_transport_config config;
     struct engine_attachment link;
@@ -189,8 +190,8 @@ static void a_shared_one_is_the_worlds_and_has_no_context(void **unused)
     disti_endpoints_close("world", 2);
 }
 
-/* Ranks that are threads of one process, and worlds one after the other. */
-static void other_ranks_and_worlds_share_nothing(void **unused)
+/* Ranks that are threads of one process, and worlds that exist one after the other. */
+static void different_ranks_and_worlds_share_nothing(void **unused)
 {
     struct dist_backend_config rank = fake_group, world = fake_group;
     struct engine_attachment a, b, c;
@@ -211,7 +212,7 @@ static void other_ranks_and_worlds_share_nothing(void **unused)
     assert_int_equal(closed, 3);
 }
 
-static void without_cancel_a_group_has_its_own(void **unused)
+static void without_cancel_each_group_opens_its_own_endpoint(void **unused)
 {
     struct dist_transport_config config;
     struct engine_attachment a, b;
@@ -230,8 +231,9 @@ static void without_cancel_a_group_has_its_own(void **unused)
     assert_int_equal(closed, 2);
 }
 
-/* Nothing else will tell of it: neither who was about to sleep may, nor the other group. */
-static void what_ends_while_arming_is_collected(void **unused)
+/* Nothing else reports these completions, so neither the caller, which was about to sleep, nor the
+ * other group may miss them. */
+static void completions_while_arming_are_collected(void **unused)
 {
     struct dist_backend_config other = fake_group;
     struct engine_request request = {0}, others = {0};
@@ -259,12 +261,12 @@ static void what_ends_while_arming_is_collected(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(groups_of_a_world_share_whatever_their_contexts, start),
-        cmocka_unit_test_setup(a_shared_one_is_the_worlds_and_has_no_context, start),
-        cmocka_unit_test_setup(the_longest_timeout_counts, start),
-        cmocka_unit_test_setup(other_ranks_and_worlds_share_nothing, start),
-        cmocka_unit_test_setup(without_cancel_a_group_has_its_own, start),
-        cmocka_unit_test_setup(what_ends_while_arming_is_collected, start),
+        cmocka_unit_test_setup(groups_of_a_world_share_whatever_their_contexts_are, start),
+        cmocka_unit_test_setup(a_shared_endpoint_is_the_worlds_and_has_no_context, start),
+        cmocka_unit_test_setup(the_longest_timeout_is_used, start),
+        cmocka_unit_test_setup(different_ranks_and_worlds_share_nothing, start),
+        cmocka_unit_test_setup(without_cancel_each_group_opens_its_own_endpoint, start),
+        cmocka_unit_test_setup(completions_while_arming_are_collected, start),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

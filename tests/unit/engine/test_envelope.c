@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What stands on messages: tags that cannot mix, fingerprints, and the words of a mismatch. */
+/* The headers of messages: tags that cannot collide, fingerprints, and the messages about
+ * mismatches. */
 #include "base/log.h"
 #include "engine/state.h"
 
@@ -11,7 +12,7 @@
 
 #define RANKS 3
 
-static void calls_that_differ_have_other_fingerprints(void **state)
+static void different_calls_have_different_fingerprints(void **state)
 {
     const struct dist_call call = {
         .collective = DIST_COLL_REDUCE, .count = 1000, .dtype = DIST_FLOAT32, .op = DIST_SUM};
@@ -27,7 +28,7 @@ static void calls_that_differ_have_other_fingerprints(void **state)
         assert_true(disti_fingerprint(&call, RANKS) != disti_fingerprint(&others[i], RANKS));
 }
 
-static void what_does_not_matter_makes_no_difference(void **state)
+static void irrelevant_arguments_do_not_change_the_fingerprint(void **state)
 {
     struct dist_call call = {.collective = DIST_COLL_ALL_GATHER, .count = 8, .dtype = DIST_INT8};
     uint64_t was = disti_fingerprint(&call, RANKS);
@@ -39,8 +40,8 @@ static void what_does_not_matter_makes_no_difference(void **state)
     assert_true(disti_fingerprint(&call, RANKS) == was);
 }
 
-/* Every collective, dtype and op keeps to its bits. */
-static void fields_do_not_run_into_each_other(void **state)
+/* No field of a fingerprint overflows into the collective's bits. */
+static void fields_of_a_fingerprint_do_not_overlap(void **state)
 {
     (void)state;
     for (int c = 0; c < DIST_COLL_COUNT; c++) {
@@ -58,7 +59,7 @@ static void fields_do_not_run_into_each_other(void **state)
     }
 }
 
-static void a_send_meets_a_receive(void **state)
+static void a_send_has_the_fingerprint_of_its_receive(void **state)
 {
     const struct dist_call send = {
         .collective = DIST_COLL_SEND, .root = 2, .count = 5, .dtype = DIST_UINT8, .tag = 3};
@@ -72,7 +73,7 @@ static void a_send_meets_a_receive(void **state)
     assert_true(disti_fingerprint(&send, RANKS) != disti_fingerprint(&recv, RANKS));
 }
 
-static void counts_that_all_ranks_know_are_compared(void **state)
+static void counts_that_all_ranks_have_are_in_the_fingerprint(void **state)
 {
     const size_t counts[RANKS] = {4, 0, 7}, moved[RANKS] = {0, 4, 7},
                  huge[RANKS] = {4 + ((size_t)1 << 40), 0, 7};
@@ -84,7 +85,7 @@ static void counts_that_all_ranks_know_are_compared(void **state)
     assert_true(disti_fingerprint(&call, RANKS) != was);
     call.out_counts = huge;
     assert_true(disti_fingerprint(&call, RANKS) != was);
-    call.collective = DIST_COLL_ALL_TO_ALL_V; /* there each rank has its own */
+    call.collective = DIST_COLL_ALL_TO_ALL_V; /* there, each rank has its own counts */
     was = disti_fingerprint(&call, RANKS);
     call.out_counts = counts;
     assert_true(disti_fingerprint(&call, RANKS) == was);
@@ -98,7 +99,7 @@ static void expect_text(const struct dist_call *call, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void a_fingerprint_reads_back(void **state)
+static void a_fingerprint_is_decoded_to_text(void **state)
 {
     struct dist_call call = {.collective = DIST_COLL_BROADCAST,
                              .count = 77,
@@ -119,7 +120,7 @@ static void a_fingerprint_reads_back(void **state)
     expect_text(&call, "barrier");
 }
 
-static void nonsense_reads_back_without_harm(void **state)
+static void any_fingerprint_can_be_decoded(void **state)
 {
     char text[128];
 
@@ -130,7 +131,7 @@ static void nonsense_reads_back_without_harm(void **state)
     }
 }
 
-static void tags_hold_group_sequence_and_channel(void **state)
+static void tags_contain_group_sequence_and_channel(void **state)
 {
     uint64_t tag = disti_tag_collective(0xabcde, UINT64_MAX, 0x3f);
 
@@ -140,7 +141,7 @@ static void tags_hold_group_sequence_and_channel(void **state)
     assert_true(disti_tag_collective(1, 0, 0) != disti_tag_collective(0, 1, 0));
 }
 
-static void messages_from_point_to_point_have_tags_of_their_own(void **state)
+static void point_to_point_tags_differ_from_collective_tags(void **state)
 {
     uint64_t tag = disti_tag_p2p(0xabcde, 0, DIST_TAG_MAX);
 
@@ -150,7 +151,8 @@ static void messages_from_point_to_point_have_tags_of_their_own(void **state)
     assert_true(disti_tag_collective(0xabcde, UINT64_MAX, UINT16_MAX) < tag);
 }
 
-/* What rank 1 says after `mine` met `theirs`, from rank 2, with so many bytes. */
+/* Returns the message on rank 1 after its call `mine`, with `bytes` bytes, received a message of
+ * rank 2's call `theirs`. */
 static const char *mismatch(const struct dist_call *mine, uint64_t bytes,
                             const struct dist_call *theirs, uint64_t their_bytes)
 {
@@ -163,7 +165,7 @@ static const char *mismatch(const struct dist_call *mine, uint64_t bytes,
     return dist_last_error();
 }
 
-static void a_mismatch_tells_both_calls(void **state)
+static void a_mismatch_names_both_calls(void **state)
 {
     const struct dist_call mine = {.collective = DIST_COLL_ALL_REDUCE, .count = 4};
     const struct dist_call theirs = {.collective = DIST_COLL_SCATTER, .count = 2, .root = 1};
@@ -174,7 +176,7 @@ static void a_mismatch_tells_both_calls(void **state)
     assert_non_null(strstr(text, "but rank 2 called scatter(count 2, float32, root 1):"));
 }
 
-static void other_counts_are_called_that(void **state)
+static void different_counts_are_named_as_the_cause(void **state)
 {
     const size_t counts[RANKS] = {1, 2, 3}, others[RANKS] = {1, 2, 4};
     const struct dist_call mine = {.collective = DIST_COLL_REDUCE_SCATTER_V, .in_counts = counts};
@@ -186,7 +188,7 @@ static void other_counts_are_called_that(void **state)
                "but rank 2 called reduce_scatter_v(float32, sum) with different counts:"));
 }
 
-static void lengths_are_told_in_elements(void **state)
+static void lengths_are_reported_in_elements(void **state)
 {
     const struct dist_call call = {.collective = DIST_COLL_ALL_TO_ALL_V, .dtype = DIST_FLOAT64};
     const char *text = mismatch(&call, 40, &call, 24);
@@ -199,18 +201,18 @@ static void lengths_are_told_in_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_that_differ_have_other_fingerprints),
-        cmocka_unit_test(what_does_not_matter_makes_no_difference),
-        cmocka_unit_test(fields_do_not_run_into_each_other),
-        cmocka_unit_test(a_send_meets_a_receive),
-        cmocka_unit_test(counts_that_all_ranks_know_are_compared),
-        cmocka_unit_test(a_fingerprint_reads_back),
-        cmocka_unit_test(nonsense_reads_back_without_harm),
-        cmocka_unit_test(tags_hold_group_sequence_and_channel),
-        cmocka_unit_test(messages_from_point_to_point_have_tags_of_their_own),
-        cmocka_unit_test(a_mismatch_tells_both_calls),
-        cmocka_unit_test(other_counts_are_called_that),
-        cmocka_unit_test(lengths_are_told_in_elements),
+        cmocka_unit_test(different_calls_have_different_fingerprints),
+        cmocka_unit_test(irrelevant_arguments_do_not_change_the_fingerprint),
+        cmocka_unit_test(fields_of_a_fingerprint_do_not_overlap),
+        cmocka_unit_test(a_send_has_the_fingerprint_of_its_receive),
+        cmocka_unit_test(counts_that_all_ranks_have_are_in_the_fingerprint),
+        cmocka_unit_test(a_fingerprint_is_decoded_to_text),
+        cmocka_unit_test(any_fingerprint_can_be_decoded),
+        cmocka_unit_test(tags_contain_group_sequence_and_channel),
+        cmocka_unit_test(point_to_point_tags_differ_from_collective_tags),
+        cmocka_unit_test(a_mismatch_names_both_calls),
+        cmocka_unit_test(different_counts_are_named_as_the_cause),
+        cmocka_unit_test(lengths_are_reported_in_elements),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sends and receives: their order, from any source, to oneself, mismatches. */
+/* Sends and receives: order, any source, messages to the own rank, mismatches. */
 #include "engine_rank.h"
 
 #define LONG_COUNT ((size_t)1 << 20)
@@ -28,7 +28,8 @@ static void messages_of_a_tag_stay_in_order(void **state)
     engine_ranks_run(2, "tcp", order_rank);
 }
 
-/* Long ones both ways at once, and empty ones; posted receives, then early messages. */
+/* Long messages in both directions at once, and empty ones; with the receive posted before and
+ * after the message arrives. */
 static void exchange_rank(struct engine_rank *rank)
 {
     int32_t *out = malloc(LONG_COUNT * 4), *in = malloc(LONG_COUNT * 4);
@@ -51,14 +52,15 @@ static void exchange_rank(struct engine_rank *rank)
     free(out);
 }
 
-static void long_and_empty_ones_are_exchanged(void **state)
+static void long_and_empty_messages_are_exchanged(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", exchange_rank);
     engine_ranks_run(2, "tcp", exchange_rank);
 }
 
-/* Long and short ones of a tag keep their order, whenever they are posted, and from wherever. */
+/* Long and short messages of a tag keep their order, whenever they are posted, and with receives
+ * from any source or a given one. */
 #define MANY 6
 
 static size_t many_count(int i)
@@ -66,7 +68,7 @@ static size_t many_count(int i)
     return i % 3 == 1 ? 10 : LONG_COUNT + (size_t)i;
 }
 
-static void many_rank(struct engine_rank *rank)
+static void mixed_rank(struct engine_rank *rank)
 {
     static int32_t data[MANY][LONG_COUNT + MANY];
     struct dist_ticket tickets[MANY];
@@ -90,16 +92,16 @@ static void many_rank(struct engine_rank *rank)
         CHECK(data[i][0] == i && data[i][many_count(i) - 1] == i && sources[i] == 0);
 }
 
-static void long_and_short_ones_stay_in_order(void **state)
+static void long_and_short_messages_stay_in_order(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++) {
-        engine_ranks_run(2, "shm", many_rank);
-        engine_ranks_run(2, "tcp", many_rank);
+        engine_ranks_run(2, "shm", mixed_rank);
+        engine_ranks_run(2, "tcp", mixed_rank);
     }
 }
 
-/* ---- from any source ---- */
+/* ---- any source ---- */
 
 static void any_rank(struct engine_rank *rank)
 {
@@ -117,22 +119,23 @@ static void any_rank(struct engine_rank *rank)
                          &tickets[i]);
     for (int i = 0; i < 4; i++)
         CHECK(engine_rank_wait(rank, &tickets[i]) == DIST_OK);
-    for (int i = 0; i < 4; i++) { /* each rank's messages in order */
+    for (int i = 0; i < 4; i++) { /* the messages of each rank are in order */
         CHECK(sources[i] == 1 || sources[i] == 2);
         CHECK(values[i] == sources[i] * 10 + from[sources[i]]++);
     }
     CHECK(from[1] == 2 && from[2] == 2);
 }
 
-static void any_source_takes_whoever_comes(void **state)
+static void any_source_matches_messages_of_all_ranks(void **state)
 {
     (void)state;
     engine_ranks_run(3, "shm", any_rank);
     engine_ranks_run(3, "tcp", any_rank);
 }
 
-/* A receive from rank 1 was posted before, and keeps its right; one after must wait its turn. */
-static void right_rank(struct engine_rank *rank)
+/* Three receives in order: from rank 1, from any source, from rank 1. The messages of rank 1 must
+ * match them in that order. */
+static void posted_order_rank(struct engine_rank *rank)
 {
     int32_t values[3] = {0};
     struct dist_ticket tickets[3];
@@ -155,14 +158,14 @@ static void right_rank(struct engine_rank *rank)
     }
 }
 
-static void receives_are_served_in_the_order_of_posting(void **state)
+static void receives_match_in_the_order_of_posting(void **state)
 {
     (void)state;
-    engine_ranks_run(2, "shm", right_rank);
-    engine_ranks_run(2, "tcp", right_rank);
+    engine_ranks_run(2, "shm", posted_order_rank);
+    engine_ranks_run(2, "tcp", posted_order_rank);
 }
 
-/* While a receive from any source waits, others tags and other peers' sends go on. */
+/* While a receive from any source waits, messages with other tags and sends continue. */
 static void beside_rank(struct engine_rank *rank)
 {
     struct dist_ticket any;
@@ -183,13 +186,13 @@ static void beside_rank(struct engine_rank *rank)
     }
 }
 
-static void any_source_holds_up_nothing_else(void **state)
+static void a_receive_from_any_source_does_not_block_other_messages(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", beside_rank);
 }
 
-/* ---- to oneself ---- */
+/* ---- to the own rank ---- */
 
 static void self_rank(struct engine_rank *rank)
 {
@@ -197,7 +200,7 @@ static void self_rank(struct engine_rank *rank)
     struct dist_ticket sends[3], recvs[3];
     int me = rank->rank, sources[3] = {-5, -5, -5};
 
-    for (int i = 0; i < 2; i++) /* two wait for their receives, the third comes after */
+    for (int i = 0; i < 2; i++) /* two sends wait for their receives; the third is posted later */
         engine_rank_post(rank, send_to(me, TAG, &sent[i], 1), &sends[i]);
     engine_rank_stays(rank, &sends[0]);
     CHECK(recv_one(rank, me, TAG, &sources[0]) == 11);
@@ -205,7 +208,7 @@ static void self_rank(struct engine_rank *rank)
     engine_rank_post(rank, recv_from(me, TAG, &got[2], 1, &sources[2]), &recvs[2]);
     engine_rank_stays(rank, &recvs[2]);
     engine_rank_post(rank, send_to(me, OTHER, &sent[2], 1), &sends[2]);
-    engine_rank_stays(rank, &recvs[2]); /* another tag is not for it */
+    engine_rank_stays(rank, &recvs[2]); /* another tag does not match */
     send_one(rank, me, TAG, 44);
     CHECK(recv_one(rank, me, OTHER, &sources[0]) == 33);
     for (int i = 0; i < 3; i++)
@@ -215,7 +218,7 @@ static void self_rank(struct engine_rank *rank)
     CHECK(got[1] == 22 && got[2] == 44);
 }
 
-static void a_rank_sends_to_itself(void **state)
+static void a_rank_can_send_to_itself(void **state)
 {
     (void)state;
     engine_ranks_run(1, "shm", self_rank);
@@ -232,10 +235,10 @@ static void self_mismatch_rank(struct engine_rank *rank)
     engine_rank_post(rank, recv_from(DIST_ANY_SOURCE, TAG, into, 4, &source), &recv);
     CHECK(engine_rank_wait(rank, &recv) == DIST_ERR_MISMATCH);
     CHECK_SAYS("rank 0 receives 4 x int32 with tag 3 from rank 0, which sent 5 x int32");
-    CHECK(disti_engine_progress(rank->engine) == DIST_ERR_MISMATCH); /* as long as it is open */
+    CHECK(disti_engine_progress(rank->engine) == DIST_ERR_MISMATCH); /* until it closes */
 }
 
-static void other_counts_to_oneself_are_found(void **state)
+static void count_mismatches_within_a_rank_are_detected(void **state)
 {
     (void)state;
     engine_ranks_run(1, "shm", self_mismatch_rank);
@@ -273,39 +276,39 @@ static void dtype_rank(struct engine_rank *rank)
     CHECK_SAYS("rank 1 receives 1 x float32 with tag 3 from rank 0, which sent 1 x int32");
 }
 
-/* What rank 1 expects; rank 0 sends something else. */
-static size_t long_wanted;
+/* The count that rank 1 expects; rank 0 sends another count. */
+static size_t long_expected;
 
 static void long_mismatch_rank(struct engine_rank *rank)
 {
     static int32_t data[LONG_COUNT + 1];
     static struct dist_ticket ticket;
     static int source;
-    char words[128];
+    char message[128];
 
     rank->broken = true;
     if (rank->rank == 0) {
         engine_rank_post(rank, send_to(1, TAG, data, LONG_COUNT + 1), &ticket);
         return;
     }
-    engine_rank_post(rank, recv_from(0, TAG, data, long_wanted, &source), &ticket);
+    engine_rank_post(rank, recv_from(0, TAG, data, long_expected, &source), &ticket);
     CHECK(engine_rank_wait(rank, &ticket) == DIST_ERR_MISMATCH);
-    snprintf(words, sizeof(words),
+    snprintf(message, sizeof(message),
              "rank 1 receives %zu x int32 with tag 3 from rank 0, which sent %zu x int32",
-             long_wanted, LONG_COUNT + 1);
-    CHECK_SAYS(words);
+             long_expected, LONG_COUNT + 1);
+    CHECK_SAYS(message);
 }
 
-static void lengths_of_long_ones_are_told(void **state)
+static void count_mismatches_of_long_messages_are_reported(void **state)
 {
     (void)state;
-    long_wanted = 5;
+    long_expected = 5;
     engine_ranks_run(2, "shm", long_mismatch_rank);
-    long_wanted = LONG_COUNT;
+    long_expected = LONG_COUNT;
     engine_ranks_run(2, "tcp", long_mismatch_rank);
 }
 
-static void other_counts_and_types_are_found(void **state)
+static void count_and_type_mismatches_are_detected(void **state)
 {
     (void)state;
     engine_ranks_run(2, "shm", mismatch_rank);
@@ -316,15 +319,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_a_tag_stay_in_order),
-        cmocka_unit_test(long_and_empty_ones_are_exchanged),
-        cmocka_unit_test(long_and_short_ones_stay_in_order),
-        cmocka_unit_test(any_source_takes_whoever_comes),
-        cmocka_unit_test(receives_are_served_in_the_order_of_posting),
-        cmocka_unit_test(any_source_holds_up_nothing_else),
-        cmocka_unit_test(a_rank_sends_to_itself),
-        cmocka_unit_test(other_counts_to_oneself_are_found),
-        cmocka_unit_test(lengths_of_long_ones_are_told),
-        cmocka_unit_test(other_counts_and_types_are_found),
+        cmocka_unit_test(long_and_empty_messages_are_exchanged),
+        cmocka_unit_test(long_and_short_messages_stay_in_order),
+        cmocka_unit_test(any_source_matches_messages_of_all_ranks),
+        cmocka_unit_test(receives_match_in_the_order_of_posting),
+        cmocka_unit_test(a_receive_from_any_source_does_not_block_other_messages),
+        cmocka_unit_test(a_rank_can_send_to_itself),
+        cmocka_unit_test(count_mismatches_within_a_rank_are_detected),
+        cmocka_unit_test(count_mismatches_of_long_messages_are_reported),
+        cmocka_unit_test(count_and_type_mismatches_are_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

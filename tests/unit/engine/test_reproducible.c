@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reproducible results: the same bits whatever the algorithm, the places, the transport, the size.
- */
+/* Reproducible results: the same bits for any algorithm, placement, transport and vector length. */
 #include "engine_rank.h"
 
 #include "plan/plan.h"
@@ -8,16 +7,17 @@
 #include <math.h>
 #include <sys/mman.h>
 
-#define COUNT 40000 /* more than the shortest algorithms are chosen for */
+#define COUNT 40000 /* more than the size up to which latency-optimal algorithms are selected */
 #define PER_RANK 5000
 
-/* The first run's results, which all others must have; shared by all ranks of all runs. */
+/* The results of the first run, which all later runs must match; shared by all ranks of all
+ * runs. */
 static struct {
     bool known;
     float sum[COUNT];
 } * first;
 
-/* Of very different sizes, so that the order of additions shows in the last bits. */
+/* Values of very different magnitudes, so that the order of additions affects the last bits. */
 static float value(int rank, size_t i)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + 12345u;
@@ -30,11 +30,11 @@ static float value(int rank, size_t i)
 
 static size_t differing(const float *a, size_t from, size_t count)
 {
-    size_t others = 0;
+    size_t count_differing = 0;
 
     for (size_t i = 0; i < count; i++)
-        others += memcmp(&a[i], &first->sum[from + i], sizeof(float)) != 0;
-    return others;
+        count_differing += memcmp(&a[i], &first->sum[from + i], sizeof(float)) != 0;
+    return count_differing;
 }
 
 static void compare(struct engine_rank *rank, const float *a, size_t from, size_t count)
@@ -65,8 +65,8 @@ static struct dist_call sum_of(dist_collective collective, const float *in, floa
                               .op = DIST_SUM};
 }
 
-/* All collectives that add; long vectors at once, and a short one as part of it. */
-static void add_rank(struct engine_rank *rank)
+/* All reducing collectives, with long vectors and with a part of them. */
+static void reproducible_rank(struct engine_rank *rank)
 {
     static float out[COUNT];
     float *in = input(rank);
@@ -99,7 +99,7 @@ static void add_rank(struct engine_rank *rank)
     CHECK(differing(out, offsets[rank->rank], counts[rank->rank]) == 0);
 }
 
-/* Every ordered algorithm in its turn; where it is none of all_reduce's the choice is free. */
+/* Forces each ordered algorithm in turn; for collectives other than its own, the choice is free. */
 static void forced_runs(int ranks)
 {
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
@@ -109,12 +109,12 @@ static void forced_runs(int ranks)
             continue;
         snprintf(force, sizeof(force), "%s:%s", dist_collective_string(a->collective), a->name);
         setenv("DIST_ALGO", force, 1);
-        engine_ranks_run(ranks, "shm", add_rank);
+        engine_ranks_run(ranks, "shm", reproducible_rank);
     }
     unsetenv("DIST_ALGO");
 }
 
-static void the_bits_depend_on_the_number_of_ranks_alone(void **state)
+static void results_depend_only_on_the_number_of_ranks(void **state)
 {
     static const int ranks[] = {1, 2, 3, 5, 8};
 
@@ -124,16 +124,16 @@ static void the_bits_depend_on_the_number_of_ranks_alone(void **state)
         first->known = false;
         for (int scattered = 0; scattered < 2; scattered++) {
             engine_ranks_scattered = scattered;
-            engine_ranks_run(ranks[i], "shm", add_rank);
-            engine_ranks_run(ranks[i], "tcp", add_rank);
+            engine_ranks_run(ranks[i], "shm", reproducible_rank);
+            engine_ranks_run(ranks[i], "tcp", reproducible_rank);
             forced_runs(ranks[i]);
         }
     }
     engine_ranks_reproducible = engine_ranks_scattered = false;
 }
 
-/* The numbers are such that it matters: another order gives other bits. */
-static void other_rank(struct engine_rank *rank)
+/* Checks that the test can fail: if the order is not fixed, these values give different bits. */
+static void unordered_rank(struct engine_rank *rank)
 {
     static float out[COUNT];
 
@@ -141,23 +141,23 @@ static void other_rank(struct engine_rank *rank)
     CHECK(differing(out, 0, COUNT) > 0);
 }
 
-static void otherwise_the_order_shows(void **state)
+static void without_the_option_the_order_changes_the_result(void **state)
 {
     (void)state;
     first->known = false;
     engine_ranks_reproducible = true;
-    engine_ranks_run(5, "shm", add_rank);
+    engine_ranks_run(5, "shm", reproducible_rank);
     engine_ranks_reproducible = false;
     setenv("DIST_ALGO", "all_reduce:ring", 1);
-    engine_ranks_run(5, "shm", other_rank);
+    engine_ranks_run(5, "shm", unordered_rank);
     unsetenv("DIST_ALGO");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bits_depend_on_the_number_of_ranks_alone),
-        cmocka_unit_test(otherwise_the_order_shows),
+        cmocka_unit_test(results_depend_only_on_the_number_of_ranks),
+        cmocka_unit_test(without_the_option_the_order_changes_the_result),
     };
 
     first = mmap(NULL, sizeof(*first), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Costs: measured between ranks, agreed on, kept in files that may be damaged. */
+/* Costs: measured between ranks, agreed on, and cached in files that may be damaged. */
 #include "engine_rank.h"
 
 #include "engine/engine.h"
@@ -13,7 +13,7 @@
 static char cache[64];
 static char why[512];
 
-/* An empty cache in a folder of its own. */
+/* Creates an empty cache directory. */
 static int setup(void **state)
 {
     (void)state;
@@ -43,7 +43,7 @@ static void put(const char *path, const void *text, size_t bytes)
 
 /* ---- the cache ---- */
 
-static void test_write_and_find(void **state)
+static void test_written_costs_are_found(void **state)
 {
     struct disti_tuning tuning, found;
     char path[TUNE_PATH];
@@ -56,7 +56,7 @@ static void test_write_and_find(void **state)
     assert_int_equal(disti_tune_find(KEY, &found, &effort), DIST_OK);
     assert_int_equal(effort, TUNE_HASTE);
     assert_true(disti_tune_write(&tuning, KEY));
-    assert_true(disti_tune_write(&tuning, KEY)); /* again */
+    assert_true(disti_tune_write(&tuning, KEY)); /* a second time */
     assert_int_equal(disti_tune_find(KEY, &found, &effort), DIST_OK);
     assert_int_equal(effort, TUNE_NOTHING);
     assert_memory_equal(&found.cost, &tuning.cost, sizeof(found.cost));
@@ -66,8 +66,8 @@ static void test_write_and_find(void **state)
     assert_memory_equal(path, cache, strlen(cache));
 }
 
-/* A damaged cache is measured anew, and never believed. */
-static void test_damaged(void **state)
+/* A damaged cache file is ignored, and its costs are measured again. */
+static void test_damaged_files_are_measured_again(void **state)
 {
     static const char *const texts[] = {"", "nonsense", "libdist tuning 1\n",
                                         "libdist tuning 1\nkey another machine\n",
@@ -79,7 +79,7 @@ static void test_damaged(void **state)
     (void)state;
     disti_tuning_usual(&usual);
     tuning = usual;
-    assert_true(disti_tune_write(&tuning, KEY)); /* makes the folder */
+    assert_true(disti_tune_write(&tuning, KEY)); /* creates the directory */
     assert_true(disti_tune_path(KEY, path));
     for (int i = 0; i < 5; i++) {
         put(path, texts[i], strlen(texts[i]));
@@ -96,8 +96,8 @@ static void test_damaged(void **state)
     assert_int_equal(effort, TUNE_NOTHING);
 }
 
-/* What is no plain file, or endless, is not waited for. */
-static void test_strange_files(void **state)
+/* Files that are not regular, or too long, are rejected without blocking. */
+static void test_special_and_long_files_are_rejected(void **state)
 {
     struct disti_tuning found;
     char path[TUNE_PATH];
@@ -115,7 +115,7 @@ static void test_strange_files(void **state)
     assert_int_not_equal(disti_tune_read(path, NULL, &found, why, sizeof(why)), DIST_OK);
 }
 
-static void test_no_place(void **state)
+static void test_without_a_cache_directory_costs_are_measured(void **state)
 {
     struct disti_tuning tuning;
     char path[TUNE_PATH];
@@ -135,7 +135,7 @@ static void test_no_place(void **state)
     assert_int_equal(effort, TUNE_HASTE);
 }
 
-static void test_setting(void **state)
+static void test_DIST_TUNING_selects_the_costs(void **state)
 {
     struct disti_tuning found;
     char path[TUNE_PATH];
@@ -172,7 +172,7 @@ static void node_cpus(const char *text, int usable, int wanted)
     disti_topology_free(topology);
 }
 
-static void test_node_cpus(void **state)
+static void test_node_cpus_is_set_if_ranks_share_cpus(void **state)
 {
     static const struct dist_place shared[3] = {{.core = 0}, {.core = 1}, {.core = 0}};
     struct disti_topology *topology = NULL;
@@ -180,7 +180,7 @@ static void test_node_cpus(void **state)
     (void)state;
     node_cpus("core:8", 2, 2);
     node_cpus("core:8", 8, 0);
-    node_cpus("core:8", 1, 0); /* bound, to a core each */
+    node_cpus("core:8", 1, 0); /* each rank is bound to one core */
     node_cpus("node:3 core:4", 3, 3);
     node_cpus("node:4", 1, 0);
     assert_int_equal(disti_topology_create(shared, 3, &topology), DIST_OK);
@@ -190,7 +190,7 @@ static void test_node_cpus(void **state)
 
 /* ---- between ranks ---- */
 
-/* All ranks have rank 0's, to the last bit. */
+/* Checks that all ranks have exactly rank 0's costs. */
 static void agree(struct engine_rank *rank)
 {
     struct disti_tuning *tunings = calloc(2, sizeof(*tunings));
@@ -229,15 +229,15 @@ static void found(struct engine_rank *rank)
     CHECK(strncmp(rank->engine->tuning.source, "the file", 8) == 0);
 }
 
-/* The first time they are measured, the second time they are there. */
-static void test_ranks(void **state)
+/* The costs are measured in the first run and found in the cache in the second. */
+static void test_ranks_measure_and_cache_costs(void **state)
 {
     (void)state;
     engine_ranks_world = true;
     engine_ranks_run(2, "shm", measured);
     engine_ranks_run(2, "shm", found);
-    engine_ranks_run(4, "shm", measured); /* not the costs of two ranks */
-    engine_ranks_run(2, "tcp", measured); /* nor those of shm */
+    engine_ranks_run(4, "shm", measured); /* the costs of two ranks do not apply */
+    engine_ranks_run(2, "tcp", measured); /* the costs of shm do not apply */
     engine_ranks_scattered = true;
     engine_ranks_run(5, "tcp", measured);
     engine_ranks_run(5, "tcp", found);
@@ -258,7 +258,7 @@ static void rules(struct engine_rank *rank)
     CHECK(rank->engine->tuning.predict == 0);
 }
 
-static void test_ranks_without(void **state)
+static void test_ranks_without_measurement(void **state)
 {
     (void)state;
     engine_ranks_run(3, "shm", unmeasured); /* a group whose world is not known */
@@ -273,9 +273,14 @@ static void test_ranks_without(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_write_and_find), CASE(test_damaged),   CASE(test_strange_files),
-        CASE(test_setting),        CASE(test_node_cpus), CASE(test_ranks),
-        CASE(test_ranks_without),  CASE(test_no_place),
+        CASE(test_written_costs_are_found),
+        CASE(test_damaged_files_are_measured_again),
+        CASE(test_special_and_long_files_are_rejected),
+        CASE(test_DIST_TUNING_selects_the_costs),
+        CASE(test_node_cpus_is_set_if_ranks_share_cpus),
+        CASE(test_ranks_measure_and_cache_costs),
+        CASE(test_ranks_without_measurement),
+        CASE(test_without_a_cache_directory_costs_are_measured),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Costs from times: what the simulator then says takes as long as what was measured. */
+/* Costs fitted to measured times: with them, the simulator predicts the measured times. */
 #include "engine/engine.h"
 #include "topology/topology.h"
 
@@ -39,13 +39,13 @@ static double simulated(const char *place, const char *name, size_t bytes,
     return seconds;
 }
 
-static void near(double found, double expected, double share)
+static void assert_near(double found, double expected, double share)
 {
     if (fabs(found - expected) > share * expected)
         fail_msg("%.9g s instead of %.9g s", found, expected);
 }
 
-/* Containers on one machine, and Ethernet of 1 Gbit/s. */
+/* Measured times: containers on one machine, and Ethernet of 1 Gbit/s. */
 static const struct disti_link_times kernel = {.back = 7.6e-6,
                                                .back_busy = 3.6e-6,
                                                .swap = 4.6e-6,
@@ -61,7 +61,7 @@ static const struct disti_link_times ethernet = {.back = 60e-6,
                                                  .length = 1150e-6,
                                                  .bytes = DISTI_LINK_MIDDLE};
 
-static void test_ways(void **state)
+static void test_fitted_costs_predict_the_measured_times(void **state)
 {
     const struct disti_link_times *const all[] = {&kernel, &ethernet};
 
@@ -70,29 +70,31 @@ static void test_ways(void **state)
         const struct disti_link_times *times = all[i];
         struct disti_cost cost = fitted(times, true);
 
-        near(simulated("node:2", "binomial", 8, &cost) - 2 * STEP, times->back / 2, 0.01);
-        near(simulated("node:2", "binomial", (size_t)times->bytes, &cost) - 2 * STEP,
-             times->length / 2, 0.02);
-        near(simulated("node:2", "binomial", DISTI_LINK_MIDDLE, &cost), times->middle / 2, 0.15);
-        near(simulated("node:2", "recursive_doubling", 8, &cost) - 3 * STEP, times->swap, 0.2);
+        assert_near(simulated("node:2", "binomial", 8, &cost) - 2 * STEP, times->back / 2, 0.01);
+        assert_near(simulated("node:2", "binomial", (size_t)times->bytes, &cost) - 2 * STEP,
+                    times->length / 2, 0.02);
+        assert_near(simulated("node:2", "binomial", DISTI_LINK_MIDDLE, &cost), times->middle / 2,
+                    0.15);
+        assert_near(simulated("node:2", "recursive_doubling", 8, &cost) - 3 * STEP, times->swap,
+                    0.2);
     }
 }
 
-/* On a line that is slow the CPUs' part does not show; a swap's neither. */
-static void test_slow_line(void **state)
+/* On a slow link, neither the CPU time nor an exchange in both directions adds to the time. */
+static void test_a_slow_link_determines_the_time(void **state)
 {
     struct disti_cost cost = fitted(&ethernet, true);
 
     (void)state;
-    near(cost.links[DISTI_OTHER_NODE].bytes_per_second, 65536 / 541e-6, 0.01);
-    near(cost.network_bytes_per_second, 65536 / 16e-6, 0.01);
-    near(cost.links[DISTI_OTHER_NODE].overhead_s, 5e-6, 0.01);
-    near(simulated("node:2", "recursive_doubling", 1 << 20, &cost), 1048576 / (65536 / 541e-6),
-         0.05);
+    assert_near(cost.links[DISTI_OTHER_NODE].bytes_per_second, 65536 / 541e-6, 0.01);
+    assert_near(cost.network_bytes_per_second, 65536 / 16e-6, 0.01);
+    assert_near(cost.links[DISTI_OTHER_NODE].overhead_s, 5e-6, 0.01);
+    assert_near(simulated("node:2", "recursive_doubling", 1 << 20, &cost),
+                1048576 / (65536 / 541e-6), 0.05);
 }
 
-/* Whatever is measured, a loaded machine for example, what comes out is possible. */
-static void test_nonsense(void **state)
+/* Inconsistent times, as measured on a loaded machine, result in plausible costs. */
+static void test_inconsistent_times_give_plausible_costs(void **state)
 {
     struct disti_link_times times = {.back = 5e-6,
                                      .back_busy = 9e-6,
@@ -116,26 +118,26 @@ static void test_nonsense(void **state)
     assert_true(disti_tuning_sane(&tuning));
 }
 
-/* Inside a machine the receiver has a quarter of the way at most. */
-static void test_near(void **state)
+/* Inside a node, the receiver's overhead is at most a quarter of the latency. */
+static void test_fitted_costs_predict_times_inside_a_node(void **state)
 {
     const struct disti_link_times times = {
         .back = 1e-6, .burst = 3.25e-6, .length = 100e-6, .bytes = 1 << 20};
     struct disti_cost cost = fitted(&times, false);
 
     (void)state;
-    near(cost.links[DISTI_SAME_NUMA].overhead_s, 0.125e-6, 0.01);
-    near(simulated("core:2", "binomial", 8, &cost) - 2 * STEP, 0.5e-6, 0.01);
-    near(simulated("core:2", "binomial", 1 << 20, &cost) - 2 * STEP, 50e-6, 0.01);
+    assert_near(cost.links[DISTI_SAME_NUMA].overhead_s, 0.125e-6, 0.01);
+    assert_near(simulated("core:2", "binomial", 8, &cost) - 2 * STEP, 0.5e-6, 0.01);
+    assert_near(simulated("core:2", "binomial", 1 << 20, &cost) - 2 * STEP, 50e-6, 0.01);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),
-        cmocka_unit_test(test_slow_line),
-        cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_near),
+        cmocka_unit_test(test_fitted_costs_predict_the_measured_times),
+        cmocka_unit_test(test_a_slow_link_determines_the_time),
+        cmocka_unit_test(test_inconsistent_times_give_plausible_costs),
+        cmocka_unit_test(test_fitted_costs_predict_times_inside_a_node),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

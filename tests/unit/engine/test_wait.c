@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting: who spins, who yields, when sleep comes. */
+/* Wait policies: when a waiting rank spins, yields and sleeps. */
 #include "base/clock.h"
 #include "engine/engine.h"
 
@@ -19,10 +19,10 @@ static void a_rank_with_its_own_cpu_spins_first(void **state)
     (void)state;
     disti_wait_policy_init(&policy, false);
     assert_true(policy.spins > 0 && policy.spin_ns > 0);
-    policy.spin_ns = INT64_MAX; /* whatever else the machine does */
+    policy.spin_ns = INT64_MAX; /* regardless of the load of the machine */
     for (uint32_t i = 0; i < policy.spins; i++)
         assert_false(disti_wait_step(&policy, &wait));
-    assert_int_equal(wait.since_ns, 0); /* no clock was read while it spun */
+    assert_int_equal(wait.since_ns, 0); /* the clock was not read while it spun */
 }
 
 static void slow_polls_end_the_spinning_early(void **state)
@@ -50,7 +50,7 @@ static void a_crowded_rank_never_spins(void **state)
     assert_true(wait.since_ns > 0);
 }
 
-static void sleep_comes_in_the_end(void **state)
+static void a_crowded_rank_finally_sleeps(void **state)
 {
     struct disti_wait_policy policy;
     struct disti_wait wait = {0};
@@ -67,7 +67,8 @@ static void sleep_comes_in_the_end(void **state)
 #define QUICK_NS 2000
 #define SLOW_NS (3 * MS)
 
-/* So many yields of a window, of which each took so long. */
+/* Reports `count` yields of took_ns each. Returns true if the last one says that the policy is due
+ * for a decision. */
 static bool yields(struct disti_wait_policy *policy, int count, int64_t *now, int64_t took_ns)
 {
     bool due = false;
@@ -77,7 +78,7 @@ static bool yields(struct disti_wait_policy *policy, int count, int64_t *now, in
     return due;
 }
 
-static void a_slow_yield_is_the_last_one(void **state)
+static void after_a_slow_yield_the_rank_yields_no_more(void **state)
 {
     struct disti_wait_policy policy;
     struct disti_wait wait = {0};
@@ -92,10 +93,10 @@ static void a_slow_yield_is_the_last_one(void **state)
     policy.spin_ns = INT64_MAX;
     for (uint32_t i = 0; i < policy.spins; i++)
         assert_false(disti_wait_step(&policy, &wait));
-    assert_true(disti_wait_step(&policy, &wait)); /* sleeps at once after it has spun */
+    assert_true(disti_wait_step(&policy, &wait)); /* sleeps immediately after spinning */
 }
 
-static void strangers_are_asked_again_after_a_while(void **state)
+static void yielding_is_retried_after_a_while(void **state)
 {
     struct disti_wait_policy policy;
     int64_t now = MS;
@@ -107,16 +108,16 @@ static void strangers_are_asked_again_after_a_while(void **state)
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
     disti_wait_tire(&policy, now += 1000 * MS);
     assert_int_equal(policy.manner, DISTI_WAIT_CROWDED);
-    yields(&policy, 1, &now, SLOW_NS); /* still there */
+    yields(&policy, 1, &now, SLOW_NS); /* the other process still runs */
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
     disti_wait_tire(&policy, now += 1000 * MS);
     assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
-    disti_wait_adapt(&policy, 0); /* gone */
+    disti_wait_adapt(&policy, 0); /* no involuntary switches: the other process has ended */
     assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE);
     assert_true(policy.spins > 0);
 }
 
-static void whoever_lets_others_run_is_crowded(void **state)
+static void a_rank_whose_yields_switch_is_crowded(void **state)
 {
     struct disti_wait_policy policy;
     int64_t now = MS;
@@ -133,7 +134,7 @@ static void whoever_lets_others_run_is_crowded(void **state)
     assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE);
 }
 
-/* Naps add some tenth to a wait, however long, and are not many in a second. */
+/* The naps lengthen a wait by about a tenth, and there are few per second. */
 static void naps_grow_with_the_wait(void **state)
 {
     struct disti_wait wait = {0};
@@ -151,8 +152,8 @@ static void naps_grow_with_the_wait(void **state)
     assert_true(disti_wait_nap(&wait) <= 100 * 1000);
 }
 
-/* By the real clock and the thread's real switches. */
-static void learning_changes_a_policy_that_may_be_revised_only(void **state)
+/* Learns from the real clock and the thread's real context switches. */
+static void learning_changes_only_revisable_policies(void **state)
 {
     const struct disti_wait slow = {.last_ns = disti_now_ns(), .took_ns = SLOW_NS};
     const struct disti_wait quick = {.last_ns = disti_now_ns(), .took_ns = QUICK_NS};
@@ -165,7 +166,7 @@ static void learning_changes_a_policy_that_may_be_revised_only(void **state)
     disti_wait_policy_init(&policy, false);
     for (int i = 0; i < 3 * DISTI_WAIT_WINDOW; i++)
         disti_wait_learn(&policy, &quick, false);
-    assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE); /* nobody else was let run */
+    assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE); /* no other process ran in between */
     disti_wait_learn(&policy, &slow, false);
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
 }
@@ -176,12 +177,12 @@ int main(void)
         cmocka_unit_test(a_rank_with_its_own_cpu_spins_first),
         cmocka_unit_test(slow_polls_end_the_spinning_early),
         cmocka_unit_test(a_crowded_rank_never_spins),
-        cmocka_unit_test(sleep_comes_in_the_end),
-        cmocka_unit_test(a_slow_yield_is_the_last_one),
-        cmocka_unit_test(strangers_are_asked_again_after_a_while),
-        cmocka_unit_test(whoever_lets_others_run_is_crowded),
+        cmocka_unit_test(a_crowded_rank_finally_sleeps),
+        cmocka_unit_test(after_a_slow_yield_the_rank_yields_no_more),
+        cmocka_unit_test(yielding_is_retried_after_a_while),
+        cmocka_unit_test(a_rank_whose_yields_switch_is_crowded),
         cmocka_unit_test(naps_grow_with_the_wait),
-        cmocka_unit_test(learning_changes_a_policy_that_may_be_revised_only),
+        cmocka_unit_test(learning_changes_only_revisable_policies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,7 +121,8 @@ static void test_a_new_agent_replaces_one_of_the_same_node_rank(void **state)
     agents_close_all(agents, 2);
 }
 
-/* Fewer than MIN nodes are left, so the remaining agents wait for another node until the timeout. */
+/* Fewer than MIN nodes are left, so the remaining agents wait for another node until the timeout.
+ */
 static void test_too_few_nodes_wait_until_the_timeout(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);
