@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes keys and certificates by libcrypto, in a folder under /tmp. */
+/* Makes keys and certificates with libcrypto, in a directory under /tmp. */
 #include <config.h>
 
 #ifdef HAVE_OPENSSL
@@ -97,7 +97,8 @@ static void certificates_write_authority(const struct authority *authority, cons
     fclose(stream);
 }
 
-/* PATH.pem and PATH.key: for these names, from and to days from now. */
+/* Writes PATH.pem and PATH.key: a certificate for these names, valid between `from` and `to` days
+ * from now. */
 static void certificates_write(const struct authority *by, const char *path, const char *names,
                                int from, int to)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A floating-point environment in which careless arithmetic has other results. */
+/* A floating-point environment that changes the results of code that depends on the default one. */
 #ifndef TESTS_UNIT_BASE_ENVIRONMENT_H
 #define TESTS_UNIT_BASE_ENVIRONMENT_H
 
@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-/* Rounds up and, where the CPU can, flushes subnormal numbers to zero. */
+/* Rounds up and, if the CPU can, flushes subnormal numbers to zero. */
 static inline void environment_odd(void)
 {
 #if defined(__aarch64__)
@@ -26,7 +26,7 @@ static inline void environment_odd(void)
 #endif
 }
 
-/* Sets the usual one. False: environment_odd was not in force any more. */
+/* Sets the default environment. Returns false if environment_odd was not in force any more. */
 static inline bool environment_usual(void)
 {
     bool kept = fegetround() == FE_UPWARD;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A process whose first thread has ended while another goes on. */
+/* A process whose first thread has ended while another thread runs. */
 #ifndef DISTI_TESTS_UNIT_BASE_FIRST_ENDED_H
 #define DISTI_TESTS_UNIT_BASE_FIRST_ENDED_H
 
@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* If the test fails, the process ends by itself after so many seconds. */
+/* If the test fails, the process ends after this number of seconds. */
 #define FIRST_ENDED_LIMIT 300
 
-/* It sleeps until it is killed: one that exits has lost what its first thread had, which memcheck
- * calls a leak. */
+/* Sleeps until the process is killed. A normal exit would make memcheck report the first thread's
+ * memory as leaked. */
 static inline void *first_ended_rests(void *arg)
 {
     for (;;)
@@ -22,7 +22,8 @@ static inline void *first_ended_rests(void *arg)
     return arg;
 }
 
-/* Its second thread does goes_on(arg), of which nothing may lie on the stack of the first. */
+/* Forks a process whose second thread runs goes_on(arg) after the first thread has ended. goes_on
+ * must not use the stack of the first thread. */
 static inline pid_t first_ended_fork(void *(*goes_on)(void *), void *arg)
 {
     pthread_t thread;

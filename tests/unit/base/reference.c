@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The reductions once more, one element at a time and in wider arithmetic. */
+/* Reference implementation of the reductions: one element at a time, in wider arithmetic. */
 #include "reference.h"
 
 #include <math.h>
 #include <string.h>
 
-/* More than twice the digits of a double: rounding to it and then to double is rounding once. */
+/* More than twice the digits of a double, so that rounding to this type and then to double is the
+ * same as rounding once. */
 #if defined(__x86_64__)
 typedef __float128 reference_wide;
 #else
@@ -41,14 +42,14 @@ uint16_t reference_half_encode(double value, int digits, int least)
     exponent = value == 0 ? least : ilogb(value);
     if (exponent < least)
         exponent = least;
-    /* A carry out of the fraction lands in the exponent, up to infinity. */
+    /* A carry out of the fraction increments the exponent, up to infinity. */
     steps = nearbyint(ldexp(fabs(value), digits - exponent));
     if (steps + ldexp(exponent - least, digits) >= infinity)
         return (uint16_t)(sign | infinity);
     return (uint16_t)(sign | ((int)steps + ((exponent - least) << digits)));
 }
 
-/* What all ops say of two values a and b of a type wide enough. */
+/* The result of each op on two values a and b, in the type `wide`. */
 #define REFERENCE_COMBINE(wide)                                                                    \
     switch (op) {                                                                                  \
     case DIST_PROD:                                                                                \
@@ -78,7 +79,7 @@ static reference_wide reference_floats(dist_op op, double a, double b)
     return result;
 }
 
-/* Bit by bit, by counting how many of the two are set. */
+/* Bit by bit, from the number of set bits of the two. */
 static unsigned __int128 reference_bits(dist_op op, unsigned __int128 a, unsigned __int128 b)
 {
     unsigned __int128 result = 0;
@@ -92,7 +93,8 @@ static unsigned __int128 reference_bits(dist_op op, unsigned __int128 a, unsigne
     return result;
 }
 
-/* Products of 64 bits need all 128, without a sign: modulo 2^128 that makes no difference. */
+/* The product of two 64-bit values needs 128 bits, as unsigned: modulo 2^128, the sign makes no
+ * difference. */
 static unsigned __int128 reference_integers(dist_op op, __int128 a, __int128 b)
 {
     unsigned __int128 result;
@@ -103,7 +105,7 @@ static unsigned __int128 reference_integers(dist_op op, __int128 a, __int128 b)
     return result;
 }
 
-/* The truth table of each op: what false and false, false and true, true and true give. */
+/* The truth table of each op: the results of (false, false), (false, true) and (true, true). */
 static uint8_t reference_bool(dist_op op, uint8_t a, uint8_t b)
 {
     static const char *const tables[DIST_OP_COUNT] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The reductions once more, one element at a time and in wider arithmetic. */
+/* Reference implementation of the reductions: one element at a time, in wider arithmetic. */
 #ifndef DISTI_TESTS_UNIT_BASE_REFERENCE_H
 #define DISTI_TESTS_UNIT_BASE_REFERENCE_H
 
@@ -14,13 +14,14 @@ void reference_divide(dist_dtype dtype, void *value, int ranks);
 /* value[0] *= factor, for the floating types */
 void reference_scale(dist_dtype dtype, void *value, double factor);
 
-/* dist.h's table. */
+/* True if the op supports the dtype, as in the table in dist.h. */
 bool reference_fits(dist_op op, dist_dtype dtype);
 
-/* The same bits, or a NaN each? */
+/* True if both have the same bits, or both are NaN. */
 bool reference_same(dist_dtype dtype, const void *a, const void *b);
 
-/* By the definition of the format: `digits` bits of fraction, `least` the least normal exponent. */
+/* Conversions by the definition of the format: `digits` bits of fraction, `least` is the exponent
+ * of the least normal number. */
 double reference_half_decode(uint16_t half, int digits, int least);
 uint16_t reference_half_encode(double value, int digits, int least);
 

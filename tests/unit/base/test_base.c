@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names, hashes, clock, waiting and sinks. */
+/* Names, hashes, the clock, sleeping and sinks. */
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-static void test_names(void **state)
+static void test_values_have_names(void **state)
 {
     (void)state;
     assert_string_equal(dist_status_string(DIST_OK), "success");
@@ -36,7 +36,7 @@ static void test_names(void **state)
     assert_string_equal(dist_version(), DIST_VERSION_STRING);
 }
 
-static void test_dtype_sizes(void **state)
+static void test_dtypes_have_their_sizes(void **state)
 {
     static const size_t sizes[] = {4, 8, 2, 2, 1, 1, 4, 4, 8, 8, 1};
 
@@ -48,7 +48,7 @@ static void test_dtype_sizes(void **state)
     assert_int_equal(dist_dtype_size((dist_dtype)-1), 0);
 }
 
-static void test_deadlines(void **state)
+static void test_deadlines_are_rounded_up_and_saturate(void **state)
 {
     int64_t now = disti_now_ns(), deadline = disti_deadline_ms(60000);
     int left_ms;
@@ -70,14 +70,14 @@ static void test_deadlines(void **state)
     assert_true(left_ms * INT64_C(1000000) >= deadline - disti_now_ns()); /* rounded up */
 }
 
-/* No time passes while a job is suspended, and what was begun before ends that much later. */
-static void test_suspended_clock(void **state)
+/* While a job is suspended, its clock does not advance, so that deadlines are postponed. */
+static void test_a_suspended_clock_does_not_advance(void **state)
 {
     _Atomic int64_t number = 0;
     int64_t before, frozen, deadline;
 
     (void)state;
-    /* The job was suspended before this process followed: its clock does not go back. */
+    /* The job was suspended before this process followed its clock: the clock must not go back. */
     before = disti_now_ns();
     number = INT64_C(3600) * 1000000000;
     disti_clock_follow(&number);
@@ -95,7 +95,7 @@ static void test_suspended_clock(void **state)
     assert_true(number >= INT64_C(3600) * 1000000000 + 2000000);
     assert_true(disti_now_ns() >= frozen);
     assert_int_equal(disti_clock_resume(number), number);
-    /* As if it had been suspended for a day. */
+    /* The clock after a suspension of one day. */
     number += INT64_C(86400) * 1000000000;
     assert_true(disti_now_ns() < deadline);
     assert_true(disti_clock_timespec(frozen).tv_sec - frozen / 1000000000 >= 86400);
@@ -109,8 +109,8 @@ static void clock_ignore(int signal)
     (void)signal;
 }
 
-/* Sleeps the whole time although a signal comes in between. */
-static void test_sleep(void **state)
+/* Sleeps for the whole time although a signal interrupts it. */
+static void test_sleep_continues_after_a_signal(void **state)
 {
     struct sigaction action = {.sa_handler = clock_ignore};
     struct itimerval timer = {.it_value = {.tv_usec = 5000}};
@@ -126,8 +126,8 @@ static void test_sleep(void **state)
     disti_sleep_ns(-1);
 }
 
-/* Many looks cost little at first, and each a nap in the end. */
-static void test_backoff(void **state)
+/* The first calls of disti_backoff spin and yield; after that, each call sleeps. */
+static void test_backoff_finally_sleeps(void **state)
 {
     struct disti_backoff backoff = {0};
     int64_t began;
@@ -142,7 +142,7 @@ static void test_backoff(void **state)
     assert_int_equal(backoff.looks, DISTI_BACKOFF_SPINS + DISTI_BACKOFF_YIELDS);
 }
 
-static void test_sink_copies(void **state)
+static void test_a_sink_copies_to_its_offset(void **state)
 {
     char memory[8] = "........";
     struct dist_sink sink = {.dst = memory, .bytes = 8, .dtype = DIST_INT64, .op = DIST_SUM};
@@ -155,7 +155,7 @@ static void test_sink_copies(void **state)
     assert_ptr_equal(disti_sink_direct(&sink, 3), memory + 3);
 }
 
-static void test_sink_reduces(void **state)
+static void test_a_sink_reduces_and_finishes(void **state)
 {
     int32_t mine[] = {10, 20, 30, 40}, out[] = {-1, -1, -1, -1}, theirs[] = {1, 2, 3, 5};
     struct dist_sink sink = {
@@ -180,7 +180,8 @@ static void test_sink_reduces(void **state)
     assert_int_equal(mine[1], 20);
 }
 
-/* dst[i] = 10 * a[i] + b[i]: which operand is which shows. Counts what it gets. */
+/* dst[i] = 10 * a[i] + b[i], so that the result shows which operand is which. Counts the
+ * elements. */
 static void sink_tens(void *arg, void *dst, const void *a, const void *b, size_t count,
                       dist_dtype dtype)
 {
@@ -194,9 +195,9 @@ static void sink_tens(void *arg, void *dst, const void *a, const void *b, size_t
     *got += count;
 }
 
-/* At every address that bytes may come to, the program's function gets aligned ones, all of them.
- */
-static void test_sink_calls_the_program(void **state)
+/* Received bytes may have any alignment; the user's function is called with aligned ones, for all
+ * elements. */
+static void test_a_sink_passes_aligned_data_to_the_users_function(void **state)
 {
     enum { COUNT = 2500 };
     static int32_t mine[COUNT], out[COUNT], theirs[COUNT];
@@ -232,8 +233,8 @@ static void test_sink_calls_the_program(void **state)
     assert_int_equal(mine[3], 3);
 }
 
-/* What programs and modules were built with stays so. */
-static void test_numbers(void **state)
+/* The values of the types and ops are part of the ABI and must not change. */
+static void test_values_of_types_and_ops_are_fixed(void **state)
 {
     static const dist_dtype types[] = {DIST_FLOAT32, DIST_FLOAT64, DIST_FLOAT16, DIST_BFLOAT16,
                                        DIST_INT8,    DIST_UINT8,   DIST_INT32,   DIST_UINT32,
@@ -249,8 +250,9 @@ static void test_numbers(void **state)
     assert_int_equal(DIST_OP_DYNAMIC, 1073741824);
 }
 
-/* The published vectors of FNV-1a: a cache's name and what ranks compare must stay as they are. */
-static void test_hashes(void **state)
+/* The published test vectors of FNV-1a. The hash names cache files and is compared between ranks,
+ * so it must not change. */
+static void test_hashes_match_published_vectors(void **state)
 {
     const unsigned char bytes[] = {'f', 0, 0xff};
     uint64_t hash = disti_hash_text(DISTI_HASH_START, "foo");
@@ -267,17 +269,17 @@ static void test_hashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_suspended_clock),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_dtype_sizes),
-        cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_sleep),
-        cmocka_unit_test(test_sink_copies),
-        cmocka_unit_test(test_sink_reduces),
-        cmocka_unit_test(test_sink_calls_the_program),
-        cmocka_unit_test(test_hashes),
-        cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_a_suspended_clock_does_not_advance),
+        cmocka_unit_test(test_values_have_names),
+        cmocka_unit_test(test_values_of_types_and_ops_are_fixed),
+        cmocka_unit_test(test_dtypes_have_their_sizes),
+        cmocka_unit_test(test_deadlines_are_rounded_up_and_saturate),
+        cmocka_unit_test(test_sleep_continues_after_a_signal),
+        cmocka_unit_test(test_a_sink_copies_to_its_offset),
+        cmocka_unit_test(test_a_sink_reduces_and_finishes),
+        cmocka_unit_test(test_a_sink_passes_aligned_data_to_the_users_function),
+        cmocka_unit_test(test_hashes_match_published_vectors),
+        cmocka_unit_test(test_backoff_finally_sleeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

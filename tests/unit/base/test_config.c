@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings are taken whole or refused by name. */
+/* Settings are parsed completely or rejected with an error that names them. */
 #include "base/checked.h"
 #include "base/settings/config.h"
 
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void config_refuse_int(const char *text, int min, int max)
+static void config_reject_int(const char *text, int min, int max)
 {
     int value = 12345;
 
@@ -23,7 +23,7 @@ static void config_refuse_int(const char *text, int min, int max)
     assert_non_null(strstr(dist_last_error(), "--what"));
 }
 
-static void test_parse_int(void **state)
+static void test_integers_are_parsed(void **state)
 {
     int value;
 
@@ -40,25 +40,25 @@ static void test_parse_int(void **state)
     assert_int_equal(value, 7);
 }
 
-static void test_parse_int_refuses(void **state)
+static void test_bad_integers_are_rejected(void **state)
 {
     static const char *const bad[] = {"",    " ",   " 1",  "1 ",  "+1",  "1x",  "x",   "-", "--1",
                                       "- 1", "0x1", "1.0", "1e3", "1,2", "\t1", "1\n", "1K"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        config_refuse_int(bad[i], INT_MIN, INT_MAX);
-    config_refuse_int(NULL, 0, 7);
-    config_refuse_int("8", 0, 7);
-    config_refuse_int("-1", 0, 7);
-    config_refuse_int("2147483648", INT_MIN, INT_MAX);
-    config_refuse_int("-2147483649", INT_MIN, INT_MAX);
-    config_refuse_int("4294967296", INT_MIN, INT_MAX);
-    config_refuse_int("18446744073709551616", INT_MIN, INT_MAX);
-    config_refuse_int("99999999999999999999999999", INT_MIN, INT_MAX);
+        config_reject_int(bad[i], INT_MIN, INT_MAX);
+    config_reject_int(NULL, 0, 7);
+    config_reject_int("8", 0, 7);
+    config_reject_int("-1", 0, 7);
+    config_reject_int("2147483648", INT_MIN, INT_MAX);
+    config_reject_int("-2147483649", INT_MIN, INT_MAX);
+    config_reject_int("4294967296", INT_MIN, INT_MAX);
+    config_reject_int("18446744073709551616", INT_MIN, INT_MAX);
+    config_reject_int("99999999999999999999999999", INT_MIN, INT_MAX);
 }
 
-static void test_parse_bytes(void **state)
+static void test_sizes_are_parsed(void **state)
 {
     size_t value;
 
@@ -77,7 +77,7 @@ static void test_parse_bytes(void **state)
     assert_true(value == SIZE_MAX);
 }
 
-static void test_parse_bytes_refuses(void **state)
+static void test_bad_sizes_are_rejected(void **state)
 {
     static const char *const bad[] = {"",
                                       " ",
@@ -106,7 +106,7 @@ static void test_parse_bytes_refuses(void **state)
     assert_int_equal(disti_parse_bytes("--size", NULL, &value), DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void test_environment(void **state)
+static void test_variables_override_defaults(void **state)
 {
     size_t bytes;
     int value;
@@ -131,7 +131,7 @@ static void test_environment(void **state)
     assert_true(bytes == 8);
     assert_int_equal(disti_env_seconds("DIST_TEST_SETTING", 7, &value), DIST_OK);
     assert_int_equal(value, 8000);
-    setenv("DIST_TEST_SETTING", "31536000", 1); /* a year */
+    setenv("DIST_TEST_SETTING", "31536000", 1); /* one year */
     assert_int_equal(disti_env_seconds("DIST_TEST_SETTING", 7, &value), DIST_OK);
     assert_int_equal(value, INT_MAX);
     setenv("DIST_TEST_SETTING", "0", 1);
@@ -141,7 +141,7 @@ static void test_environment(void **state)
     assert_int_equal(value, 7);
 }
 
-static void test_list_item(void **state)
+static void test_items_of_lists_are_copied(void **state)
 {
     char item[8] = "as was";
 
@@ -165,7 +165,7 @@ static void test_list_item(void **state)
     assert_false(disti_list_item("a", ',', 0, item, 0));
 }
 
-static void test_checked(void **state)
+static void test_arithmetic_detects_overflow(void **state)
 {
     size_t value;
 
@@ -179,7 +179,7 @@ static void test_checked(void **state)
     assert_false(disti_inside(SIZE_MAX, 2, 8) || disti_inside(2, SIZE_MAX, 8));
 }
 
-static void test_calloc_of_a_count(void **state)
+static void test_calloc_rejects_negative_counts(void **state)
 {
     uint64_t *numbers = disti_calloc(3, sizeof(*numbers));
 
@@ -191,16 +191,17 @@ static void test_calloc_of_a_count(void **state)
     assert_null(disti_calloc(INT_MIN, 1));
 }
 
-/* This program as another user's, with the setuid bit: what does it see? */
+/* Runs a copy of this program as another user's, with the setuid bit, and checks that it ignores
+ * its environment. */
 #define CONFIG_SECURE "DIST_TEST_SECURE"
 #define CONFIG_NOBODY 65534
-enum { CONFIG_SEES = 3, CONFIG_BLIND, CONFIG_NOT_SECURE };
+enum { CONFIG_SEES = 3, CONFIG_IGNORES, CONFIG_NOT_SECURE };
 
 static int config_look(void)
 {
     if (!getauxval(AT_SECURE))
         return CONFIG_NOT_SECURE;
-    return disti_env(CONFIG_SECURE) || disti_env_raw(CONFIG_SECURE) ? CONFIG_SEES : CONFIG_BLIND;
+    return disti_env(CONFIG_SECURE) || disti_env_raw(CONFIG_SECURE) ? CONFIG_SEES : CONFIG_IGNORES;
 }
 
 static void config_copy(const char *path)
@@ -219,7 +220,7 @@ static void config_copy(const char *path)
     close(to);
 }
 
-static void test_a_setuid_program_sees_nothing(void **state)
+static void test_a_setuid_program_ignores_its_environment(void **state)
 {
     char path[] = "/tmp/dist-setuid.XXXXXX";
     int status = 0, fd;
@@ -243,26 +244,26 @@ static void test_a_setuid_program_sees_nothing(void **state)
     unsetenv(CONFIG_SECURE);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == CONFIG_NOT_SECURE)
-        skip(); /* setuid bits do not count there */
-    assert_int_equal(WEXITSTATUS(status), CONFIG_BLIND);
+        skip(); /* setuid bits have no effect on this file system */
+    assert_int_equal(WEXITSTATUS(status), CONFIG_IGNORES);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse_int),
-        cmocka_unit_test(test_parse_int_refuses),
-        cmocka_unit_test(test_parse_bytes),
-        cmocka_unit_test(test_parse_bytes_refuses),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_list_item),
-        cmocka_unit_test(test_checked),
-        cmocka_unit_test(test_calloc_of_a_count),
-        cmocka_unit_test(test_a_setuid_program_sees_nothing),
+        cmocka_unit_test(test_integers_are_parsed),
+        cmocka_unit_test(test_bad_integers_are_rejected),
+        cmocka_unit_test(test_sizes_are_parsed),
+        cmocka_unit_test(test_bad_sizes_are_rejected),
+        cmocka_unit_test(test_variables_override_defaults),
+        cmocka_unit_test(test_items_of_lists_are_copied),
+        cmocka_unit_test(test_arithmetic_detects_overflow),
+        cmocka_unit_test(test_calloc_rejects_negative_counts),
+        cmocka_unit_test(test_a_setuid_program_ignores_its_environment),
     };
 
     if (argc > 1 && strcmp(argv[1], CONFIG_SECURE) == 0)
-        _exit(config_look()); /* a setuid program may not be searched for leaks */
+        _exit(config_look()); /* LeakSanitizer cannot inspect a setuid program */
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* CRC-32C against known values, and the instruction against the tables. */
+/* CRC-32C compared with known values, and the CPU's instruction with the tables. */
 #include "base/kernels/crc32c.h"
 
 #include "unit.h"
@@ -8,8 +8,8 @@
 
 #define ROOM 1024
 
-/* RFC 3720, B.4, and the check value of the catalogues. */
-static void test_known(void **state)
+/* The values of RFC 3720, B.4, and the usual check value of CRC catalogues. */
+static void test_known_values(void **state)
 {
     static const unsigned char zeros[32];
     unsigned char bytes[32];
@@ -25,7 +25,7 @@ static void test_known(void **state)
     assert_true(disti_crc32c(0, bytes, 32) == 0x46dd794eu);
 }
 
-static void test_same(void **state)
+static void test_instruction_and_tables_agree(void **state)
 {
     unsigned char bytes[ROOM];
     uint64_t seed = 1;
@@ -45,8 +45,8 @@ static void test_same(void **state)
     }
 }
 
-/* Each bit that changes is found. */
-static void test_bits(void **state)
+/* Every change of a single bit is detected. */
+static void test_single_bit_errors_are_detected(void **state)
 {
     unsigned char bytes[64] = {1, 2, 3};
     uint32_t right = disti_crc32c(0, bytes, sizeof(bytes));
@@ -62,9 +62,9 @@ static void test_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known),
-        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_known_values),
+        cmocka_unit_test(test_instruction_and_tables_agree),
+        cmocka_unit_test(test_single_bit_errors_are_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Descriptors that a forked child has not. */
+/* Descriptors that are closed in forked children. */
 #include "base/descriptor.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Is it open in a child that is forked now? */
+/* True if a child that is forked now has the descriptor open. */
 static bool child_has(int fd)
 {
     int status = 0;
@@ -27,7 +27,7 @@ static bool child_has(int fd)
     return WEXITSTATUS(status) == 1;
 }
 
-static void a_child_has_none_of_them(void **state)
+static void owned_descriptors_are_closed_in_children(void **state)
 {
     int pair[2];
 
@@ -37,13 +37,13 @@ static void a_child_has_none_of_them(void **state)
     assert_int_equal(disti_descriptor_own(pair[0]), pair[0]);
     assert_false(child_has(pair[0]));
     assert_true(child_has(pair[1]));
-    assert_true(fcntl(pair[0], F_GETFD) >= 0); /* here it is open all the same */
+    assert_true(fcntl(pair[0], F_GETFD) >= 0); /* the parent still has it open */
     disti_descriptor_close(pair[0]);
     assert_int_equal(fcntl(pair[0], F_GETFD), -1);
     close(pair[1]);
 }
 
-static void the_other_side_sees_the_end(void **state)
+static void closing_ends_the_connection_despite_a_child(void **state)
 {
     int pair[2];
     char byte;
@@ -58,14 +58,14 @@ static void the_other_side_sees_the_end(void **state)
         _exit(0);
     }
     disti_descriptor_close(pair[0]);
-    assert_int_equal(read(pair[1], &byte, 1), 0); /* not after 30 s: make check would say so */
+    assert_int_equal(read(pair[1], &byte, 1), 0); /* at once, not after 30 s */
     assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     close(pair[1]);
 }
 
-static void a_number_that_comes_again_is_another_file(void **state)
+static void a_reused_number_is_not_owned(void **state)
 {
     int first, second;
 
@@ -78,8 +78,8 @@ static void a_number_that_comes_again_is_another_file(void **state)
     close(second);
 }
 
-/* A child that was forked with an owned descriptor uses the number for a file of its own. */
-static void a_child_keeps_what_it_opens(void **state)
+/* A child that was forked with an owned descriptor reuses the number for its own file. */
+static void a_child_keeps_its_own_files(void **state)
 {
     int fd = disti_descriptor_own(open("/dev/null", O_RDONLY)), status = 0;
     pid_t child = fork();
@@ -89,7 +89,7 @@ static void a_child_keeps_what_it_opens(void **state)
         int mine = open("/dev/zero", O_RDONLY), owned;
         bool kept;
 
-        disti_descriptor_close(fd); /* the parent's: not ours to close */
+        disti_descriptor_close(fd); /* the parent's: must not close the child's file */
         kept = mine == fd && fcntl(mine, F_GETFD) >= 0;
         owned = disti_descriptor_own(open("/dev/zero", O_RDONLY));
         disti_descriptor_close(owned);
@@ -100,8 +100,9 @@ static void a_child_keeps_what_it_opens(void **state)
     disti_descriptor_close(fd);
 }
 
-/* What a program without a standard output prints goes nowhere. */
-static void standard_streams_are_left_alone(void **state)
+/* Own descriptors never get the numbers of closed standard streams, so that the program's output is
+ * not written to them. */
+static void owned_descriptors_are_not_standard_streams(void **state)
 {
     int status = 0;
     pid_t child = fork();
@@ -124,7 +125,7 @@ static void standard_streams_are_left_alone(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
-static void no_descriptor_is_nothing(void **state)
+static void minus_1_is_accepted(void **state)
 {
     (void)state;
     assert_int_equal(disti_descriptor_own(-1), -1);
@@ -134,12 +135,12 @@ static void no_descriptor_is_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_child_has_none_of_them),
-        cmocka_unit_test(the_other_side_sees_the_end),
-        cmocka_unit_test(a_number_that_comes_again_is_another_file),
-        cmocka_unit_test(a_child_keeps_what_it_opens),
-        cmocka_unit_test(standard_streams_are_left_alone),
-        cmocka_unit_test(no_descriptor_is_nothing),
+        cmocka_unit_test(owned_descriptors_are_closed_in_children),
+        cmocka_unit_test(closing_ends_the_connection_despite_a_child),
+        cmocka_unit_test(a_reused_number_is_not_owned),
+        cmocka_unit_test(a_child_keeps_its_own_files),
+        cmocka_unit_test(owned_descriptors_are_not_standard_streams),
+        cmocka_unit_test(minus_1_is_accepted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every dtype and op against wider arithmetic: lengths, alignments, places, odd values. */
+/* Every dtype and op compared with the reference: lengths, alignments, overlapping operands,
+ * special values. */
 #include "base/dtype.h"
 
 #include "environment.h"
@@ -23,7 +24,7 @@ struct dtype_memory {
 
 enum dtype_place { DTYPE_APART, DTYPE_OVER_A, DTYPE_OVER_B, DTYPE_OVER_BOTH, DTYPE_PLACES };
 
-/* Zeros, ones, subnormals, the largest, infinities, NaNs, by their bits; and both signs. */
+/* Bits of zero, one, subnormals, the largest value, infinity and NaNs; the sign is added. */
 static const uint64_t dtype_odd_32[] = {0,          0x3f800000, 1,          0x7fffff,  0x800000,
                                         0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7f800001};
 static const uint64_t dtype_odd_16[] = {0,      0x3c00, 1,      0x3ff,  0x400,
@@ -56,7 +57,7 @@ static uint64_t dtype_odd_value(size_t bytes, uint64_t random)
     }
 }
 
-/* A third odd values, a third of nearly equal size, a third any bits at all. */
+/* A third special values, a third values of nearly equal size, a third random bits. */
 static void dtype_fill(unsigned char *to, size_t count, size_t bytes, uint64_t *state)
 {
     for (size_t i = 0; i < count; i++) {
@@ -66,7 +67,7 @@ static void dtype_fill(unsigned char *to, size_t count, size_t bytes, uint64_t *
             value = dtype_odd_value(bytes, unit_random(state));
         else if (value % 3 == 1)
             value = dtype_odd_value(bytes, 1) + (value >> 8) % 4096;
-        memcpy(to + i * bytes, &value, bytes); /* the low bytes: little-endian machines only */
+        memcpy(to + i * bytes, &value, bytes); /* the low bytes: little-endian only */
     }
 }
 
@@ -103,7 +104,8 @@ static void dtype_check_guard(const unsigned char *dst, size_t bytes)
     }
 }
 
-/* One call: `skew` moves the three pointers off their alignment, each in its own way. */
+/* Checks one call. `skew` moves each of the three pointers off its alignment by a different
+ * amount. */
 static void dtype_check(struct dtype_memory *m, dist_dtype dtype, dist_op op, size_t count,
                         unsigned skew, enum dtype_place place, uint64_t *state)
 {
@@ -127,7 +129,7 @@ static void dtype_check(struct dtype_memory *m, dist_dtype dtype, dist_op op, si
     dtype_check_guard(dst, bytes);
 }
 
-/* 0 to past four of the widest vectors of bytes, and long ones. */
+/* All counts from 0 to more than four of the widest vectors of bytes, and some large counts. */
 static size_t dtype_next_count(size_t count)
 {
     if (count < 140)
@@ -145,7 +147,7 @@ static void dtype_check_all(struct dtype_memory *m, dist_dtype dtype, dist_op op
             dtype_check(m, dtype, op, count, skew++, (enum dtype_place)place, &random);
 }
 
-static void test_kernels(void **state)
+static void test_kernels_match_the_reference(void **state)
 {
     struct dtype_memory *m = malloc(sizeof(*m));
 
@@ -158,8 +160,8 @@ static void test_kernels(void **state)
     free(m);
 }
 
-/* Each op of a and b and of b and a: the same bits, lest ranks disagree. */
-static void test_operands_commute(void **state)
+/* Each op on (a, b) and (b, a) has the same bits; otherwise ranks could have different results. */
+static void test_operands_commute_exactly(void **state)
 {
     static unsigned char a[2048], b[2048], ab[2048], ba[2048];
     uint64_t random = 2;
@@ -180,8 +182,9 @@ static void test_operands_commute(void **state)
         }
 }
 
-/* The many take the vector's path, the single one the remainder's: both give the same bits. */
-static void test_one_is_as_many(void **state)
+/* Many elements use the vector code, a single one the code for the remainder: both give the same
+ * bits. */
+static void test_single_elements_have_the_same_bits_as_vectors(void **state)
 {
     static unsigned char a[4096], b[4096], many[4096], one[4096];
     uint64_t random = 3;
@@ -218,7 +221,7 @@ static void dtype_check_finish(dist_dtype dtype, dist_op op, size_t count, int r
     dtype_compare(dtype, op, data, expected, count);
 }
 
-static void test_finish(void **state)
+static void test_averages_match_the_reference(void **state)
 {
     static const int ranks[] = {1, 2, 3, 7, 8, 128, 300, 1000, 70000};
     uint64_t random = 4;
@@ -234,7 +237,7 @@ static void test_finish(void **state)
             }
 }
 
-static void test_integer_average_truncates(void **state)
+static void test_averages_of_integers_truncate(void **state)
 {
     int8_t small[] = {-7, 7, -8, 127};
     uint64_t large[] = {UINT64_MAX};
@@ -267,8 +270,9 @@ static void dtype_check_scale(dist_dtype dtype, double factor, size_t count, siz
     assert_int_equal(dst[count * bytes], 0xa5);
 }
 
-/* Ordinary factors, one that float32 rounds, one beyond it, and those that make odd values. */
-static void test_scale(void **state)
+/* Ordinary factors, one that float32 rounds, one out of its range, and factors with special
+ * results. */
+static void test_scaling_matches_the_reference(void **state)
 {
     static const double factors[] = {0,      -0.0,  1,           0.125,   -3,       1.0 / 3,
                                      1e-300, 1e300, 1 + 0x1p-30, 0x1p-20, INFINITY, NAN};
@@ -284,8 +288,8 @@ static void test_scale(void **state)
                     dtype_check_scale(dtypes[d], factors[f], count, skew++ % 8, in_place, &random);
 }
 
-/* All 65536 pairs of bytes: 0 is false, 1 and 2 and 255 are equally true. */
-static void test_bools(void **state)
+/* All 65536 pairs of bytes: 0 is false; every other value is true. */
+static void test_all_nonzero_bytes_are_true(void **state)
 {
     static unsigned char a[65536], b[65536], out[65536], expected[65536];
 
@@ -306,7 +310,7 @@ static void test_bools(void **state)
     }
 }
 
-static void test_fits(void **state)
+static void test_ops_support_the_documented_dtypes(void **state)
 {
     (void)state;
     for (int dtype = -1; dtype <= DIST_DTYPE_COUNT; dtype++)
@@ -322,7 +326,7 @@ static void test_fits(void **state)
     assert_false(disti_op_fits(DIST_OP_DYNAMIC, DIST_FLOAT32));
 }
 
-static void test_valid(void **state)
+static void test_only_defined_dtypes_and_ops_are_valid(void **state)
 {
     (void)state;
     assert_true(disti_dtype_valid(DIST_FLOAT32) && disti_dtype_valid(DIST_BOOL));
@@ -334,7 +338,7 @@ static void test_valid(void **state)
     assert_false(disti_op_valid(DIST_OP_DYNAMIC));
 }
 
-/* Also which environment the program has chosen changes nothing, and is left as it was. */
+/* The program's floating-point environment does not change the results, and is not changed. */
 static void dtype_check_environment(struct dtype_memory *m, dist_dtype dtype, dist_op op,
                                     size_t count)
 {
@@ -355,7 +359,7 @@ static void dtype_check_environment(struct dtype_memory *m, dist_dtype dtype, di
     dtype_compare(dtype, op, m->dst, m->expected, count);
 }
 
-static void test_environment(void **state)
+static void test_the_floating_point_environment_has_no_effect(void **state)
 {
     static struct dtype_memory m;
     uint64_t random = 5;
@@ -376,16 +380,16 @@ static void test_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_operands_commute),
-        cmocka_unit_test(test_one_is_as_many),
-        cmocka_unit_test(test_finish),
-        cmocka_unit_test(test_integer_average_truncates),
-        cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_bools),
-        cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_valid),
+        cmocka_unit_test(test_kernels_match_the_reference),
+        cmocka_unit_test(test_operands_commute_exactly),
+        cmocka_unit_test(test_single_elements_have_the_same_bits_as_vectors),
+        cmocka_unit_test(test_averages_match_the_reference),
+        cmocka_unit_test(test_averages_of_integers_truncate),
+        cmocka_unit_test(test_scaling_matches_the_reference),
+        cmocka_unit_test(test_the_floating_point_environment_has_no_effect),
+        cmocka_unit_test(test_all_nonzero_bytes_are_true),
+        cmocka_unit_test(test_ops_support_the_documented_dtypes),
+        cmocka_unit_test(test_only_defined_dtypes_and_ops_are_valid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

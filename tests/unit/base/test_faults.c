@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DIST_FAULT is taken whole, or the part that is wrong is named. */
+/* DIST_FAULT is parsed completely, or the error names the invalid part. */
 #include "base/faults.h"
 
 #include "unit.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void test_good(void **state)
+static void test_faults_are_parsed(void **state)
 {
     struct disti_faults faults;
     const struct disti_fault *f = faults.all;
@@ -29,8 +29,8 @@ static void test_good(void **state)
     assert_true(f->place == DISTI_FAULT_CLOSE);
 }
 
-/* Each with the part that the error names. */
-static void test_bad(void **state)
+/* Invalid values, each with the part that the error names. */
+static void test_errors_name_the_invalid_part(void **state)
 {
     static const char *const bad[][2] = {
         {"", "''"},
@@ -72,7 +72,7 @@ static void test_bad(void **state)
     }
 }
 
-static void test_too_many(void **state)
+static void test_too_many_faults_are_rejected(void **state)
 {
     struct disti_faults faults;
     char text[9 * (DISTI_FAULTS_MAX + 1) + 1] = "";
@@ -87,8 +87,8 @@ static void test_too_many(void **state)
     assert_int_equal(disti_faults_parse(text, &faults), DIST_ERR_INVALID_ARGUMENT);
 }
 
-/* What is due to one rank, and to which message. */
-static void test_due(void **state)
+/* Which faults apply to a rank, and to which of its messages. */
+static void test_faults_apply_to_their_rank_operation_and_step(void **state)
 {
     const struct disti_fault *fault;
 
@@ -121,7 +121,7 @@ static void test_due(void **state)
     assert_false(disti_faults_are_set());
 }
 
-static void test_chance(void **state)
+static void test_faults_occur_with_their_probability(void **state)
 {
     int hit[2] = {0, 0};
 
@@ -142,8 +142,11 @@ static void test_chance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good), cmocka_unit_test(test_bad),    cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_due),  cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_faults_are_parsed),
+        cmocka_unit_test(test_errors_name_the_invalid_part),
+        cmocka_unit_test(test_too_many_faults_are_rejected),
+        cmocka_unit_test(test_faults_apply_to_their_rank_operation_and_step),
+        cmocka_unit_test(test_faults_occur_with_their_probability),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

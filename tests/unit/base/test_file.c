@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Beyond the limit on file sizes calls fail, and SIGXFSZ ends nobody. */
+/* Beyond the limit on file sizes, calls fail, and no thread is ended by SIGXFSZ. */
 #include "base/file.h"
 #include "base/log.h"
 
@@ -36,7 +36,7 @@ static int file_no_limit(void **state)
     return setrlimit(RLIMIT_FSIZE, &file_was);
 }
 
-static void test_may_have(void **state)
+static void test_the_size_limit_is_reported(void **state)
 {
     uint64_t most = 0;
 
@@ -54,7 +54,7 @@ static void file_too_large(long result)
     assert_int_equal(errno, EFBIG);
 }
 
-static void test_sizes(void **state)
+static void test_calls_fail_beyond_the_limit(void **state)
 {
     int fd = memfd_create("test", MFD_CLOEXEC);
 
@@ -69,8 +69,8 @@ static void test_sizes(void **state)
     close(fd);
 }
 
-/* The program's own mask and signal stay as they were. */
-static void test_signals_stay(void **state)
+/* The program's signal mask and pending signals are unchanged. */
+static void test_signals_and_masks_are_unchanged(void **state)
 {
     int fd = memfd_create("test", MFD_CLOEXEC);
     sigset_t set, before, after;
@@ -91,8 +91,8 @@ static void test_signals_stay(void **state)
     close(fd);
 }
 
-/* The log goes on, its file does not. */
-static void test_log(void **state)
+/* Logging continues after its file has reached the limit. */
+static void test_logging_continues_beyond_the_limit(void **state)
 {
     char path[] = "/tmp/dist-file.XXXXXX";
     int fd = mkstemp(path);
@@ -116,10 +116,13 @@ static void test_log(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_may_have, file_limit, file_no_limit),
-        cmocka_unit_test_setup_teardown(test_sizes, file_limit, file_no_limit),
-        cmocka_unit_test_setup_teardown(test_signals_stay, file_limit, file_no_limit),
-        cmocka_unit_test_setup_teardown(test_log, file_limit, file_no_limit),
+        cmocka_unit_test_setup_teardown(test_the_size_limit_is_reported, file_limit, file_no_limit),
+        cmocka_unit_test_setup_teardown(test_calls_fail_beyond_the_limit, file_limit,
+                                        file_no_limit),
+        cmocka_unit_test_setup_teardown(test_signals_and_masks_are_unchanged, file_limit,
+                                        file_no_limit),
+        cmocka_unit_test_setup_teardown(test_logging_continues_beyond_the_limit, file_limit,
+                                        file_no_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

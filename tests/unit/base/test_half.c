@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* float16 and bfloat16: every value, every boundary between two values. */
+/* float16 and bfloat16: conversion of every value, and rounding at every boundary between two
+ * values. */
 #include "base/dtype.h"
 #include "base/kernels/half.h"
 
@@ -28,7 +29,7 @@ static bool half_is_nan(const struct half_format *f, unsigned half)
     return (half & 0x7fff) > f->infinity;
 }
 
-static void test_every_value(void **state)
+static void test_every_value_is_converted(void **state)
 {
     const struct half_format *f = *state;
 
@@ -47,8 +48,9 @@ static void test_every_value(void **state)
     }
 }
 
-/* Between two neighbours: just below the middle goes down, the middle to even, above it up. */
-static void test_every_boundary(void **state)
+/* Between two adjacent values: below the middle rounds down, the middle rounds to even, above it
+ * rounds up. */
+static void test_every_boundary_is_rounded_to_even(void **state)
 {
     const struct half_format *f = *state;
 
@@ -67,7 +69,7 @@ static void test_every_boundary(void **state)
     }
 }
 
-static void test_random_floats(void **state)
+static void test_random_floats_match_the_reference(void **state)
 {
     const struct half_format *f = *state;
     uint64_t random = 5;
@@ -86,8 +88,8 @@ static void test_random_floats(void **state)
     }
 }
 
-/* All 65536 values through the kernels, in one piece: x - 0 and x * 1 are x. */
-static void test_every_value_in_kernels(void **state)
+/* Runs the kernels on all 65536 values, with an operand that does not change them. */
+static void test_kernels_keep_every_value(void **state)
 {
     const struct half_format *f = *state;
     uint16_t *all = malloc(4 * 65536 * sizeof(*all));
@@ -116,14 +118,14 @@ static void test_every_value_in_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_every_value, &half_float16),
-        cmocka_unit_test_prestate(test_every_value, &half_bfloat16),
-        cmocka_unit_test_prestate(test_every_boundary, &half_float16),
-        cmocka_unit_test_prestate(test_every_boundary, &half_bfloat16),
-        cmocka_unit_test_prestate(test_random_floats, &half_float16),
-        cmocka_unit_test_prestate(test_random_floats, &half_bfloat16),
-        cmocka_unit_test_prestate(test_every_value_in_kernels, &half_float16),
-        cmocka_unit_test_prestate(test_every_value_in_kernels, &half_bfloat16),
+        cmocka_unit_test_prestate(test_every_value_is_converted, &half_float16),
+        cmocka_unit_test_prestate(test_every_value_is_converted, &half_bfloat16),
+        cmocka_unit_test_prestate(test_every_boundary_is_rounded_to_even, &half_float16),
+        cmocka_unit_test_prestate(test_every_boundary_is_rounded_to_even, &half_bfloat16),
+        cmocka_unit_test_prestate(test_random_floats_match_the_reference, &half_float16),
+        cmocka_unit_test_prestate(test_random_floats_match_the_reference, &half_bfloat16),
+        cmocka_unit_test_prestate(test_kernels_keep_every_value, &half_float16),
+        cmocka_unit_test_prestate(test_kernels_keep_every_value, &half_bfloat16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names of hosts as long as Linux allows, and names of odd bytes. */
+/* Host names of the maximum length of Linux, and with unusual bytes. */
 #include "base/net.h"
 #include "store/wire.h"
 #include "topology/discover.h"
@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static char host_planted[65];
+static char host_set[65];
 
-/* Replaces libc's. */
+/* Replaces the function of libc. */
 int gethostname(char *name, size_t size)
 {
-    size_t length = strlen(host_planted) + 1;
+    size_t length = strlen(host_set) + 1;
 
-    memcpy(name, host_planted, length < size ? length : size);
+    memcpy(name, host_set, length < size ? length : size);
     errno = length > size ? ENAMETOOLONG : 0;
     return errno ? -1 : 0;
 }
@@ -26,13 +26,13 @@ static const char *host_named(const char *name)
 {
     static char text[DISTI_HOST_SIZE];
 
-    strcpy(host_planted, name);
+    strcpy(host_set, name);
     memset(text, 'x', sizeof(text));
     disti_host_name(text);
     return text;
 }
 
-static void test_lengths(void **state)
+static void test_names_of_maximum_length_are_kept(void **state)
 {
     unsigned char bytes[DISTI_WIRE_ID];
     struct disti_wire_id id = {.rank = 7, .job = "job"}, same;
@@ -55,7 +55,7 @@ static void test_lengths(void **state)
     }
 }
 
-static void test_bytes(void **state)
+static void test_unusual_bytes_are_replaced(void **state)
 {
     char text[DISTI_HOST_SIZE];
 
@@ -64,15 +64,15 @@ static void test_bytes(void **state)
     assert_string_equal(host_named("n\xf6"
                                    "de\n../1"),
                         "n?de?..?1");
-    strcpy(host_planted, "node.example.org");
+    strcpy(host_set, "node.example.org");
     disti_host_short(text);
     assert_string_equal(text, "node");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lengths),
-                                       cmocka_unit_test(test_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_maximum_length_are_kept),
+                                       cmocka_unit_test(test_unusual_bytes_are_replaced)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Settings are read in the same way in a program that has called setlocale(LC_ALL, ""): here in
- * Turkish, where tolower('I') is not 'i' and the decimal separator is a comma.
- */
+/* Settings are parsed the same in a program that has called setlocale(LC_ALL, ""): here for
+ * Turkish, where tolower('I') is not 'i' and the decimal separator is a comma. */
 #include "base/ascii.h"
 #include "base/faults.h"
 #include "base/log.h"
@@ -40,7 +38,7 @@ static int locale_close(void **state)
     return system(command);
 }
 
-static void test_words(void **state)
+static void test_words_ignore_the_locale(void **state)
 {
     struct disti_log log;
 
@@ -57,7 +55,7 @@ static void test_words(void **state)
     assert_int_equal(log.level, DIST_LOG_INFO);
 }
 
-static void test_numbers(void **state)
+static void test_numbers_ignore_the_locale(void **state)
 {
     struct disti_faults faults;
     struct disti_agents_config config;
@@ -74,8 +72,8 @@ static void test_numbers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),
-                                       cmocka_unit_test(test_numbers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words_ignore_the_locale),
+                                       cmocka_unit_test(test_numbers_ignore_the_locale)};
 
     return cmocka_run_group_tests(tests, locale_open, locale_close);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The lock lets one thread in at a time, and nobody sleeps on for whom it is free. */
+/* The lock is exclusive, and a waiting thread is woken when it is released. */
 #include "base/clock.h"
 #include "base/lock.h"
 
@@ -27,13 +27,13 @@ static void *count_up(void *arg)
             disti_lock_take(&shared->lock);
         shared->count++;
         if (i % 64 == 0)
-            sched_yield(); /* the others come to sleep */
+            sched_yield(); /* makes the other threads wait */
         disti_lock_release(&shared->lock);
     }
     return NULL;
 }
 
-static void test_one_at_a_time(void **state)
+static void test_the_lock_is_exclusive(void **state)
 {
     struct shared shared = {0};
     pthread_t threads[THREADS];
@@ -48,7 +48,7 @@ static void test_one_at_a_time(void **state)
     assert_false(disti_lock_try(&shared.lock));
 }
 
-/* Each waits for its turn, and tells the others of the next. */
+/* Each thread waits for its turn, and wakes the other threads after it. */
 static void *take_turns(void *arg)
 {
     struct shared *shared = arg;
@@ -67,7 +67,7 @@ static void *take_turns(void *arg)
     return NULL;
 }
 
-static void test_changes_wake(void **state)
+static void test_a_change_wakes_waiting_threads(void **state)
 {
     struct shared shared = {0};
     pthread_t threads[THREADS];
@@ -81,7 +81,7 @@ static void test_changes_wake(void **state)
     assert_true(disti_now_ns() - began < LONG_NS);
 }
 
-static void test_time_ends(void **state)
+static void test_waiting_for_a_change_times_out(void **state)
 {
     struct shared shared = {0};
     int64_t until = disti_now_ns() + 5 * 1000 * 1000;
@@ -97,9 +97,9 @@ static void test_time_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_at_a_time),
-        cmocka_unit_test(test_changes_wake),
-        cmocka_unit_test(test_time_ends),
+        cmocka_unit_test(test_the_lock_is_exclusive),
+        cmocka_unit_test(test_a_change_wakes_waiting_threads),
+        cmocka_unit_test(test_waiting_for_a_change_times_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lines, levels and files of the log; the last error of each thread. */
+/* Lines, levels and files of the log, and the last error of each thread. */
 #include "base/log.h"
 
 #include "base/net.h"
@@ -39,7 +39,7 @@ static int log_reset(void **state)
     return 0;
 }
 
-static void test_line(void **state)
+static void test_a_line_has_host_pid_rank_and_level(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
@@ -60,31 +60,31 @@ static void test_line(void **state)
     log.rank = -1;
     disti_info("hello");
     assert_non_null(strstr(capture.line, " [-] dist INFO hello"));
-    disti_trace("not asked for");
+    disti_trace("not logged");
     assert_int_equal(capture.lines, 2);
 }
 
-static void test_levels(void **state)
+static void test_levels_limit_the_lines(void **state)
 {
     static const char *const names[] = {"error", "WARN", "Info", "trace"};
     struct log_capture capture;
     struct disti_log log;
 
     (void)state;
-    for (int asked = DIST_LOG_ERROR; asked <= DIST_LOG_TRACE; asked++) {
-        setenv("DIST_DEBUG", names[asked], 1);
+    for (int selected = DIST_LOG_ERROR; selected <= DIST_LOG_TRACE; selected++) {
+        setenv("DIST_DEBUG", names[selected], 1);
         capture.lines = 0;
         assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
         assert_false(log.silent);
         disti_log_use(&log);
         for (int level = DIST_LOG_ERROR; level <= DIST_LOG_TRACE; level++)
             disti_log_line((dist_log_level)level, "x");
-        assert_int_equal(capture.lines, asked + 1);
+        assert_int_equal(capture.lines, selected + 1);
     }
 }
 
-/* Of what goes well only the subsystems that are asked for; of what goes wrong all. */
-static void test_subsystems(void **state)
+/* INFO and TRACE lines are limited to the selected subsystems; warnings and errors are not. */
+static void test_subsystems_limit_info_and_trace(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
@@ -122,7 +122,7 @@ static void test_subsystems(void **state)
     unsetenv("DIST_DEBUG_SUBSYS");
 }
 
-static void test_silent_unless_asked(void **state)
+static void test_the_log_is_silent_by_default(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
@@ -142,32 +142,32 @@ static void test_silent_unless_asked(void **state)
     assert_string_equal(dist_last_error(), "rank 7 is silent");
 }
 
-/* What a user hears of without having asked. */
-static void test_notice(void **state)
+/* Notices are shown by default. */
+static void test_notices_are_shown_by_default(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
 
     (void)state;
-    for (int asked = 0; asked < 5; asked++) {
+    for (int selected = 0; selected < 5; selected++) {
         static const char *const levels[] = {NULL, "0", "error", "warn", "info"};
 
-        if (levels[asked])
-            setenv("DIST_DEBUG", levels[asked], 1);
+        if (levels[selected])
+            setenv("DIST_DEBUG", levels[selected], 1);
         assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_OK);
         log.fn = log_capture;
         log.arg = &capture;
         capture.lines = 0;
         disti_log_use(&log);
         disti_notice("a slip of the %s", "pen");
-        assert_int_equal(capture.lines, asked == 0 || asked > 2);
+        assert_int_equal(capture.lines, selected == 0 || selected > 2);
     }
     disti_log_use(NULL);
     disti_notice("to nobody");
     assert_int_equal(capture.lines, 1);
 }
 
-static void test_bad_settings(void **state)
+static void test_bad_settings_are_rejected(void **state)
 {
     struct disti_log log = {.rank = 42};
     char name[300];
@@ -185,7 +185,7 @@ static void test_bad_settings(void **state)
     assert_non_null(strstr(dist_last_error(), "DIST_DEBUG_FILE"));
 }
 
-static void test_fail(void **state)
+static void test_failures_set_the_last_error(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
@@ -205,8 +205,8 @@ static void test_fail(void **state)
     assert_int_equal(errno, ENOENT);
 }
 
-/* What a peer said cannot begin a line of its own or reach the terminal's controls. */
-static void test_hostile_text(void **state)
+/* Text from a peer cannot start a new line or contain control characters of the terminal. */
+static void test_control_characters_are_replaced(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
@@ -238,7 +238,7 @@ static void *log_other_thread(void *arg)
     return NULL;
 }
 
-static void test_threads_have_their_own(void **state)
+static void test_threads_have_their_own_log_and_error(void **state)
 {
     struct disti_log log = {.silent = true};
     pthread_t thread;
@@ -264,7 +264,7 @@ static void log_read_file(const char *name, char *text, size_t size)
     fclose(file);
 }
 
-static void test_file(void **state)
+static void test_lines_are_written_to_the_file(void **state)
 {
     char folder[] = "/tmp/dist_test_log.XXXXXX", setting[128], name[256], text[1024];
     struct disti_log log;
@@ -289,8 +289,8 @@ static void test_file(void **state)
     assert_null(strstr(text, "too much"));
 }
 
-/* Without a callback and a file, and where the file cannot be made, lines go to stderr. */
-static void test_stderr(void **state)
+/* Without a callback and a file, or if the file cannot be created, lines are written to stderr. */
+static void test_lines_are_written_to_stderr(void **state)
 {
     char name[] = "/tmp/dist_test_log.XXXXXX", text[1024];
     int file = mkstemp(name), saved = dup(STDERR_FILENO);
@@ -314,8 +314,8 @@ static void test_stderr(void **state)
     assert_non_null(strstr(text, "dist INFO as well\n"));
 }
 
-/* What is quoted is cut behind a word, and a text that fits is not. */
-static void test_cut(void **state)
+/* Text that does not fit is cut after a word; text that fits is complete. */
+static void test_long_text_is_cut_after_a_word(void **state)
 {
     char text[16], letters[40];
 
@@ -334,8 +334,8 @@ static void test_cut(void **state)
     assert_string_equal(text, "...");
 }
 
-/* What is only tried fails without an error; the text is kept. */
-static void test_trying(void **state)
+/* While an attempt is being made, errors are logged as INFO; the last error is set as usual. */
+static void test_failed_attempts_are_logged_as_info(void **state)
 {
     struct log_capture capture = {0};
     struct disti_log log;
@@ -359,19 +359,19 @@ static void test_trying(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_line, log_reset),
-        cmocka_unit_test_setup(test_levels, log_reset),
-        cmocka_unit_test_setup(test_subsystems, log_reset),
-        cmocka_unit_test_setup(test_silent_unless_asked, log_reset),
-        cmocka_unit_test_setup(test_notice, log_reset),
-        cmocka_unit_test_setup(test_bad_settings, log_reset),
-        cmocka_unit_test_setup(test_fail, log_reset),
-        cmocka_unit_test_setup(test_cut, log_reset),
-        cmocka_unit_test_setup(test_trying, log_reset),
-        cmocka_unit_test_setup(test_hostile_text, log_reset),
-        cmocka_unit_test_setup(test_threads_have_their_own, log_reset),
-        cmocka_unit_test_setup(test_file, log_reset),
-        cmocka_unit_test_setup(test_stderr, log_reset),
+        cmocka_unit_test_setup(test_a_line_has_host_pid_rank_and_level, log_reset),
+        cmocka_unit_test_setup(test_levels_limit_the_lines, log_reset),
+        cmocka_unit_test_setup(test_subsystems_limit_info_and_trace, log_reset),
+        cmocka_unit_test_setup(test_the_log_is_silent_by_default, log_reset),
+        cmocka_unit_test_setup(test_notices_are_shown_by_default, log_reset),
+        cmocka_unit_test_setup(test_bad_settings_are_rejected, log_reset),
+        cmocka_unit_test_setup(test_failures_set_the_last_error, log_reset),
+        cmocka_unit_test_setup(test_long_text_is_cut_after_a_word, log_reset),
+        cmocka_unit_test_setup(test_failed_attempts_are_logged_as_info, log_reset),
+        cmocka_unit_test_setup(test_control_characters_are_replaced, log_reset),
+        cmocka_unit_test_setup(test_threads_have_their_own_log_and_error, log_reset),
+        cmocka_unit_test_setup(test_lines_are_written_to_the_file, log_reset),
+        cmocka_unit_test_setup(test_lines_are_written_to_stderr, log_reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a process ended: children that nobody has waited for yet. */
+/* How a process ended, for children that have not been waited for. */
 #include "base/net.h"
 #include "base/process.h"
 #include "unit.h"
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A child that ends so; it stays a zombie until its parent waits for it. */
-static pid_t process_ended(int code, int signal_number)
+/* Forks a child that ends this way. It remains a zombie until the test waits for it. */
+static pid_t process_fork_ended(int code, int signal_number)
 {
     siginfo_t info;
     pid_t pid = fork();
@@ -30,38 +30,39 @@ static pid_t process_ended(int code, int signal_number)
     return pid;
 }
 
-static const char *process_says(const char *host, pid_t pid)
+static const char *process_end_of(const char *host, pid_t pid)
 {
     static char text[96];
 
     return disti_process_end(host, disti_process_space(), (int)pid, text, sizeof(text));
 }
 
-static void test_process_end(void **state)
+static void test_the_end_of_a_child_is_described(void **state)
 {
-    const pid_t killed = process_ended(0, SIGKILL), exited = process_ended(3, 0);
+    const pid_t killed = process_fork_ended(0, SIGKILL), exited = process_fork_ended(3, 0);
     char host[DISTI_HOST_SIZE], text[96];
 
     (void)state;
     disti_host_name(host);
-    assert_string_equal(process_says(host, killed), "was killed by signal 9 (SIGKILL)");
-    assert_string_equal(process_says(host, exited), "exited with code 3 without leaving the job");
-    assert_string_equal(process_says("elsewhere", killed),
+    assert_string_equal(process_end_of(host, killed), "was killed by signal 9 (SIGKILL)");
+    assert_string_equal(process_end_of(host, exited), "exited with code 3 without leaving the job");
+    assert_string_equal(process_end_of("elsewhere", killed),
                         "closed its connection without leaving the job");
-    assert_string_equal(process_says(host, getpid()),
+    assert_string_equal(process_end_of(host, getpid()),
                         "closed its connection without leaving the job");
-    /* In another PID namespace that pid is another process's. */
+    /* In another PID namespace, the pid belongs to another process. */
     assert_string_equal(
         disti_process_end(host, disti_process_space() + 1, (int)killed, text, sizeof(text)),
         "closed its connection without leaving the job");
     assert_int_equal(waitpid(killed, NULL, 0), killed);
     assert_int_equal(waitpid(exited, NULL, 0), exited);
-    assert_string_equal(process_says(host, killed),
+    assert_string_equal(process_end_of(host, killed),
                         "closed its connection without leaving the job");
 }
 
-/* One that has closed its connection, whose first thread has ended, and which goes on. */
-static void test_first_ended(void **state)
+/* A process that has closed its connection and whose first thread has ended, but that still
+ * runs. */
+static void test_a_process_without_its_first_thread_still_runs(void **state)
 {
     const pid_t pid = first_ended_fork(first_ended_rests, NULL);
     siginfo_t info;
@@ -69,16 +70,16 @@ static void test_first_ended(void **state)
 
     (void)state;
     disti_host_name(host);
-    assert_string_equal(process_says(host, pid), "closed its connection without leaving the job");
+    assert_string_equal(process_end_of(host, pid), "closed its connection without leaving the job");
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-    assert_string_not_equal(process_says(host, pid),
+    assert_string_not_equal(process_end_of(host, pid),
                             "closed its connection without leaving the job");
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* glibc's own table names each signal, if it is 2.32 or later. */
-static void test_signal_names(void **state)
+/* The names are those of glibc's own table, if glibc is 2.32 or later. */
+static void test_signals_have_names(void **state)
 {
     (void)state;
     assert_string_equal(disti_signal_name(SIGTERM), "TERM");
@@ -119,8 +120,8 @@ static int64_t oom_kills(const char *folder, const char *membership)
     return disti_process_oom_kills_in(self, folder, vmstat);
 }
 
-/* Both versions of cgroups, a container that sees its own group as the top, and none. */
-static void test_oom_kills(void **state)
+/* cgroups v1 and v2, a container whose own cgroup is its root, and no cgroup. */
+static void test_OOM_kills_are_counted(void **state)
 {
     static const char *const names[] = {"self", "vmstat", "memory/a/memory.oom_control",
                                         "memory.events", "a/memory.events"};
@@ -156,8 +157,9 @@ static void test_oom_kills(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_process_end), cmocka_unit_test(test_first_ended),
-        cmocka_unit_test(test_oom_kills), cmocka_unit_test(test_signal_names)};
+        cmocka_unit_test(test_the_end_of_a_child_is_described),
+        cmocka_unit_test(test_a_process_without_its_first_thread_still_runs),
+        cmocka_unit_test(test_OOM_kills_are_counted), cmocka_unit_test(test_signals_have_names)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

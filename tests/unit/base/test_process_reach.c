@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory of a process whose first thread has ended is reached as that of any other. */
+/* The memory of a process whose first thread has ended can be read and written like that of any
+ * process. */
 #include "base/process.h"
 #include "unit.h"
 
@@ -7,7 +8,7 @@
 
 #include <errno.h>
 
-/* It lies at the same place in a child. */
+/* A forked child has it at the same address. */
 static int reach_word;
 
 static ssize_t reach_get(pid_t pid, int *word_p)
@@ -34,14 +35,14 @@ static pid_t reach_fork(int word)
     return pid;
 }
 
-/* A container may forbid it. */
+/* A container may forbid the access. */
 static bool reach_is_forbidden(void)
 {
     return errno == EPERM || errno == ENOSYS;
 }
 
-/* Two by turns: neither is taken for the other. */
-static void test_memory(void **state)
+/* Accesses two processes alternately: their threads are not confused. */
+static void test_memory_of_two_processes_is_accessed(void **state)
 {
     pid_t first = reach_fork(7), second = reach_fork(8);
     int word = 0;
@@ -64,8 +65,8 @@ static void test_memory(void **state)
     first_ended_kill(second);
 }
 
-/* Ended, and not waited for; then gone. */
-static void test_ended(void **state)
+/* A zombie process, and then one that has been waited for. */
+static void test_memory_of_an_ended_process_is_refused(void **state)
 {
     pid_t pid = reach_fork(7);
     siginfo_t info;
@@ -85,7 +86,9 @@ static void test_ended(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_ended)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_of_two_processes_is_accessed),
+        cmocka_unit_test(test_memory_of_an_ended_process_is_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets in files, the user's cookie, and what a proof depends on. */
+/* Secrets in files, the user's cookie, and the data that a proof depends on. */
 #include "tests/unit/base/unit.h"
 
 #include "base/auth.h"
@@ -45,7 +45,7 @@ static void expect_refused(const char *path, const char *word)
     assert_int_equal(secret.length, 0);
 }
 
-static void test_files(void **state)
+static void test_bad_secret_files_are_refused(void **state)
 {
     struct disti_secret secret;
     char longest[260];
@@ -63,8 +63,8 @@ static void test_files(void **state)
     expect_refused(folder, "no file");
 }
 
-/* One that root has given to a group of this process's, to read: Kubernetes does so. */
-static void test_group(void **state)
+/* A file of root that is readable by a group of this process, as in Kubernetes. */
+static void test_a_file_of_root_may_be_readable_by_a_group(void **state)
 {
     const gid_t group = 54321;
     struct disti_secret secret;
@@ -85,8 +85,8 @@ static void test_group(void **state)
     expect_refused(path, "chmod 600");
 }
 
-/* Nobody is there who writes: that is no wait without end. */
-static void test_pipe(void **state)
+/* The FIFO has no writer: reading it must not block. */
+static void test_a_FIFO_is_refused(void **state)
 {
     const char *path = in_folder("pipe");
 
@@ -101,8 +101,9 @@ static void remove_cookie(void)
     rmdir(in_folder("libdist"));
 }
 
-/* Of processes that need it at once all get the same, and no draft is left. */
-static void test_cookie_race(void **state)
+/* All processes that create the cookie at the same time get the same one, and no temporary file
+ * remains. */
+static void test_processes_create_one_cookie(void **state)
 {
     enum { PROCESSES = 16 };
     unsigned char bytes[PROCESSES][DISTI_SECRET_MOST];
@@ -131,11 +132,11 @@ static void test_cookie_race(void **state)
     close(ends[1]);
     assert_int_equal(stat(in_folder("libdist/cookie"), &file), 0);
     assert_int_equal(file.st_mode & 0777, 0600);
-    remove_cookie(); /* fails below, if a draft lies there */
+    remove_cookie(); /* fails below if a temporary file remains */
     assert_int_not_equal(access(in_folder("libdist"), F_OK), 0);
 }
 
-static void test_cookie_refused(void **state)
+static void test_bad_cookies_are_refused(void **state)
 {
     struct disti_secret secret;
 
@@ -168,12 +169,12 @@ static bool proves(const struct disti_secret *secret, const char *role,
     return disti_hmac_same(right, proof);
 }
 
-/* Nothing of what a proof is over can be changed, and no other role can give it. */
-static void test_proofs(void **state)
+/* A change of any bit that is proved, of the role or of the secret makes the proof invalid. */
+static void test_proofs_depend_on_all_data_role_and_secret(void **state)
 {
     struct disti_secret secret = {0}, other = {0}, none = {0};
-    unsigned char said[64] = {1, 2, 3}, proof[DISTI_HMAC_BYTES];
-    const struct disti_hmac_piece pieces[] = {{said, 32}, {said + 32, 32}};
+    unsigned char proved[64] = {1, 2, 3}, proof[DISTI_HMAC_BYTES];
+    const struct disti_hmac_piece pieces[] = {{proved, 32}, {proved + 32, 32}};
 
     (void)state;
     disti_secret_set_token(&secret, "0123456789abcdef");
@@ -183,10 +184,10 @@ static void test_proofs(void **state)
     assert_false(proves(&secret, "called", pieces, proof));
     assert_false(proves(&other, "caller", pieces, proof));
     assert_false(proves(&none, "caller", pieces, proof));
-    for (size_t i = 0; i < 8 * sizeof(said); i++) {
-        said[i / 8] ^= (unsigned char)(1 << i % 8);
+    for (size_t i = 0; i < 8 * sizeof(proved); i++) {
+        proved[i / 8] ^= (unsigned char)(1 << i % 8);
         assert_false(proves(&secret, "caller", pieces, proof));
-        said[i / 8] ^= (unsigned char)(1 << i % 8);
+        proved[i / 8] ^= (unsigned char)(1 << i % 8);
     }
     assert_true(proves(&secret, "caller", pieces, proof));
 }
@@ -210,9 +211,12 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),          cmocka_unit_test(test_group),
-        cmocka_unit_test(test_pipe),           cmocka_unit_test(test_cookie_race),
-        cmocka_unit_test(test_cookie_refused), cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_bad_secret_files_are_refused),
+        cmocka_unit_test(test_a_file_of_root_may_be_readable_by_a_group),
+        cmocka_unit_test(test_a_FIFO_is_refused),
+        cmocka_unit_test(test_processes_create_one_cookie),
+        cmocka_unit_test(test_bad_cookies_are_refused),
+        cmocka_unit_test(test_proofs_depend_on_all_data_role_and_secret),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions over a pair of sockets: what they carry, and whom they refuse, and how they say so. */
+/* TLS sessions over a socket pair: transfer, refused peers, and the reported reasons. */
 #include "tests/unit/base/unit.h"
 
 #include <config.h>
@@ -23,8 +23,8 @@ int main(void)
 #define LONG ((size_t)1 << 20)
 
 static char why[DISTI_TLS_WHY];
-static struct disti_tls_context *ours, *theirs; /* of two authorities */
-static int fds[2];                              /* the caller's, and that of who is called */
+static struct disti_tls_context *ours, *theirs; /* of different authorities */
+static int fds[2];                              /* of the caller and of the called end */
 static struct disti_tls *ends[2];
 
 static struct disti_tls_context *context_of(const char *cert, const char *key, const char *ca)
@@ -44,7 +44,7 @@ static void expect_no_context(const char *cert, const char *key, const char *ca,
         fail_msg("\"%s\" is not in: %s", word, why);
 }
 
-static void test_files(void **state)
+static void test_bad_files_are_rejected(void **state)
 {
     (void)state;
     expect_no_context("none", "good", "ca", "cannot be read (No such file");
@@ -58,7 +58,7 @@ static void test_files(void **state)
     assert_int_equal(chmod(certificates_path("good", ".key"), 0600), 0);
 }
 
-static void test_settings(void **state)
+static void test_settings_must_be_complete(void **state)
 {
     struct disti_tls_context *context = NULL;
 
@@ -96,7 +96,7 @@ static void end(void)
     }
 }
 
-/* Moves the handshake on until neither end can. */
+/* Continues the handshake until neither end can continue. */
 static void shake(void)
 {
     char byte;
@@ -116,10 +116,10 @@ static void expect_why(int which, const char *word)
     assert_int_equal(disti_tls_or_send(ends[which], fds[which], "x", 1), -1);
 }
 
-static void test_early(void **state)
+static void test_data_is_sent_after_the_handshake(void **state)
 {
     unsigned char one[DISTI_TLS_BINDING], two[DISTI_TLS_BINDING];
-    char heard[16] = "";
+    char received[16] = "";
 
     (void)state;
     begin(ours, ours, "127.0.0.1");
@@ -127,8 +127,8 @@ static void test_early(void **state)
     assert_int_equal(disti_tls_or_send(ends[0], fds[0], "hello", 5), 5);
     shake();
     assert_int_equal(disti_tls_or_send(ends[1], fds[1], "world", 5), 5);
-    assert_int_equal(disti_tls_or_recv(ends[0], fds[0], heard, 16), 5);
-    assert_string_equal(heard, "world");
+    assert_int_equal(disti_tls_or_recv(ends[0], fds[0], received, 16), 5);
+    assert_string_equal(received, "world");
     assert_int_equal(disti_tls_binding(ends[0], one), sizeof(one));
     assert_int_equal(disti_tls_binding(ends[1], two), sizeof(two));
     assert_memory_equal(one, two, sizeof(one));
@@ -141,10 +141,10 @@ static void test_early(void **state)
     end();
 }
 
-/* Each way at once, in pieces that the sockets cut where they like. */
-static void test_long(void **state)
+/* Sends in both directions at once, in pieces that the sockets split. */
+static void test_long_data_is_sent_in_both_directions(void **state)
 {
-    unsigned char *said = malloc(LONG), *heard[2] = {calloc(1, LONG), calloc(1, LONG)};
+    unsigned char *sent_bytes = malloc(LONG), *received[2] = {calloc(1, LONG), calloc(1, LONG)};
     size_t out[2] = {0}, in[2] = {0}, cut = 0;
 
     (void)state;
@@ -152,33 +152,34 @@ static void test_long(void **state)
     for (int i = 0; i < 2; i++)
         disti_tls_trust(ends[i]);
     for (size_t i = 0; i < LONG; i++)
-        said[i] = (unsigned char)(i * 2654435761u >> 13);
+        sent_bytes[i] = (unsigned char)(i * 2654435761u >> 13);
     for (int turn = 0; turn < 100000 && (in[0] < LONG || in[1] < LONG); turn++) {
         int from = turn & 1, to = (turn >> 1) & 1;
         size_t piece = LONG - out[from] < 50000 ? LONG - out[from] : 50000;
-        struct iovec parts[2] = {{said + out[from], piece / 3},
-                                 {said + out[from] + piece / 3, piece - piece / 3}};
+        struct iovec parts[2] = {{sent_bytes + out[from], piece / 3},
+                                 {sent_bytes + out[from] + piece / 3, piece - piece / 3}};
         ssize_t n = piece ? disti_tls_send(ends[from], parts, 2) : 0;
 
         out[from] += n > 0 ? (size_t)n : 0;
         cut += n > 0 && (size_t)n < piece;
         if (turn % 7 > 4)
             continue;
-        n = in[to] < LONG ? disti_tls_or_recv(ends[to], fds[to], heard[to] + in[to], LONG - in[to])
-                          : 0;
+        n = in[to] < LONG
+                ? disti_tls_or_recv(ends[to], fds[to], received[to] + in[to], LONG - in[to])
+                : 0;
         in[to] += n > 0 ? (size_t)n : 0;
     }
     assert_true(cut > 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(in[i], LONG);
-        assert_memory_equal(heard[i], said, LONG);
-        free(heard[i]);
+        assert_memory_equal(received[i], sent_bytes, LONG);
+        free(received[i]);
     }
-    free(said);
+    free(sent_bytes);
     end();
 }
 
-static void test_authority(void **state)
+static void test_a_certificate_of_another_authority_is_refused(void **state)
 {
     (void)state;
     begin(ours, theirs, "127.0.0.1");
@@ -188,7 +189,7 @@ static void test_authority(void **state)
     end();
 }
 
-static void test_name(void **state)
+static void test_a_certificate_for_another_name_is_refused(void **state)
 {
     static const char *const wrong[] = {"127.0.0.2", "otherhost", "::1"};
 
@@ -203,25 +204,28 @@ static void test_name(void **state)
     assert_null(disti_tls_call(ours, -1, ""));
 }
 
-/* Who has a certificate and no proof is not read for ever. */
-static void test_no_proof(void **state)
+/* An end that has a certificate but has not sent its proof may send only a limited number of
+ * bytes. */
+static void test_data_without_a_proof_is_limited(void **state)
 {
-    static const char said[1024];
-    char heard[1024];
+    static const char sent_bytes[1024];
+    char received[1024];
     size_t bytes = 0;
 
     (void)state;
     begin(ours, ours, "127.0.0.1");
     shake();
-    while (disti_tls_or_send(ends[0], fds[0], said, sizeof(said)) == (ssize_t)sizeof(said) &&
-           disti_tls_or_recv(ends[1], fds[1], heard, sizeof(heard)) == (ssize_t)sizeof(heard))
-        bytes += sizeof(said);
+    while (disti_tls_or_send(ends[0], fds[0], sent_bytes, sizeof(sent_bytes)) ==
+               (ssize_t)sizeof(sent_bytes) &&
+           disti_tls_or_recv(ends[1], fds[1], received, sizeof(received)) ==
+               (ssize_t)sizeof(received))
+        bytes += sizeof(sent_bytes);
     assert_in_range(bytes, DISTI_TLS_HANDSHAKE_MOST / 2, DISTI_TLS_HANDSHAKE_MOST);
     expect_why(1, "64 KiB without a proof");
     end();
 }
 
-static void test_expired(void **state)
+static void test_an_expired_certificate_is_refused(void **state)
 {
     struct disti_tls_context *old = context_of("good", "good", "ca");
 
@@ -241,7 +245,7 @@ static void test_expired(void **state)
     disti_tls_context_free(old);
 }
 
-static void test_no_certificate(void **state)
+static void test_a_peer_without_a_certificate_is_refused(void **state)
 {
     struct disti_tls_context bare = {.lib = ours->lib};
 
@@ -254,7 +258,7 @@ static void test_no_certificate(void **state)
     bare.lib->SSL_CTX_free(bare.ssl);
 }
 
-static void test_old_version(void **state)
+static void test_TLS_1_2_is_refused(void **state)
 {
     struct disti_tls_context *old = context_of("good", "good", "ca");
 
@@ -272,64 +276,64 @@ static void test_old_version(void **state)
     disti_tls_context_free(old);
 }
 
-static void test_in_clear(void **state)
+static void test_plain_text_is_refused(void **state)
 {
-    unsigned char said[8];
+    unsigned char sent_bytes[8];
 
     (void)state;
     begin(NULL, ours, NULL);
     assert_int_equal(write(fds[0], "DIST, and what a store reads", 28), 28);
     expect_why(1, "does not use TLS: set DIST_TLS_CERT");
-    assert_true(read(fds[0], said, sizeof(said)) > 2);
-    assert_true(disti_tls_looks_like(said));
+    assert_true(read(fds[0], sent_bytes, sizeof(sent_bytes)) > 2);
+    assert_true(disti_tls_looks_like(sent_bytes));
     end();
 }
 
-/* Half of a caller's first words, and then its end. */
-static void test_cut_handshake(void **state)
+/* The first half of a caller's hello, and then end of file. */
+static void test_an_incomplete_handshake_is_reported(void **state)
 {
-    unsigned char words[4096];
+    unsigned char hello[4096];
     int pair[2];
     ssize_t length;
 
     (void)state;
     begin(ours, ours, "127.0.0.1");
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    (void)disti_tls_or_recv(ends[0], fds[0], words, 1);
-    length = read(fds[1], words, sizeof(words));
+    (void)disti_tls_or_recv(ends[0], fds[0], hello, 1);
+    length = read(fds[1], hello, sizeof(hello));
     assert_true(length > 100);
     disti_tls_free(ends[1]);
     close(fds[1]);
     fds[1] = pair[1];
     ends[1] = disti_tls_accept(ours, fds[1]);
-    assert_int_equal(write(pair[0], words, (size_t)length / 2), length / 2);
-    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], words, 1), -1);
+    assert_int_equal(write(pair[0], hello, (size_t)length / 2), length / 2);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], hello, 1), -1);
     assert_int_equal(errno, EAGAIN);
     close(pair[0]);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(disti_tls_or_recv(ends[1], fds[1], words, 1), 0);
+        assert_int_equal(disti_tls_or_recv(ends[1], fds[1], hello, 1), 0);
     assert_non_null(strstr(disti_tls_why(ends[1]), "ended the connection during the TLS"));
     end();
 }
 
-static void test_close(void **state)
+static void test_a_closed_session_is_no_error(void **state)
 {
-    char heard[8];
+    char received[8];
 
     (void)state;
     begin(ours, ours, "127.0.0.1");
     shake();
     assert_int_equal(disti_tls_or_send(ends[0], fds[0], "last", 4), 4);
     shutdown(fds[0], SHUT_WR);
-    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], heard, 8), 4);
-    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], heard, 8), 0);
-    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], heard, 8), 0);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], received, 8), 4);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], received, 8), 0);
+    assert_int_equal(disti_tls_or_recv(ends[1], fds[1], received, 8), 0);
     assert_string_equal(disti_tls_why(ends[1]), "");
     end();
 }
 
-/* A bit is changed on the way. */
-static void test_damage(void **state)
+/* A bit is changed in transit. */
+static void test_damaged_data_is_detected(void **state)
 {
     unsigned char record[256];
     ssize_t length;
@@ -351,8 +355,8 @@ static void test_damage(void **state)
     end();
 }
 
-/* Who never comes to the end of his handshake is not listened to for ever. */
-static void test_greedy(void **state)
+/* A peer that does not complete its handshake may send only a limited number of bytes. */
+static void test_an_endless_handshake_is_limited(void **state)
 {
     static unsigned char record[5 + 16384] = {0x16, 3, 1, 0x40, 0};
     char byte;
@@ -363,7 +367,7 @@ static void test_greedy(void **state)
     for (sent = 0; sent < 8 && !disti_tls_why(ends[1])[0]; sent++) {
         size_t at = 0;
 
-        /* A hello of 131000 bytes, as the first record says. */
+        /* A hello of 131000 bytes, as the header in the first record says. */
         memcpy(record + 5, (unsigned char[]){1, 1, 0xff, 0xb8}, sent ? 0 : 4);
         while (at < sizeof(record)) {
             ssize_t n = write(fds[0], record + at, sizeof(record) - at);
@@ -398,14 +402,21 @@ static int end_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),          cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_early),          cmocka_unit_test(test_long),
-        cmocka_unit_test(test_authority),      cmocka_unit_test(test_name),
-        cmocka_unit_test(test_no_proof),       cmocka_unit_test(test_expired),
-        cmocka_unit_test(test_no_certificate), cmocka_unit_test(test_old_version),
-        cmocka_unit_test(test_in_clear),       cmocka_unit_test(test_cut_handshake),
-        cmocka_unit_test(test_close),          cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_bad_files_are_rejected),
+        cmocka_unit_test(test_settings_must_be_complete),
+        cmocka_unit_test(test_data_is_sent_after_the_handshake),
+        cmocka_unit_test(test_long_data_is_sent_in_both_directions),
+        cmocka_unit_test(test_a_certificate_of_another_authority_is_refused),
+        cmocka_unit_test(test_a_certificate_for_another_name_is_refused),
+        cmocka_unit_test(test_data_without_a_proof_is_limited),
+        cmocka_unit_test(test_an_expired_certificate_is_refused),
+        cmocka_unit_test(test_a_peer_without_a_certificate_is_refused),
+        cmocka_unit_test(test_TLS_1_2_is_refused),
+        cmocka_unit_test(test_plain_text_is_refused),
+        cmocka_unit_test(test_an_incomplete_handshake_is_reported),
+        cmocka_unit_test(test_a_closed_session_is_no_error),
+        cmocka_unit_test(test_damaged_data_is_detected),
+        cmocka_unit_test(test_an_endless_handshake_is_limited),
     };
 
     unsetenv("DIST_TLS_CERT");

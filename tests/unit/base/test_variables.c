@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Variables that nobody reads, and what may be meant. */
+/* Unknown DIST_ variables, and the names that may have been meant. */
 #include "unit.h"
 
 #include "base/settings/variables.h"
@@ -11,7 +11,7 @@
 static char text[400];
 static bool meant;
 
-/* The environment as this test found it may have what is unknown: all of it is taken out. */
+/* The environment of this test may contain unknown variables, so all of it is removed. */
 static int clean(void **state)
 {
     (void)state;
@@ -19,7 +19,7 @@ static int clean(void **state)
     return 0;
 }
 
-static uint64_t look(void)
+static uint64_t find_unknown(void)
 {
     return disti_variables_unknown(NULL, text, sizeof(text), &meant);
 }
@@ -34,12 +34,12 @@ static void check_like(const char *name, const char *expected)
         assert_null(like);
 }
 
-static void test_nearest(void **state)
+static void test_the_nearest_name_is_suggested(void **state)
 {
     (void)state;
     check_like("DIST_BACKND", "DIST_BACKEND");
     check_like("DIST_TIMOUT", "DIST_TIMEOUT");
-    check_like("DIST_TIEMOUT", "DIST_TIMEOUT"); /* two letters swapped */
+    check_like("DIST_TIEMOUT", "DIST_TIMEOUT"); /* two letters exchanged */
     check_like("DIST_ALG", "DIST_ALGO");
     check_like("DIST_DEBUGFILE", "DIST_DEBUG_FILE");
     check_like("DIST_TCP_SOCKET", "DIST_TCP_SOCKETS");
@@ -52,10 +52,10 @@ static void test_nearest(void **state)
         check_like(disti_variables[i].name, disti_variables[i].name);
 }
 
-static void test_known(void **state)
+static void test_known_variables_are_accepted(void **state)
 {
     (void)state;
-    assert_int_equal(look(), 0);
+    assert_int_equal(find_unknown(), 0);
     assert_string_equal(text, "");
     assert_false(meant);
     for (size_t i = 0; i < disti_variable_count; i++)
@@ -64,31 +64,31 @@ static void test_known(void **state)
     setenv("DIST_TEST_SETTING", "", 1);
     setenv("DISTANCE", "1", 1);
     setenv("MY_DIST_THING", "1", 1);
-    assert_int_equal(look(), 0);
+    assert_int_equal(find_unknown(), 0);
 }
 
-static void test_unknown(void **state)
+static void test_unknown_variables_are_reported(void **state)
 {
     uint64_t one, both;
 
     (void)state;
     setenv("DIST_BACKND", "mpi", 1);
-    one = look();
+    one = find_unknown();
     assert_true(one != 0);
     assert_non_null(strstr(text, "DIST_BACKND (did you mean DIST_BACKEND, "));
     assert_true(meant);
     setenv("DIST_URL", "x", 1);
-    both = look();
+    both = find_unknown();
     assert_true(both != 0 && both != one);
     assert_non_null(strstr(text, "DIST_URL"));
     assert_non_null(strstr(text, "DIST_BACKND"));
-    /* The order and the values are not looked at. */
+    /* The order and the values of the variables make no difference. */
     clearenv();
     setenv("DIST_URL", "y", 1);
-    assert_true(look() != 0);
+    assert_true(find_unknown() != 0);
     assert_false(meant);
     setenv("DIST_BACKND", "gloo", 1);
-    assert_true(look() == both);
+    assert_true(find_unknown() == both);
 }
 
 static bool is_mine(const char *name)
@@ -96,7 +96,7 @@ static bool is_mine(const char *name)
     return strncmp(name, "DIST_MINE_", 10) == 0;
 }
 
-static void test_of_modules(void **state)
+static void test_variables_of_modules_are_accepted(void **state)
 {
     (void)state;
     setenv("DIST_MINE_TIMOUT", "1", 1);
@@ -106,8 +106,8 @@ static void test_of_modules(void **state)
     assert_null(strstr(text, "MINE"));
 }
 
-/* Many, and long ones: the text stays within its room, and no name is cut. */
-static void test_many(void **state)
+/* Many variables, and long names: the text fits the buffer, and no name is cut. */
+static void test_many_unknown_variables_fit_the_text(void **state)
 {
     char name[300];
 
@@ -120,18 +120,18 @@ static void test_many(void **state)
     memcpy(name, "DIST_", 5);
     name[200] = '\0';
     setenv(name, "", 1);
-    assert_true(look() != 0);
+    assert_true(find_unknown() != 0);
     assert_true(strlen(text) > sizeof(text) / 2 && text[strlen(text) - 1] == '.');
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test_setup(test_known, clean),
-        cmocka_unit_test_setup(test_unknown, clean),
-        cmocka_unit_test_setup(test_of_modules, clean),
-        cmocka_unit_test_setup(test_many, clean),
+        cmocka_unit_test(test_the_nearest_name_is_suggested),
+        cmocka_unit_test_setup(test_known_variables_are_accepted, clean),
+        cmocka_unit_test_setup(test_unknown_variables_are_reported, clean),
+        cmocka_unit_test_setup(test_variables_of_modules_are_accepted, clean),
+        cmocka_unit_test_setup(test_many_unknown_variables_fit_the_text, clean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of a state machine: every pair of states, against the drawing above its struct. */
+/* Tests of a state machine: every pair of states, compared with the drawing above its struct. */
 #ifndef DISTI_TESTS_UNIT_BASE_TRANSITIONS_H
 #define DISTI_TESTS_UNIT_BASE_TRANSITIONS_H
 
@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Makes an object in state `from`, tells it to go to `to`, and stores in *now where it is then. */
+/* Makes an object in state `from`, tries to change it to `to`, and stores its resulting state in
+ * *now. */
 typedef dist_status (*transition)(int from, int to, int *now);
 
 static inline void transition_count_error(void *arg, dist_log_level level, const char *line)
@@ -17,12 +18,10 @@ static inline void transition_count_error(void *arg, dist_log_level level, const
     *(int *)arg += level == DIST_LOG_ERROR;
 }
 
-/*
- * drawing[from][to] is '>' where an arrow leads from one state to the other: that transition is
- * made. Every other is refused with DIST_ERR_INTERNAL and one error in the log, and the object
- * stays where it is.
- */
-static inline void assert_transitions(const char *const drawing[], int states, transition go)
+/* drawing[from][to] is '>' if the transition is allowed: it must succeed. Any other transition must
+ * fail with DIST_ERR_INTERNAL and one error in the log, and the state must not change. */
+static inline void assert_transitions(const char *const drawing[], int states,
+                                      transition change_state)
 {
     int errors = 0;
     const struct disti_log log = {
@@ -36,7 +35,7 @@ static inline void assert_transitions(const char *const drawing[], int states, t
             int now = -1;
 
             errors = 0;
-            assert_int_equal(go(from, to, &now), drawn ? DIST_OK : DIST_ERR_INTERNAL);
+            assert_int_equal(change_state(from, to, &now), drawn ? DIST_OK : DIST_ERR_INTERNAL);
             assert_int_equal(now, drawn ? to : from);
             assert_int_equal(errors, drawn ? 0 : 1);
         }

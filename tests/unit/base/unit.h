@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmocka with what it must have before it, and random numbers that repeat. */
+/* Includes cmocka with the headers that it requires, and defines repeatable random numbers. */
 #ifndef DISTI_TESTS_UNIT_BASE_UNIT_H
 #define DISTI_TESTS_UNIT_BASE_UNIT_H
 
@@ -12,12 +12,12 @@
 #include <cmocka.h>
 /* clang-format on */
 
-/* What comes at once has come by then, on a machine with much else to do as well; what the same
- * test would wait for otherwise takes longer. */
+/* Time limit for events that happen immediately, on a busy machine too. It is shorter than the
+ * timeouts that the tests must not run into. */
 #define UNIT_SOON_MS 15000
 #define UNIT_SOON_NS (UNIT_SOON_MS * INT64_C(1000000))
 
-/* How much longer all takes where something watches the test (tests/support/watched.sh). */
+/* Factor for time limits in tests under a checker such as Valgrind (tests/support/watched.sh). */
 static inline int unit_patience(void)
 {
     return getenv("CHECK_WATCHED") ? 10 : 1;
