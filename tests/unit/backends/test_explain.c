@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_explain: its answer is what an engine would choose, and wrong questions are refused. */
+/* dist_explain: its answer is the choice of an engine, and invalid questions are rejected. */
 #include "topology/topology.h"
 #include "tuning/choose.h"
 
@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#define ROOM 80
+#define CANDIDATES 80
 
-static struct dist_candidate candidates[ROOM];
+static struct dist_candidate candidates[CANDIDATES];
 static struct dist_explanation explanation;
 
 static dist_status ask(dist_collective collective, size_t bytes, int ranks, const char *topology)
@@ -28,7 +28,7 @@ static dist_status ask(dist_collective collective, size_t bytes, int ranks, cons
 
     memset(&explanation, 0, sizeof(explanation));
     explanation.size = sizeof(explanation);
-    return dist_explain(&question, candidates, ROOM, &explanation);
+    return dist_explain(&question, candidates, CANDIDATES, &explanation);
 }
 
 static const struct dist_candidate *chosen_one(void)
@@ -45,8 +45,8 @@ static const struct dist_candidate *chosen_one(void)
     return chosen;
 }
 
-/* With the usual costs: what the selection says itself. */
-static void test_agrees(void **state)
+/* With the default costs, the answer is the result of disti_choose. */
+static void test_the_answer_is_the_selection(void **state)
 {
     static const struct disti_choice nothing;
     struct disti_topology *topology = NULL;
@@ -71,8 +71,8 @@ static void test_agrees(void **state)
     disti_topology_free(topology);
 }
 
-/* The fastest first, those without a prediction last. */
-static void test_sorted(void **state)
+/* Sorted by time; candidates without a prediction are last. */
+static void test_candidates_are_sorted_by_time(void **state)
 {
     (void)state;
     assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 1 << 20, 0, "node:16"), DIST_OK);
@@ -84,7 +84,7 @@ static void test_sorted(void **state)
     }
 }
 
-static void test_here(void **state)
+static void test_ranks_and_nodes_are_reported(void **state)
 {
     (void)state;
     assert_int_equal(ask(DIST_COLL_BROADCAST, 64, 3, NULL), DIST_OK);
@@ -95,8 +95,8 @@ static void test_here(void **state)
     assert_int_equal(explanation.ranks, 300);
 }
 
-/* On one machine no algorithm is needed, but where something speaks against it. */
-static void test_in_memory(void **state)
+/* On one node, calls use shared memory and no algorithm, unless a setting prevents that. */
+static void test_calls_on_one_node_use_shared_memory(void **state)
 {
     (void)state;
     assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 3, NULL), DIST_OK);
@@ -122,7 +122,7 @@ static void test_in_memory(void **state)
     unsetenv("DIST_ALGO");
 }
 
-static void test_little_room(void **state)
+static void test_candidates_are_limited_to_the_array(void **state)
 {
     const struct dist_question question = {
         .size = sizeof(question), .collective = DIST_COLL_ALL_REDUCE, .bytes = 9, .ranks = 4};
@@ -137,7 +137,7 @@ static void test_little_room(void **state)
     assert_int_equal(dist_explain(&question, NULL, 0, &explanation), DIST_OK);
 }
 
-static void test_refuses(void **state)
+static void test_invalid_questions_are_rejected(void **state)
 {
     struct dist_question question = {.size = sizeof(question), .ranks = 2};
 
@@ -149,21 +149,25 @@ static void test_refuses(void **state)
     assert_int_equal(ask(DIST_COLL_REDUCE, 8, 0, "nodes:2"), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(ask(DIST_COLL_REDUCE, 8, 3, "node:2"), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "has 2 ranks, not 3"));
-    assert_int_equal(dist_explain(NULL, candidates, ROOM, &explanation), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_explain(NULL, candidates, CANDIDATES, &explanation),
+                     DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_explain(&question, NULL, 1, &explanation), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_explain(&question, candidates, -1, &explanation),
                      DIST_ERR_INVALID_ARGUMENT);
     question.size--;
-    assert_int_equal(dist_explain(&question, candidates, ROOM, &explanation),
+    assert_int_equal(dist_explain(&question, candidates, CANDIDATES, &explanation),
                      DIST_ERR_INVALID_ARGUMENT);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agrees),      cmocka_unit_test(test_sorted),
-        cmocka_unit_test(test_here),        cmocka_unit_test(test_in_memory),
-        cmocka_unit_test(test_little_room), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_the_answer_is_the_selection),
+        cmocka_unit_test(test_candidates_are_sorted_by_time),
+        cmocka_unit_test(test_ranks_and_nodes_are_reported),
+        cmocka_unit_test(test_calls_on_one_node_use_shared_memory),
+        cmocka_unit_test(test_candidates_are_limited_to_the_array),
+        cmocka_unit_test(test_invalid_questions_are_rejected),
     };
 
     setenv("XDG_CACHE_HOME", "/proc/self/nowhere", 1); /* an empty cache */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ABI of MPI libraries, from their files and what they say. */
+/* The ABI of an MPI library, detected from its file name and its version text. */
 #include "backends/mpi/abi.h"
 
 /* clang-format off */
@@ -27,12 +27,12 @@ static const struct {
     {"libmpi_gnu_91.so.12", "MPI VERSION    : CRAY MPICH version 8.1.25", false,
      DISTI_MPI_ABI_MPICH},
     {"/opt/some/libmpi.so.12.1.8", "", false, DISTI_MPI_ABI_MPICH},
-    {"libmpi.so.0", "", false, DISTI_MPI_ABI_UNKNOWN}, /* LAM: there was no version to ask for */
+    {"libmpi.so.0", "", false, DISTI_MPI_ABI_UNKNOWN}, /* LAM: has no version call */
     {"libmpi.so", "HPE MPT 2.26  01/10/23 04:25:06", false, DISTI_MPI_ABI_UNKNOWN},
     {"/opt/v.so.12/libmpi.so.7", "Foreign MPI 1.0", false, DISTI_MPI_ABI_UNKNOWN},
 };
 
-static void test_each_library(void **state)
+static void test_the_abi_of_each_library_is_detected(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(abi_libraries) / sizeof(abi_libraries[0]); i++)
@@ -41,7 +41,7 @@ static void test_each_library(void **state)
                          abi_libraries[i].abi);
 }
 
-static void test_the_standards_file(void **state)
+static void test_the_file_of_the_standard_abi_is_detected(void **state)
 {
     (void)state;
     assert_true(disti_mpi_is_standard_file("libmpi_abi.so.1"));
@@ -55,8 +55,8 @@ static void test_the_standards_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_library),
-        cmocka_unit_test(test_the_standards_file),
+        cmocka_unit_test(test_the_abi_of_each_library_is_detected),
+        cmocka_unit_test(test_the_file_of_the_standard_abi_is_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

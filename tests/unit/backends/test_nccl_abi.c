@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the nccl module takes for NCCL's ABI is what nccl.h says. */
+/* The nccl module's copy of NCCL's ABI matches nccl.h. */
 #include "backends/nccl/abi.h"
 
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ SAME(offsetof(struct disti_nccl_config, magic), offsetof(ncclConfig_t, magic));
 SAME(offsetof(struct disti_nccl_config, version), offsetof(ncclConfig_t, version));
 SAME(offsetof(struct disti_nccl_config, blocking), offsetof(ncclConfig_t, blocking));
 
-static void the_config_starts_as_theirs(void **state)
+static void the_config_begins_like_ncclConfig_t(void **state)
 {
     const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
 
@@ -53,8 +53,8 @@ static void the_config_starts_as_theirs(void **state)
     assert_true(theirs.version >= DISTI_NCCL_OLDEST);
 }
 
-/* Where NCCL itself is, all that is asked of it is there. */
-static void the_library_has_the_functions(void **state)
+/* If NCCL is installed, it has all functions that the module calls. */
+static void the_library_has_all_called_functions(void **state)
 {
     static const char *const files[] = {"libnccl.so.2", NCCL_PREFIX "/lib/libnccl.so.2",
                                         NCCL_PREFIX "/lib64/libnccl.so.2"};
@@ -79,8 +79,8 @@ static void the_library_has_the_functions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_config_starts_as_theirs),
-        cmocka_unit_test(the_library_has_the_functions),
+        cmocka_unit_test(the_config_begins_like_ncclConfig_t),
+        cmocka_unit_test(the_library_has_all_called_functions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

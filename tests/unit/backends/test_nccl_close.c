@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A communicator that takes long to end: its group does not wait, and nothing is lost or used late.
- */
+/* Closing a group while its communicator is slow to end: the caller does not wait, all resources
+ * are released, and none is used after its release. */
 #include "backends/nccl/nccl.h"
 
 #include <semaphore.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* ---- a driver and an NCCL that count what is there ---- */
+/* ---- a fake driver and a fake NCCL that count their resources ---- */
 
 static atomic_int contexts, resources, aborts, destroys, warnings;
 static sem_t go_on, released;
@@ -114,7 +114,7 @@ static void *resource(void)
     return calloc(1, 1);
 }
 
-/* An open group, as the core allocates it. */
+/* Creates an open group, allocated as the core does. */
 static struct disti_nccl_state *open_group(bool is_slow)
 {
     struct disti_nccl_state *nccl = calloc(1, sizeof(*nccl));
@@ -139,7 +139,7 @@ static struct disti_nccl_state *open_group(bool is_slow)
     return nccl;
 }
 
-/* What the core does in the end. */
+/* Closes and frees the group as the core does. */
 static void close_group(struct disti_nccl_state *nccl)
 {
     disti_nccl_close(nccl);
@@ -154,7 +154,7 @@ static void assert_released(void)
     assert_int_equal(resources, 0);
 }
 
-static void a_group_that_closes_releases_all(void **state)
+static void closing_a_group_releases_all_resources(void **state)
 {
     (void)state;
     close_group(open_group(false));
@@ -163,7 +163,7 @@ static void a_group_that_closes_releases_all(void **state)
     assert_int_equal(warnings, 0);
 }
 
-static void an_abort_leaves_the_rest_to_the_close(void **state)
+static void after_an_abort_the_close_releases_all_resources(void **state)
 {
     struct disti_nccl_state *nccl = open_group(false);
 
@@ -175,7 +175,7 @@ static void an_abort_leaves_the_rest_to_the_close(void **state)
     assert_released();
 }
 
-static void an_abort_that_ends_after_the_close_releases_all(void **state)
+static void an_abort_that_ends_after_the_close_releases_all_resources(void **state)
 {
     struct disti_nccl_state *nccl = open_group(true);
 
@@ -190,7 +190,7 @@ static void an_abort_that_ends_after_the_close_releases_all(void **state)
     assert_int_equal(aborts, 1);
 }
 
-static void an_abort_that_ends_before_the_close_leaves_it_the_rest(void **state)
+static void an_abort_that_ends_late_leaves_resources_to_the_close(void **state)
 {
     struct disti_nccl_state *nccl = open_group(true);
 
@@ -204,7 +204,7 @@ static void an_abort_that_ends_before_the_close_leaves_it_the_rest(void **state)
     assert_released();
 }
 
-static void a_close_that_ends_late_releases_all(void **state)
+static void a_close_that_ends_late_releases_all_resources(void **state)
 {
     (void)state;
     close_group(open_group(true));
@@ -218,11 +218,11 @@ static void a_close_that_ends_late_releases_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_that_closes_releases_all),
-        cmocka_unit_test(an_abort_leaves_the_rest_to_the_close),
-        cmocka_unit_test(an_abort_that_ends_after_the_close_releases_all),
-        cmocka_unit_test(an_abort_that_ends_before_the_close_leaves_it_the_rest),
-        cmocka_unit_test(a_close_that_ends_late_releases_all),
+        cmocka_unit_test(closing_a_group_releases_all_resources),
+        cmocka_unit_test(after_an_abort_the_close_releases_all_resources),
+        cmocka_unit_test(an_abort_that_ends_after_the_close_releases_all_resources),
+        cmocka_unit_test(an_abort_that_ends_late_leaves_resources_to_the_close),
+        cmocka_unit_test(a_close_that_ends_late_releases_all_resources),
     };
 
     sem_init(&go_on, 0, 0);

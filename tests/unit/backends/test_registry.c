@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The registry: what is found, what is refused, and what is said about it. */
+/* The registry of backends and transports: lookups, rejected modules, and the messages about
+ * them. */
 #include "backends/registry.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@ static void built_in_backends_are_found(void **state)
     assert_int_equal(disti_backend_check(backend, "self"), DIST_OK);
 }
 
-static void an_unknown_backend_lists_the_known(void **state)
+static void the_error_for_an_unknown_backend_lists_backends(void **state)
 {
     const struct dist_backend *backend = NULL;
 
@@ -37,7 +38,7 @@ static void an_unknown_backend_lists_the_known(void **state)
     assert_non_null(strstr(dist_last_error(), "mpi"));
 }
 
-static void a_name_cannot_leave_its_folder(void **state)
+static void a_name_cannot_leave_the_module_directory(void **state)
 {
     const struct dist_backend *backend = NULL;
 
@@ -46,7 +47,7 @@ static void a_name_cannot_leave_its_folder(void **state)
     assert_int_equal(disti_backend_find("", &backend), DIST_ERR_NO_BACKEND);
 }
 
-static void built_in_transports_are_whole(void **state)
+static void built_in_transports_are_complete(void **state)
 {
     (void)state;
     for (const char *const *name = (const char *const[]){"shm", "tcp", NULL}; *name; name++) {
@@ -56,7 +57,7 @@ static void built_in_transports_are_whole(void **state)
     assert_null(disti_transport_find("pigeon"));
 }
 
-static void another_abi_is_refused(void **state)
+static void a_different_abi_is_rejected(void **state)
 {
     struct dist_backend backend = disti_backend_self;
     struct dist_transport transport = *disti_transport_find("shm");
@@ -87,7 +88,7 @@ static void a_missing_slot_is_named(void **state)
     assert_non_null(strstr(dist_last_error(), "'probe_tag'"));
 }
 
-static void a_file_that_is_no_module_is_refused(void **state)
+static void a_file_that_is_no_module_is_rejected(void **state)
 {
     char folder[] = "/tmp/dist-test-XXXXXX", path[64];
     const struct dist_backend *backend = NULL;
@@ -108,45 +109,48 @@ static void a_file_that_is_no_module_is_refused(void **state)
     remove(folder);
 }
 
-static void assert_says(const char *text, const char *said)
+static void assert_contains(const char *text, const char *whole)
 {
-    if (!strstr(said, text))
-        fail_msg("'%s' is not in: %s", text, said);
+    if (!strstr(whole, text))
+        fail_msg("'%s' is not in: %s", text, whole);
 }
 
 static dist_status probe_status;
 
-static dist_status probe_answers(char *reason, size_t size)
+static dist_status probe_with_status(char *reason, size_t size)
 {
     if (probe_status == DIST_ERR_SYSTEM)
-        memset(reason, 'x', size); /* does not end it */
+        memset(reason, 'x', size); /* without a terminating zero */
     return probe_status;
 }
 
-static void a_probe_is_not_believed(void **state)
+static void invalid_results_of_a_probe_are_reported(void **state)
 {
     char reason[64];
 
     (void)state;
     probe_status = DIST_OK;
-    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_OK);
+    assert_int_equal(disti_probe(probe_with_status, "/m", reason, sizeof(reason)), DIST_OK);
     probe_status = DIST_ERR_UNSUPPORTED;
-    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_ERR_NO_BACKEND);
-    assert_says("/m failed", reason);
+    assert_int_equal(disti_probe(probe_with_status, "/m", reason, sizeof(reason)),
+                     DIST_ERR_NO_BACKEND);
+    assert_contains("/m failed", reason);
     for (int junk = -4711; junk < 4712; junk += 4711 + 77) {
         probe_status = (dist_status)junk;
-        assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)),
+        assert_int_equal(disti_probe(probe_with_status, "/m", reason, sizeof(reason)),
                          DIST_ERR_NO_BACKEND);
-        assert_says("is neither", reason);
+        assert_contains("is neither", reason);
     }
     probe_status = DIST_IN_PROGRESS;
-    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_ERR_NO_BACKEND);
+    assert_int_equal(disti_probe(probe_with_status, "/m", reason, sizeof(reason)),
+                     DIST_ERR_NO_BACKEND);
     probe_status = DIST_ERR_SYSTEM;
-    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_ERR_NO_BACKEND);
+    assert_int_equal(disti_probe(probe_with_status, "/m", reason, sizeof(reason)),
+                     DIST_ERR_NO_BACKEND);
     assert_int_equal(strlen(reason), sizeof(reason) - 1);
 }
 
-/* A folder with files of these names; the caller removes them in the end. */
+/* Makes a directory with files of these names; the caller calls modules_remove. */
 static void modules_make(char *folder, const char *const *names)
 {
     char path[128];
@@ -189,7 +193,7 @@ static void names_are_listed_once_and_sorted(void **state)
     dist_list_names(text, sizeof(text));
     assert_int_equal(dist_list_names(NULL, 0), strlen(text));
     assert_int_equal(strncmp(text, "gloo\nself\nmpi\n", 14), 0);
-    assert_says("\nshm\ntcp\n", text);
+    assert_contains("\nshm\ntcp\n", text);
     ant = strstr(text, "\nant\n");
     assert_non_null(ant);
     assert_null(strstr(ant + 1, "\nant\n"));
@@ -202,7 +206,7 @@ static void names_are_listed_once_and_sorted(void **state)
     unsetenv("DIST_PLUGIN_PATH");
 }
 
-static void what_is_asked_for_is_compared_with_what_there_is(void **state)
+static void the_error_for_a_missing_module_suggests_a_similar_name(void **state)
 {
     static const char *const files[] = {"dist_zebra.so", "dist_ant.so", NULL};
     char folder[] = "/tmp/dist-test-XXXXXX", text[4096];
@@ -212,23 +216,23 @@ static void what_is_asked_for_is_compared_with_what_there_is(void **state)
     modules_make(folder, files);
     setenv("DIST_PLUGIN_PATH", folder, 1);
     assert_int_equal(disti_backend_find("zerba", &backend), DIST_ERR_NO_BACKEND);
-    assert_says("dist_zerba.so; there is dist_zebra.so. ", dist_last_error());
-    assert_says(folder, dist_last_error());
-    assert_says("other modules: ", dist_last_error());
+    assert_contains("dist_zerba.so; there is dist_zebra.so. ", dist_last_error());
+    assert_contains(folder, dist_last_error());
+    assert_contains("other modules: ", dist_last_error());
     assert_int_equal(disti_backend_find("quagga", &backend), DIST_ERR_NO_BACKEND);
-    assert_says("dist_quagga.so. Modules", dist_last_error());
+    assert_contains("dist_quagga.so. Modules", dist_last_error());
     assert_null(disti_transport_find("zerba"));
     disti_transport_missing("zerba", text, sizeof(text));
-    assert_says("there is dist_zebra.so", text);
-    assert_says("Built-in transports: shm, tcp; modules are searched for in", text);
-    assert_says(folder, text);
+    assert_contains("there is dist_zebra.so", text);
+    assert_contains("Built-in transports: shm, tcp; modules are searched for in", text);
+    assert_contains(folder, text);
     disti_transport_missing("zerba", text, 10);
     assert_int_equal(strlen(text), 9);
     modules_remove(folder, files);
     unsetenv("DIST_PLUGIN_PATH");
 }
 
-static void a_name_is_probed_by_itself(void **state)
+static void probing_a_name_reports_only_that_name(void **state)
 {
     char text[4096];
 
@@ -243,7 +247,7 @@ static void a_name_is_probed_by_itself(void **state)
     assert_int_equal(strncmp(text, "backend zerba no there is no module", 35), 0);
 }
 
-static void the_launcher_decides_which_mpi(void **state)
+static void the_launcher_selects_the_mpi_library(void **state)
 {
     const char *names[DISTI_MPI_FLAVOURS];
     char reason[256];
@@ -263,7 +267,7 @@ static void the_launcher_decides_which_mpi(void **state)
     assert_int_equal(disti_mpi_flavours(names, reason, sizeof(reason)), 2);
 }
 
-static void the_list_fits_any_buffer(void **state)
+static void lists_are_cut_to_the_buffer(void **state)
 {
     char small[20], large[4096];
     size_t length = dist_list_backends(large, sizeof(large));
@@ -276,7 +280,7 @@ static void the_list_fits_any_buffer(void **state)
     assert_int_equal(dist_list_backends(NULL, 0), length);
 }
 
-/* The parts of a process that a library may change when it is loaded. */
+/* The state of the process that loading a library may change. */
 struct process {
     int objects, threads, descriptors;
     void (*handlers[NSIG])(int);
@@ -302,7 +306,7 @@ static int count_object(struct dl_phdr_info *info, size_t size, void *count)
     return 0;
 }
 
-static void look_at_process(struct process *process)
+static void inspect_process(struct process *process)
 {
     memset(process, 0, sizeof(*process));
     dl_iterate_phdr(count_object, &process->objects);
@@ -316,8 +320,8 @@ static void look_at_process(struct process *process)
     }
 }
 
-/* The modules of this build, UCX and MPI among them if it has them. */
-static void lists_leave_the_process_as_it_was(void **state)
+/* Checks the modules of this build, with UCX and MPI if it has them. */
+static void listing_does_not_change_the_process(void **state)
 {
     const struct dist_backend *backend;
     struct process before, after;
@@ -325,11 +329,11 @@ static void lists_leave_the_process_as_it_was(void **state)
 
     (void)state;
     setenv("DIST_PLUGIN_PATH", ".libs", 1);
-    look_at_process(&before);
+    inspect_process(&before);
     dist_list_backends(text, sizeof(text));
     assert_int_equal(disti_backend_find("glue", &backend), DIST_ERR_NO_BACKEND);
     dist_probe_name("ucx", text, sizeof(text));
-    look_at_process(&after);
+    inspect_process(&after);
     unsetenv("DIST_PLUGIN_PATH");
     assert_int_equal(after.objects, before.objects);
     assert_int_equal(after.threads, before.threads);
@@ -338,7 +342,7 @@ static void lists_leave_the_process_as_it_was(void **state)
         assert_ptr_equal(after.handlers[number], before.handlers[number]);
 }
 
-static void a_query_says_what_a_backend_takes(void **state)
+static void a_query_returns_whether_a_backend_supports_a_call(void **state)
 {
     (void)state;
     assert_int_equal(dist_backend_query("gloo", DIST_COLL_REDUCE, DIST_FLOAT32, DIST_SUM), DIST_OK);
@@ -348,7 +352,7 @@ static void a_query_says_what_a_backend_takes(void **state)
     assert_non_null(strstr(dist_last_error(), "'glue'"));
 }
 
-static void a_query_looks_at_what_there_is_only(void **state)
+static void a_query_checks_only_the_arguments_of_the_collective(void **state)
 {
     const dist_op no_op = (dist_op)DIST_OP_COUNT;
     const dist_dtype no_dtype = (dist_dtype)DIST_DTYPE_COUNT;
@@ -366,7 +370,7 @@ static void a_query_looks_at_what_there_is_only(void **state)
                      DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void the_folders_come_in_order(void **state)
+static void module_directories_are_listed_in_search_order(void **state)
 {
     char text[4096];
     size_t length;
@@ -385,22 +389,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_backends_are_found),
-        cmocka_unit_test(an_unknown_backend_lists_the_known),
-        cmocka_unit_test(a_name_cannot_leave_its_folder),
-        cmocka_unit_test(built_in_transports_are_whole),
-        cmocka_unit_test(another_abi_is_refused),
+        cmocka_unit_test(the_error_for_an_unknown_backend_lists_backends),
+        cmocka_unit_test(a_name_cannot_leave_the_module_directory),
+        cmocka_unit_test(built_in_transports_are_complete),
+        cmocka_unit_test(a_different_abi_is_rejected),
         cmocka_unit_test(a_missing_slot_is_named),
-        cmocka_unit_test(a_file_that_is_no_module_is_refused),
-        cmocka_unit_test(a_probe_is_not_believed),
+        cmocka_unit_test(a_file_that_is_no_module_is_rejected),
+        cmocka_unit_test(invalid_results_of_a_probe_are_reported),
         cmocka_unit_test(names_are_listed_once_and_sorted),
-        cmocka_unit_test(what_is_asked_for_is_compared_with_what_there_is),
-        cmocka_unit_test(a_name_is_probed_by_itself),
-        cmocka_unit_test(the_launcher_decides_which_mpi),
-        cmocka_unit_test(the_list_fits_any_buffer),
-        cmocka_unit_test(lists_leave_the_process_as_it_was),
-        cmocka_unit_test(a_query_says_what_a_backend_takes),
-        cmocka_unit_test(a_query_looks_at_what_there_is_only),
-        cmocka_unit_test(the_folders_come_in_order),
+        cmocka_unit_test(the_error_for_a_missing_module_suggests_a_similar_name),
+        cmocka_unit_test(probing_a_name_reports_only_that_name),
+        cmocka_unit_test(the_launcher_selects_the_mpi_library),
+        cmocka_unit_test(lists_are_cut_to_the_buffer),
+        cmocka_unit_test(listing_does_not_change_the_process),
+        cmocka_unit_test(a_query_returns_whether_a_backend_supports_a_call),
+        cmocka_unit_test(a_query_checks_only_the_arguments_of_the_collective),
+        cmocka_unit_test(module_directories_are_listed_in_search_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
