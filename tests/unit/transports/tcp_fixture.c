@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks of the tcp transport in one thread, and a client that speaks its protocol by hand. */
+/* Ranks of the tcp transport in one thread, and a client that implements the protocol itself. */
 #include "tcp_fixture.h"
 
 #include "base/clock.h"
@@ -151,7 +151,7 @@ bool tcp_host_usable(const char *host)
     return usable;
 }
 
-int tcp_open_files(void)
+int tcp_count_files(void)
 {
     DIR *folder = opendir("/proc/self/fd");
     int count = 0;
@@ -225,18 +225,18 @@ size_t raw_hello(unsigned char *bytes, int from, int to, int world)
     return DISTI_TCP_HELLO_BYTES;
 }
 
-/* Of the byte with the step. */
+/* Flags in the byte of the step. */
 #define RAW_FLAGS 0x80
 
-void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *heard)
+void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *received)
 {
     static const struct disti_secret none;
 
     bytes[10] = (unsigned char)((bytes[10] & RAW_FLAGS) | step);
-    disti_tcp_hello_prove(&none, bytes, heard + 40, NULL, bytes + 72);
+    disti_tcp_hello_prove(&none, bytes, received + 40, NULL, bytes + 72);
 }
 
-void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step)
+void raw_read_hello(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step)
 {
     int64_t deadline = disti_deadline_ms(FIXTURE_LIMIT_MS);
     size_t have = 0;
@@ -254,27 +254,27 @@ void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tc
 
 void raw_call(struct tcp_rank *rank, int fd, int as, int number)
 {
-    unsigned char hello[DISTI_TCP_HELLO_BYTES], heard[DISTI_TCP_HELLO_BYTES];
+    unsigned char hello[DISTI_TCP_HELLO_BYTES], received[DISTI_TCP_HELLO_BYTES];
 
     raw_hello(hello, as, rank->config.rank, rank->config.world_size);
     hello[11] = (unsigned char)number;
     assert_true(raw_write(fd, hello, sizeof(hello)));
-    raw_hear(rank, fd, heard, DISTI_TCP_CHALLENGE);
-    raw_prove(hello, DISTI_TCP_PROOF, heard);
+    raw_read_hello(rank, fd, received, DISTI_TCP_CHALLENGE);
+    raw_prove(hello, DISTI_TCP_PROOF, received);
     assert_true(raw_write(fd, hello, sizeof(hello)));
 }
 
-size_t raw_called(struct tcp_rank *rank, int fd, int as, unsigned char *bytes)
+size_t raw_answer_call(struct tcp_rank *rank, int fd, int as, unsigned char *bytes)
 {
-    unsigned char heard[DISTI_TCP_HELLO_BYTES];
+    unsigned char received[DISTI_TCP_HELLO_BYTES];
 
-    raw_hear(rank, fd, heard, DISTI_TCP_CALL);
+    raw_read_hello(rank, fd, received, DISTI_TCP_CALL);
     raw_hello(bytes, as, rank->config.rank, rank->config.world_size);
     bytes[10] = (unsigned char)((bytes[10] & RAW_FLAGS) | DISTI_TCP_CHALLENGE);
-    bytes[11] = heard[11];
+    bytes[11] = received[11];
     assert_true(raw_write(fd, bytes, DISTI_TCP_HELLO_BYTES));
-    raw_hear(rank, fd, heard, DISTI_TCP_PROOF);
-    raw_prove(bytes, DISTI_TCP_ANSWER, heard);
+    raw_read_hello(rank, fd, received, DISTI_TCP_PROOF);
+    raw_prove(bytes, DISTI_TCP_ANSWER, received);
     return DISTI_TCP_HELLO_BYTES;
 }
 
@@ -293,14 +293,14 @@ int raw_join(struct tcp_rank *rank, int as)
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     int fd = raw_connect(rank);
 
-    /* The address is never called: we are the ones who call. */
+    /* This rank never calls the address, because the client calls first. */
     assert_int_equal(tcp->connect(rank->state, as, rank->blob, rank->blob_bytes), DIST_OK);
     raw_call(rank, fd, as, 0);
-    raw_hear(rank, fd, hello, DISTI_TCP_ANSWER);
+    raw_read_hello(rank, fd, hello, DISTI_TCP_ANSWER);
     return fd;
 }
 
-bool raw_closed(struct tcp_rank *ranks, int count, int fd)
+bool raw_is_closed(struct tcp_rank *ranks, int count, int fd)
 {
     int64_t deadline = disti_deadline_ms(FIXTURE_LIMIT_MS);
     char byte;

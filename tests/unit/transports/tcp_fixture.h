@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests of the tcp transport: ranks in one thread, and a client that speaks it by hand. */
+/* Helpers for tests of the tcp transport: ranks in one thread, and a client that implements the
+ * protocol itself. */
 #ifndef TESTS_TCP_FIXTURE_H
 #define TESTS_TCP_FIXTURE_H
 
@@ -8,7 +9,7 @@
 
 #define TCP_TEST_JOB "tcp-test"
 
-/* One rank's instance. */
+/* The transport of one rank. */
 struct tcp_rank {
     void *state;
     struct dist_transport_config config;
@@ -16,59 +17,64 @@ struct tcp_rank {
     size_t blob_bytes;
 };
 
-/* Of ranks that are opened from now on; 10 s at first. */
+/* Timeout of ranks that are opened from now on; initially 20 s. */
 extern int tcp_timeout_ms;
 /* The key of their world; NULL: none. */
 extern const struct disti_secret *tcp_key;
 
-/* Opens rank `rank` of `world` on `host`; fails the test if that fails. */
+/* Opens rank `number` of `world` on `host`; fails the test if that fails. */
 void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *host);
 void tcp_rank_close(struct tcp_rank *rank);
-/* Two ranks that know each other. */
+/* Opens two ranks and connects them to each other. */
 void tcp_pair_open(struct tcp_rank pair[2], const char *host);
 void tcp_pair_close(struct tcp_rank pair[2]);
 
-/* Zeroed but for what is given; started by tcp_send and tcp_recv. */
+/* Initialize the request with these values and post it. */
 void tcp_send(struct tcp_rank *rank, struct dist_request *request, int peer, uint64_t tag,
               const void *data, size_t bytes);
 void tcp_recv(struct tcp_rank *rank, struct dist_request *request, int peer, uint64_t tag,
               void *dst, size_t bytes);
 
-/* One call of progress for each of `count` ranks. */
+/* Calls progress once for each of `count` ranks. */
 void tcp_drive(struct tcp_rank *ranks, int count);
-/* Drives for so long. */
+/* Makes progress for `ms`. */
 void tcp_drive_ms(struct tcp_rank *ranks, int count, int ms);
-/* Drives until the request has ended, at most 10 s. Returns its status. */
+/* Makes progress until the request has ended, at most 20 s. Returns its status. */
 dist_status tcp_finish(struct tcp_rank *ranks, int count, const struct dist_request *request);
 
-/* The two send each other so many bytes and check them. */
+/* The two ranks send each other `bytes` bytes and check them. */
 void tcp_exchange(struct tcp_rank pair[2], size_t bytes);
 
-/* Is there an address to bind? */
+/* True if the transport can be opened on this address. */
 bool tcp_host_usable(const char *host);
-int tcp_open_files(void);
+int tcp_count_files(void);
 
-/* A socket by hand: a blocking connection to that rank, or a listener that rank `rank` knows. */
+/* Blocking sockets: a connection to the rank, or a listener whose address the rank has as that of
+ * rank `as`. */
 int raw_connect(const struct tcp_rank *rank);
 int raw_listen(struct tcp_rank *rank, int as);
-/* Writes all; false if the other end has closed. */
+/* Writes all bytes. False if the other end has closed. */
 bool raw_write(int fd, const void *data, size_t bytes);
-/* A rank's first hello, in the test's job, which grants so much credit. */
+/* Encodes the first hello of a rank in the test's job, which grants RAW_CREDIT bytes of credit.
+ * Returns its length. */
 #define RAW_CREDIT ((uint64_t)64 << 20)
 size_t raw_hello(unsigned char *bytes, int from, int to, int world);
-/* A message with fingerprint 1: header and payload. Returns their bytes. */
+/* Encodes a message with fingerprint 1: header and payload. Returns its length. */
 size_t raw_message(unsigned char *bytes, uint64_t tag, const void *data, size_t size);
-/* Makes that a PROOF or an ANSWER to the hello that was heard. */
-void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *heard);
-/* Reads a hello of that step, driving the rank. */
-void raw_hear(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step);
-/* Calls as rank `as` for that socket, up to the proof; the answer is not read. */
+/* Turns the hello in bytes into a PROOF or an ANSWER to the received hello. */
+void raw_prove(unsigned char *bytes, enum disti_tcp_step step, const unsigned char *received);
+/* Reads a hello of that step, making progress on the rank. */
+void raw_read_hello(struct tcp_rank *rank, int fd, unsigned char *bytes, enum disti_tcp_step step);
+/* Calls as rank `as` for socket `number`, up to and including the proof; does not read the
+ * answer. */
 void raw_call(struct tcp_rank *rank, int fd, int as, int number);
-/* Is called as rank `as`, up to the rank's proof; the answer is in bytes. */
-size_t raw_called(struct tcp_rank *rank, int fd, int as, unsigned char *bytes);
-/* Connects, calls as rank `as` and reads the answer, driving the rank. */
+/* Answers a call as rank `as`, up to and including the rank's proof. The answer to send is in
+ * bytes; returns its length. */
+size_t raw_answer_call(struct tcp_rank *rank, int fd, int as, unsigned char *bytes);
+/* Connects, calls as rank `as` and reads the answer, making progress on the rank. Returns the
+ * connection. */
 int raw_join(struct tcp_rank *rank, int as);
-/* Drives the rank until it closes this socket, at most 10 s. */
-bool raw_closed(struct tcp_rank *ranks, int count, int fd);
+/* Makes progress until the ranks close this connection, at most 20 s. False: timeout. */
+bool raw_is_closed(struct tcp_rank *ranks, int count, int fd);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrivals and receives find each other by tag, in order, whichever comes first. */
+/* Matching of messages and receives by tag, in order, whichever is first. */
 #include "transports/match/match.h"
 
 /* clang-format off */
@@ -49,8 +49,8 @@ static void match_assert_empty(const struct disti_match *match)
     assert_memory_equal(match, &empty, sizeof(empty));
 }
 
-/* First, middle, last and only one of the posted, each in its turn. */
-static void test_posted_first(void **state)
+/* Matches the first, a middle, the last and the only posted receive. */
+static void test_messages_match_posted_receives_in_order(void **state)
 {
     struct dist_request r[] = {match_receive(7, 8), match_receive(9, 8), match_receive(7, 8),
                                match_receive(5, 8), match_receive(9, 8)};
@@ -72,7 +72,7 @@ static void test_posted_first(void **state)
     match_assert_empty(&match);
 }
 
-static void test_early_first(void **state)
+static void test_receives_match_unexpected_messages_in_order(void **state)
 {
     struct dist_request r[] = {match_receive(7, 4), match_receive(8, 4), match_receive(7, 4),
                                match_receive(7, 4)};
@@ -106,7 +106,7 @@ static void test_early_first(void **state)
     disti_match_clear(&match);
 }
 
-static void test_descriptor(void **state)
+static void test_a_descriptor_holds_no_payload(void **state)
 {
     struct dist_envelope envelope = match_envelope(7, UINT64_C(1) << 40);
     struct dist_request request = match_receive(7, UINT64_C(1) << 40);
@@ -123,7 +123,7 @@ static void test_descriptor(void **state)
     match_assert_empty(&match);
 }
 
-static void test_mismatch_on_arrival(void **state)
+static void test_mismatches_are_found_when_a_message_arrives(void **state)
 {
     struct dist_request r[] = {match_receive(7, 8), match_receive(7, 8)};
     struct dist_envelope other_size = match_envelope(7, 9), other_call = match_envelope(7, 8);
@@ -147,7 +147,7 @@ static void test_mismatch_on_arrival(void **state)
     match_assert_empty(&match);
 }
 
-static void test_mismatch_with_unexpected(void **state)
+static void test_mismatches_are_found_when_a_receive_is_posted(void **state)
 {
     struct dist_request r[] = {match_receive(7, 8), match_receive(7, 8), match_receive(7, 8)};
     struct disti_match match = {0};
@@ -177,7 +177,7 @@ static void test_mismatch_with_unexpected(void **state)
     match_assert_empty(&match);
 }
 
-static void test_fail(void **state)
+static void test_failing_ends_posted_receives(void **state)
 {
     struct dist_request posted[] = {match_receive(1, 8), match_receive(2, 8)};
     struct dist_request claimed = match_receive(7, 8);
@@ -198,8 +198,9 @@ static void test_fail(void **state)
     disti_match_fail(&match, DIST_ERR_PEER_LOST);
 }
 
-/* Found while nobody has it, still arriving or not; the oldest first, and never changed. */
-static void test_waiting(void **state)
+/* A message is found until a receive claims it, whether it has arrived completely or not: the
+ * oldest first, without changing it. */
+static void test_unclaimed_messages_are_found(void **state)
 {
     struct dist_request taken = match_receive(7, 4), refused = match_receive(8, 5);
     struct disti_match match = {0}, other = {0};
@@ -224,7 +225,7 @@ static void test_waiting(void **state)
     disti_match_clear(&other);
 }
 
-static void test_clear_touches_no_request(void **state)
+static void test_clearing_does_not_change_requests(void **state)
 {
     struct dist_request posted = match_receive(1, 8), claimed = match_receive(7, 8);
     struct disti_match match = {0};
@@ -239,7 +240,7 @@ static void test_clear_touches_no_request(void **state)
     match_assert_empty(&match);
 }
 
-static void test_impossible_size(void **state)
+static void test_an_impossible_size_is_not_held(void **state)
 {
     struct dist_envelope envelope = match_envelope(7, UINT64_MAX - 8);
     struct disti_match match = {0};
@@ -249,8 +250,8 @@ static void test_impossible_size(void **state)
     match_assert_empty(&match);
 }
 
-/* More tags than chains, taken from the last arrival's end and from the middle. */
-static void test_many_unexpected(void **state)
+/* More tags than hash chains; messages are taken from the end of the list and from its middle. */
+static void test_many_unexpected_messages_are_matched(void **state)
 {
     enum { TAGS = 5 * DISTI_MATCH_CHAINS, EACH = 3, STEP = 77 };
     struct disti_unexpected *unexpected[EACH][TAGS];
@@ -278,8 +279,9 @@ static bool match_drop(void *arg, int peer, const struct dist_envelope *envelope
     return envelope->bytes == 0;
 }
 
-/* Peers are in the set while they have unexpected messages; the oldest message of all is found. */
-static void test_set(void **state)
+/* Peers are in the set while they have unexpected messages; the oldest message of all peers is
+ * found. */
+static void test_peers_with_messages_are_in_the_set(void **state)
 {
     struct disti_match_set set = {0};
     struct disti_match one = {.rank = 1, .set = &set}, four = {.rank = 4, .set = &set};
@@ -308,17 +310,17 @@ static void test_set(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_posted_first),
-        cmocka_unit_test(test_early_first),
-        cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_mismatch_on_arrival),
-        cmocka_unit_test(test_mismatch_with_unexpected),
-        cmocka_unit_test(test_fail),
-        cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_clear_touches_no_request),
-        cmocka_unit_test(test_impossible_size),
-        cmocka_unit_test(test_many_unexpected),
-        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_messages_match_posted_receives_in_order),
+        cmocka_unit_test(test_receives_match_unexpected_messages_in_order),
+        cmocka_unit_test(test_a_descriptor_holds_no_payload),
+        cmocka_unit_test(test_mismatches_are_found_when_a_message_arrives),
+        cmocka_unit_test(test_mismatches_are_found_when_a_receive_is_posted),
+        cmocka_unit_test(test_failing_ends_posted_receives),
+        cmocka_unit_test(test_unclaimed_messages_are_found),
+        cmocka_unit_test(test_clearing_does_not_change_requests),
+        cmocka_unit_test(test_an_impossible_size_is_not_held),
+        cmocka_unit_test(test_many_unexpected_messages_are_matched),
+        cmocka_unit_test(test_peers_with_messages_are_in_the_set),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

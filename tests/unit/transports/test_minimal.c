@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of the example of a plug-in: its transport passes the battery that ours do. */
+/* The transport of the plug-in example passes the same battery as the library's transports. */
 #include "transport_battery.h"
 
 #include <dist/backend.h>
@@ -9,16 +9,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* As the loader finds it. */
+/* The symbol that the loader looks up. */
 extern const struct dist_module dist_module_entry;
 
-/* The example stays short: it announces nothing, and keeps all of the 128 MiB that come early. */
+/* The example has no rendezvous protocol, so it buffers all of the 128 MiB that arrive early. */
 #define MINIMAL_KEPT ((size_t)160 << 20)
 
-/* Around the pieces. */
+/* Sizes around its pieces. */
 static const size_t boundaries[] = {65536, 131072, 262144, 0};
 
-static void test_module(void **state)
+static void test_the_module_has_one_transport(void **state)
 {
     (void)state;
     assert_null(dist_module_entry.backend);
@@ -26,9 +26,10 @@ static void test_module(void **state)
     assert_null(dist_module_entry.transports[1]);
 }
 
-static void test_processes(void **state)
+static void test_battery_with_processes(void **state)
 {
-    /* It looks who is lost in progress, and the battery sleeps for 2 s, the library for 100 ms. */
+    /* It checks for lost peers in progress, and there are up to 2 s (in the battery; in the library
+     * 100 ms) between two calls. */
     const struct transport_battery_options options = {
         .ranks = 4, .boundaries = boundaries, .loss_ms = 15000, .kept = MINIMAL_KEPT};
 
@@ -36,7 +37,7 @@ static void test_processes(void **state)
     assert_int_equal(transport_battery_run(dist_module_entry.transports[0], &options), 0);
 }
 
-static void test_threads(void **state)
+static void test_battery_with_threads(void **state)
 {
     const struct transport_battery_options options = {
         .ranks = 3, .threads = true, .boundaries = boundaries, .brief = true};
@@ -48,9 +49,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_module),
-        cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_the_module_has_one_transport),
+        cmocka_unit_test(test_battery_with_processes),
+        cmocka_unit_test(test_battery_with_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

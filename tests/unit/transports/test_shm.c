@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of transport shm: the battery, with CMA and without, as processes and as threads. */
+/* Runs the battery on transport shm, with and without CMA, with processes and with threads. */
 #include "transport_battery.h"
 
 #include <errno.h>
@@ -15,24 +15,26 @@
 
 #include "transports/shm/shm.h"
 
-/* The first line of a frame, a message in one frame, a loan, a piece, the ring, a turn. */
+/* Sizes of the first line of a frame, a message in one frame, a message read by CMA, a piece, the
+ * ring, and the data of one progress call. */
 static const size_t boundaries[] = {24,    64,    4032,   8192,   16320,   16384,
                                     65472, 65536, 131072, 262144, 1048576, 0};
 
 static int run(const char *cma, struct transport_battery_options options)
 {
     options.boundaries = boundaries;
-    options.kept = (size_t)8 << 20; /* 1 MiB of messages, and notes */
+    options.kept = (size_t)8 << 20; /* 1 MiB of messages and control frames */
     options.only = getenv("DIST_TEST_ONLY");
     setenv("DIST_SHM_CMA", cma, 1);
     return transport_battery_run(&disti_transport_shm, &options);
 }
 
-/* Every FAULT_EVERY-th read of a peer's memory fails with fault_errno; 0: none does. */
+/* Every FAULT_EVERY-th read of a peer's memory fails with fault_errno; 0: no read fails. */
 #define FAULT_EVERY 2
 static int fault_errno, fault_reads;
 
-/* Replaces the C library's. The word that a new peer shows is read without fault. */
+/* Replaces the function of libc. Reads of up to 8 bytes never fail: with them, shm tests whether
+ * CMA works. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long here_count,
                          const struct iovec *there, unsigned long there_count, unsigned long flags)
 {
@@ -44,20 +46,21 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long here
     return syscall(SYS_process_vm_readv, pid, here, here_count, there, there_count, flags);
 }
 
-static void test_processes_cma(void **state)
+static void test_battery_with_processes_and_cma(void **state)
 {
     (void)state;
     assert_int_equal(run("1", (struct transport_battery_options){.ranks = 4}), 0);
 }
 
-static void test_processes_copy(void **state)
+static void test_battery_with_processes_without_cma(void **state)
 {
     (void)state;
     assert_int_equal(run("0", (struct transport_battery_options){.ranks = 4}), 0);
 }
 
-/* As of pages of a device, in the cases where the pieces of a message go different ways. */
-static void test_processes_fault(void **state)
+/* Reads fail as for memory of a device, in the cases in which the pieces of one message use
+ * different methods. */
+static void test_battery_with_failing_cma(void **state)
 {
     static const char *const cases[] = {"reduce", "early", "cancel_halfway"};
     struct transport_battery_options options = {.ranks = 3, .brief = true};
@@ -72,7 +75,7 @@ static void test_processes_fault(void **state)
     fault_errno = 0;
 }
 
-static void test_threads_cma(void **state)
+static void test_battery_with_threads_and_cma(void **state)
 {
     (void)state;
     assert_int_equal(
@@ -80,7 +83,7 @@ static void test_threads_cma(void **state)
         0);
 }
 
-static void test_threads_copy(void **state)
+static void test_battery_with_threads_without_cma(void **state)
 {
     (void)state;
     assert_int_equal(
@@ -91,9 +94,11 @@ static void test_threads_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes_cma),   cmocka_unit_test(test_processes_copy),
-        cmocka_unit_test(test_processes_fault), cmocka_unit_test(test_threads_cma),
-        cmocka_unit_test(test_threads_copy),
+        cmocka_unit_test(test_battery_with_processes_and_cma),
+        cmocka_unit_test(test_battery_with_processes_without_cma),
+        cmocka_unit_test(test_battery_with_failing_cma),
+        cmocka_unit_test(test_battery_with_threads_and_cma),
+        cmocka_unit_test(test_battery_with_threads_without_cma),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

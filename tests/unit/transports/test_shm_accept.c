@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of transport shm: callers that are slow or many, and a process without descriptors. */
+/* Accepting connections in transport shm: slow callers, many callers, and processes without free
+ * descriptors. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -23,8 +24,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define JOB "door"
-#define STRANGERS 100
+#define JOB "accept"
+#define CLIENTS 100
 #define LIMIT_MS 20000
 
 static const struct dist_transport *const shm = &disti_transport_shm;
@@ -66,7 +67,7 @@ static void rank_close(struct accept_rank *rank)
     free(rank->state);
 }
 
-/* One round of a rank that sleeps between its looks. */
+/* Does what a rank does that sleeps between two calls of progress. */
 static void rank_drive(struct accept_rank *rank)
 {
     shm->arm(rank->state);
@@ -85,8 +86,8 @@ static int call(const struct shm_address *address)
     return fd;
 }
 
-/* Says what rank 0 would say. */
-static void speak(int fd)
+/* Sends the hello of rank 0. */
+static void send_hello(int fd)
 {
     const size_t fifo_bytes = SHM_FIFO_MIN;
     struct shm_hello hello;
@@ -104,7 +105,7 @@ static void speak(int fd)
     close(fds[1]);
 }
 
-/* What the called rank says in the end; 0: it hung up. */
+/* Returns the word of the called rank's reply; 0: it closed the connection. */
 static uint32_t answer(struct accept_rank *rank, int fd)
 {
     int64_t deadline = disti_deadline_ms(LIMIT_MS);
@@ -120,30 +121,30 @@ static uint32_t answer(struct accept_rank *rank, int fd)
     return result == 1 ? hello.kind : 0;
 }
 
-static void test_a_slow_caller_among_strangers(void **state)
+static void test_a_slow_caller_is_accepted_among_silent_clients(void **state)
 {
     struct accept_rank rank;
-    int strangers[STRANGERS], slow;
+    int clients[CLIENTS], slow;
 
     (void)state;
     rank_open(&rank, 1);
     slow = call(&rank.address);
     for (int i = 0; i < 4; i++)
         rank_drive(&rank);
-    for (int i = 0; i < STRANGERS; i++) {
-        strangers[i] = call(&rank.address);
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = call(&rank.address);
         rank_drive(&rank);
     }
-    speak(slow);
+    send_hello(slow);
     assert_int_equal(answer(&rank, slow), SHM_ACCEPT);
     close(slow);
-    for (int i = 0; i < STRANGERS; i++)
-        close(strangers[i]);
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
     rank_close(&rank);
 }
 
-/* Takes the next call, while the rank that makes it is driven. */
-static int take_call(struct accept_rank *caller, int listener)
+/* Accepts the next call, and makes progress on the calling rank meanwhile. */
+static int accept_call(struct accept_rank *caller, int listener)
 {
     int64_t deadline = disti_deadline_ms(LIMIT_MS);
     int fd;
@@ -154,7 +155,7 @@ static int take_call(struct accept_rank *caller, int listener)
     return fd;
 }
 
-static void test_a_caller_that_is_hung_up_on_calls_again(void **state)
+static void test_a_caller_whose_connection_is_closed_calls_again(void **state)
 {
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct dist_request send = {
@@ -174,10 +175,10 @@ static void test_a_caller_that_is_hung_up_on_calls_again(void **state)
     assert_int_equal(shm->connect(rank.state, 1, &address, sizeof(address)), DIST_OK);
     shm->send(rank.state, &send);
     for (int i = 0; i < 3; i++) {
-        close(take_call(&rank, listener));
+        close(accept_call(&rank, listener));
         assert_int_equal(send.status, DIST_IN_PROGRESS);
     }
-    close(listener); /* now it is really gone */
+    close(listener); /* further calls fail */
     for (int64_t deadline = disti_deadline_ms(LIMIT_MS);
          send.status == DIST_IN_PROGRESS && !disti_expired(deadline);)
         rank_drive(&rank);
@@ -185,8 +186,8 @@ static void test_a_caller_that_is_hung_up_on_calls_again(void **state)
     rank_close(&rank);
 }
 
-/* No descriptor can be opened; returns what the limit was. */
-static rlim_t take_descriptors(void)
+/* Uses up all descriptors, so that none can be opened. Returns the former limit. */
+static rlim_t use_up_descriptors(void)
 {
     int lowest = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
     struct rlimit limit;
@@ -201,7 +202,7 @@ static rlim_t take_descriptors(void)
     return was;
 }
 
-static void give_descriptors(rlim_t was)
+static void restore_descriptors(rlim_t was)
 {
     struct rlimit limit;
 
@@ -210,23 +211,25 @@ static void give_descriptors(rlim_t was)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* Of `looks` looks, how many does the descriptor that is slept on say are worth it? */
-static int busy_looks(struct accept_rank *rank, int looks)
+/* Calls progress `polls` times. Returns for how many of them the descriptor to sleep on was
+ * ready. */
+static int count_busy_polls(struct accept_rank *rank, int polls)
 {
     int busy = 0;
 
-    for (int i = 0; i < looks; i++) {
-        struct pollfd news = {.fd = shm->arm(rank->state), .events = POLLIN};
+    for (int i = 0; i < polls; i++) {
+        struct pollfd event = {.fd = shm->arm(rank->state), .events = POLLIN};
 
-        busy += news.fd < 0 || poll(&news, 1, 0) > 0;
+        busy += event.fd < 0 || poll(&event, 1, 0) > 0;
         shm->disarm(rank->state);
         assert_true(shm->progress(rank->state) >= 0);
     }
     return busy;
 }
 
-/* Whether the caller has not been let in yet, or has and only its hello lacks descriptors. */
-static void descriptors_run_out(bool let_in)
+/* Descriptors run out before the connection is accepted, or after that and before its hello
+ * arrives. */
+static void descriptors_run_out(bool accepted)
 {
     struct accept_rank rank;
     rlim_t was;
@@ -234,33 +237,33 @@ static void descriptors_run_out(bool let_in)
 
     rank_open(&rank, 1);
     caller = call(&rank.address);
-    if (let_in)
+    if (accepted)
         rank_drive(&rank);
-    speak(caller);
-    was = take_descriptors();
-    busy = busy_looks(&rank, 1000);
-    give_descriptors(was);
+    send_hello(caller);
+    was = use_up_descriptors();
+    busy = count_busy_polls(&rank, 1000);
+    restore_descriptors(was);
     assert_in_range(busy, 0, 500);
     assert_int_equal(answer(&rank, caller), SHM_ACCEPT);
     close(caller);
     rank_close(&rank);
 }
 
-static void test_the_accept_rests_without_descriptors(void **state)
+static void test_accepting_waits_for_descriptors_without_spinning(void **state)
 {
     (void)state;
     if (unit_patience() > 1)
-        skip(); /* valgrind gives descriptors beyond the limit */
+        skip(); /* valgrind allows descriptors beyond the limit */
     descriptors_run_out(false);
 }
 
-static void test_a_hello_waits_for_descriptors(void **state)
+static void test_a_hello_waits_for_descriptors_without_spinning(void **state)
 {
     (void)state;
     descriptors_run_out(true);
 }
 
-/* The caller has none: it calls when there are some. */
+/* The caller has no free descriptor; it calls when there is one. */
 static void test_a_call_waits_for_descriptors(void **state)
 {
     struct dist_request send = {
@@ -273,11 +276,11 @@ static void test_a_call_waits_for_descriptors(void **state)
     rank_open(&rank[1], 1);
     assert_int_equal(shm->connect(rank[0].state, 1, &rank[1].address, sizeof(rank[1].address)),
                      DIST_OK);
-    was = take_descriptors();
+    was = use_up_descriptors();
     shm->send(rank[0].state, &send);
     for (int i = 0; i < 100; i++)
         rank_drive(&rank[0]);
-    give_descriptors(was);
+    restore_descriptors(was);
     assert_int_equal(send.status, DIST_IN_PROGRESS);
     for (int64_t deadline = disti_deadline_ms(LIMIT_MS);
          send.status == DIST_IN_PROGRESS && !disti_expired(deadline);) {
@@ -292,10 +295,10 @@ static void test_a_call_waits_for_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_slow_caller_among_strangers),
-        cmocka_unit_test(test_a_caller_that_is_hung_up_on_calls_again),
-        cmocka_unit_test(test_the_accept_rests_without_descriptors),
-        cmocka_unit_test(test_a_hello_waits_for_descriptors),
+        cmocka_unit_test(test_a_slow_caller_is_accepted_among_silent_clients),
+        cmocka_unit_test(test_a_caller_whose_connection_is_closed_calls_again),
+        cmocka_unit_test(test_accepting_waits_for_descriptors_without_spinning),
+        cmocka_unit_test(test_a_hello_waits_for_descriptors_without_spinning),
         cmocka_unit_test(test_a_call_waits_for_descriptors),
     };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a connection may go from where it stands: every pair, as shm/state.h draws it. */
+/* The transitions of a connection of transport shm: every pair of phases, as drawn in
+ * shm/state.h. */
 #include "base/log.h"
 #include "transports/shm/state.h"
 
@@ -13,7 +14,7 @@
 
 #define PHASES (SHM_LOST + 1)
 
-/* A row for each phase: '>' where an arrow leads to the phase of the column. */
+/* A row for each phase; '>' marks an allowed transition to the phase of the column. */
 static const char drawing[PHASES][PHASES + 1] = {
     /*                  INCCL */
     [SHM_IDLE] = " > >>",      [SHM_NEEDED] = "  >>>", [SHM_CALLING] = " > >>",
@@ -22,7 +23,7 @@ static const char drawing[PHASES][PHASES + 1] = {
 
 static const bool connecting[PHASES] = {[SHM_NEEDED] = true, [SHM_CALLING] = true};
 
-static void test_every_pair(void **state)
+static void test_only_drawn_transitions_are_allowed(void **state)
 {
     (void)state;
     for (int from = 0; from < PHASES; from++) {
@@ -41,7 +42,7 @@ static void test_every_pair(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_only_drawn_transitions_are_allowed)};
 
     disti_log_use(NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,10 +20,11 @@
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
-/* Where reading in place begins, the read buffer, and one turn of a peer. */
+/* Sizes from which data are read into place, of the read buffer, and of the data of one progress
+ * call. */
 static const size_t boundaries[] = {4096 - 32, 32768, 262144 - 32, 262144, 1048576, 0};
 
-static void test_battery_ipv4(void **unused)
+static void test_battery_over_IPv4(void **unused)
 {
     struct transport_battery_options options = {.boundaries = boundaries};
 
@@ -31,7 +32,7 @@ static void test_battery_ipv4(void **unused)
     assert_int_equal(transport_battery_run(tcp, &options), 0);
 }
 
-static void test_battery_ipv6(void **unused)
+static void test_battery_over_IPv6(void **unused)
 {
     struct transport_battery_options options = {
         .bind_host = "::1", .largest = 4 << 20, .brief = true};
@@ -42,8 +43,8 @@ static void test_battery_ipv6(void **unused)
     assert_int_equal(transport_battery_run(tcp, &options), 0);
 }
 
-/* With small socket buffers everything is cut into pieces. */
-static void test_battery_small_buffers(void **unused)
+/* Small socket buffers split all data into pieces. */
+static void test_battery_with_small_buffers(void **unused)
 {
     struct transport_battery_options options = {.largest = 1 << 20, .brief = true};
 
@@ -53,7 +54,7 @@ static void test_battery_small_buffers(void **unused)
     unsetenv("DIST_TCP_BUFFER");
 }
 
-/* Is there a listener on `port`, and does it listen on every address? */
+/* Sets *found_p if a socket listens on `port`, and *wildcard_p if it listens on every address. */
 static void find_listener(const char *path, unsigned port, bool *found_p, bool *wildcard_p)
 {
     FILE *file = fopen(path, "re");
@@ -72,7 +73,7 @@ static void find_listener(const char *path, unsigned port, bool *found_p, bool *
         fclose(file);
 }
 
-static void test_listens_on_one_address(void **unused)
+static void test_a_rank_listens_on_one_address(void **unused)
 {
     static const char *const hosts[] = {"127.0.0.1", "::1"};
     static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
@@ -96,32 +97,32 @@ static void test_listens_on_one_address(void **unused)
     }
 }
 
-static void test_refuses_addresses(void **unused)
+static void test_bad_addresses_are_rejected(void **unused)
 {
     static const char *const hosts[] = {"0.0.0.0", "::",           "localhost",
                                         "",        "127.0.0.1:80", "192.0.2.1"};
 
     (void)unused;
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
-        int before = tcp_open_files();
+        int before = tcp_count_files();
 
         assert_false(tcp_host_usable(hosts[i]));
-        assert_int_equal(tcp_open_files(), before);
+        assert_int_equal(tcp_count_files(), before);
     }
 }
 
-static void test_close_unopened(void **unused)
+static void test_an_unopened_transport_can_be_closed(void **unused)
 {
     void *state = calloc(1, tcp->state_size);
-    int before = tcp_open_files();
+    int before = tcp_count_files();
 
     (void)unused;
     tcp->close(state);
-    assert_int_equal(tcp_open_files(), before);
+    assert_int_equal(tcp_count_files(), before);
     free(state);
 }
 
-static void test_reach(void **unused)
+static void test_only_valid_addresses_are_reachable(void **unused)
 {
     struct disti_tcp_address own;
     struct dist_reach reach;
@@ -145,9 +146,9 @@ static void test_reach(void **unused)
     tcp_rank_close(&rank);
 }
 
-static void test_no_file_is_lost(void **unused)
+static void test_all_descriptors_are_closed(void **unused)
 {
-    int before = tcp_open_files();
+    int before = tcp_count_files();
 
     (void)unused;
     for (int i = 0; i < 100; i++) {
@@ -160,7 +161,7 @@ static void test_no_file_is_lost(void **unused)
         if (i % 3 == 2)
             tcp_send(&pair[0], &unfinished, 1, 9, &i, sizeof(i));
         tcp_pair_close(pair);
-        assert_int_equal(tcp_open_files(), before);
+        assert_int_equal(tcp_count_files(), before);
     }
 }
 
@@ -172,8 +173,8 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Without a free file descriptor callers wait, and the rank sleeps in the meantime. */
-static void test_no_file_left(void **unused)
+/* Without a free file descriptor callers wait, and the called rank sleeps meanwhile. */
+static void test_callers_wait_for_free_descriptors(void **unused)
 {
     struct tcp_rank rank;
     struct rlimit before, none;
@@ -184,7 +185,7 @@ static void test_no_file_left(void **unused)
 
     (void)unused;
     if (unit_patience() > 1)
-        skip(); /* the CPU time is that of what watches it, and valgrind gives descriptors */
+        skip(); /* under valgrind, the CPU time is not ours, and descriptors are not limited */
     tcp_rank_open(&rank, 1, 2, "127.0.0.1");
     fd = raw_connect(&rank);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -205,7 +206,7 @@ static void test_no_file_left(void **unused)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_true(cpu < 0.1);
     raw_call(&rank, fd, 0, 0);
-    raw_hear(&rank, fd, hello, DISTI_TCP_ANSWER);
+    raw_read_hello(&rank, fd, hello, DISTI_TCP_ANSWER);
     close(fd);
     tcp_rank_close(&rank);
 }
@@ -213,11 +214,15 @@ static void test_no_file_left(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listens_on_one_address), cmocka_unit_test(test_refuses_addresses),
-        cmocka_unit_test(test_close_unopened),         cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_no_file_is_lost),        cmocka_unit_test(test_no_file_left),
-        cmocka_unit_test(test_battery_ipv4),           cmocka_unit_test(test_battery_ipv6),
-        cmocka_unit_test(test_battery_small_buffers),
+        cmocka_unit_test(test_a_rank_listens_on_one_address),
+        cmocka_unit_test(test_bad_addresses_are_rejected),
+        cmocka_unit_test(test_an_unopened_transport_can_be_closed),
+        cmocka_unit_test(test_only_valid_addresses_are_reachable),
+        cmocka_unit_test(test_all_descriptors_are_closed),
+        cmocka_unit_test(test_callers_wait_for_free_descriptors),
+        cmocka_unit_test(test_battery_over_IPv4),
+        cmocka_unit_test(test_battery_over_IPv6),
+        cmocka_unit_test(test_battery_with_small_buffers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

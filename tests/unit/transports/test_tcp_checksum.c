@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DIST_CHECKSUM: what is right arrives, and no bit that changes on the wire goes unseen. */
+/* DIST_CHECKSUM: valid data arrive, and every bit that is changed in transit is detected. */
 #include "base/kernels/crc32c.h"
 #include "tcp_fixture.h"
 
@@ -13,7 +13,7 @@
 
 #define BODY 16
 
-/* Sizes around those of frames, elements, turns and stripes. */
+/* Exchanges messages of sizes around those of frames, elements, progress calls and stripes. */
 static void exchange(void)
 {
     static const size_t sizes[] = {0, 1, 7, 8, 31, 1000, 65536, 65543, 1 << 20, (3 << 20) + 5};
@@ -25,7 +25,7 @@ static void exchange(void)
     tcp_pair_close(pair);
 }
 
-static void test_right(void **state)
+static void test_valid_data_arrive(void **state)
 {
     (void)state;
     exchange();
@@ -35,13 +35,13 @@ static void test_right(void **state)
     setenv("DIST_TCP_ZEROCOPY", "on", 1);
     exchange();
     unsetenv("DIST_TCP_ZEROCOPY");
-    setenv("DIST_TCP_EARLY_LIMIT", "64K", 1); /* most is offered */
+    setenv("DIST_TCP_EARLY_LIMIT", "64K", 1); /* most messages use RTS and CTS */
     exchange();
     unsetenv("DIST_TCP_EARLY_LIMIT");
 }
 
-/* A message, sealed by hand. */
-static size_t sealed(unsigned char *bytes)
+/* Encodes a message with its checksum. Returns its length. */
+static size_t encode_with_checksum(unsigned char *bytes)
 {
     size_t size = raw_message(bytes, 2, "0123456789abcdef", BODY);
 
@@ -50,13 +50,13 @@ static size_t sealed(unsigned char *bytes)
     return size;
 }
 
-/* Sends it with bit `flip` changed, -1: as it is. Returns what the receive came to. */
+/* Sends a message in which bit `flip` is changed; -1: none. Returns the status of its receive. */
 static dist_status receive(int flip, char *body)
 {
     unsigned char bytes[DISTI_TCP_FRAME_BYTES + BODY];
     struct dist_request request;
     struct tcp_rank rank;
-    size_t size = sealed(bytes);
+    size_t size = encode_with_checksum(bytes);
     dist_status status;
     int fd;
 
@@ -72,9 +72,9 @@ static dist_status receive(int flip, char *body)
     return status;
 }
 
-static void test_flipped(void **state)
+static void test_changed_bits_are_detected(void **state)
 {
-    int bits = 8 * (DISTI_TCP_FRAME_BYTES + BODY), seen = 0;
+    int bits = 8 * (DISTI_TCP_FRAME_BYTES + BODY), detected = 0;
     char body[BODY];
 
     (void)state;
@@ -83,26 +83,27 @@ static void test_flipped(void **state)
     for (int flip = 0; flip < bits; flip++) {
         dist_status status = receive(flip, body);
 
-        if (status == DIST_ERR_MISMATCH) /* another length, or another call's number */
+        if (status == DIST_ERR_MISMATCH) /* a different length or operation number */
             continue;
         assert_int_equal(status, DIST_ERR_PEER_LOST);
         assert_non_null(strstr(dist_last_error(), "rank 1 lost rank 0"));
-        seen += strstr(dist_last_error(), "DIST_CHECKSUM") != NULL;
+        detected += strstr(dist_last_error(), "DIST_CHECKSUM") != NULL;
     }
-    assert_true(seen >= 8 * BODY); /* all of the body; a changed header may end it otherwise */
+    assert_true(detected >= 8 * BODY); /* the whole body; a changed header may fail otherwise */
 }
 
-/* A receive that reduces is posted when the message has come as far as the middle of an element. */
-static void test_claimed(void **state)
+/* A reducing receive is posted after part of the message has arrived, which may end within an
+ * element. */
+static void test_a_partly_received_message_is_checked(void **state)
 {
-    const float theirs[BODY / sizeof(float)] = {1, 2, 3, 4}, wanted[] = {11, 22, 33, 44};
+    const float theirs[BODY / sizeof(float)] = {1, 2, 3, 4}, expected[] = {11, 22, 33, 44};
     unsigned char bytes[DISTI_TCP_FRAME_BYTES + BODY];
     size_t size = raw_message(bytes, 2, theirs, BODY);
 
     (void)state;
     disti_tcp_frame_put_sum(
         bytes, disti_crc32c(0, bytes + DISTI_TCP_SUM_BYTES, size - DISTI_TCP_SUM_BYTES));
-    for (size_t come = 0; come <= BODY; come++) {
+    for (size_t arrived = 0; arrived <= BODY; arrived++) {
         float sum[] = {10, 20, 30, 40};
         struct dist_request request = {
             .peer = 0,
@@ -114,19 +115,19 @@ static void test_claimed(void **state)
 
         tcp_rank_open(&rank, 1, 2, "127.0.0.1");
         fd = raw_join(&rank, 0);
-        assert_true(raw_write(fd, bytes, DISTI_TCP_FRAME_BYTES + come));
+        assert_true(raw_write(fd, bytes, DISTI_TCP_FRAME_BYTES + arrived));
         tcp_drive_ms(&rank, 1, 20);
         disti_transport_tcp.recv(rank.state, &request);
-        assert_true(raw_write(fd, bytes + DISTI_TCP_FRAME_BYTES + come, BODY - come));
+        assert_true(raw_write(fd, bytes + DISTI_TCP_FRAME_BYTES + arrived, BODY - arrived));
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
-        assert_memory_equal(sum, wanted, BODY);
+        assert_memory_equal(sum, expected, BODY);
         close(fd);
         tcp_rank_close(&rank);
     }
 }
 
-/* Both ends want checksums, or none does: nothing is sent. */
-static void test_one_side(void **state)
+/* If only one of the ranks uses checksums, nothing is sent. */
+static void test_ranks_must_agree_on_checksums(void **state)
 {
     struct tcp_rank pair[2];
     struct dist_request request;
@@ -142,12 +143,12 @@ static void test_one_side(void **state)
     assert_int_equal(
         disti_transport_tcp.connect(pair[1].state, 0, pair[0].blob, pair[0].blob_bytes), DIST_OK);
     tcp_send(&pair[0], &request, 1, 5, body, sizeof(body));
-    tcp_drive_ms(pair, 2, 300); /* it calls until its deadline */
+    tcp_drive_ms(pair, 2, 300); /* it retries its call until the deadline */
     assert_int_not_equal(request.status, DIST_OK);
     tcp_pair_close(pair);
 }
 
-static void test_setting(void **state)
+static void test_a_bad_setting_is_rejected(void **state)
 {
     struct tcp_rank rank;
 
@@ -171,9 +172,11 @@ static void test_setting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),   cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_claimed), cmocka_unit_test(test_one_side),
-        cmocka_unit_test(test_setting),
+        cmocka_unit_test(test_valid_data_arrive),
+        cmocka_unit_test(test_changed_bits_are_detected),
+        cmocka_unit_test(test_a_partly_received_message_is_checked),
+        cmocka_unit_test(test_ranks_must_agree_on_checksums),
+        cmocka_unit_test(test_a_bad_setting_is_rejected),
     };
 
     setenv("DIST_CHECKSUM", "1", 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which congestion control the tcp transport's connections use. */
+/* The congestion control of the tcp transport's connections. */
 #include "tcp_fixture.h"
 
 #include <netinet/in.h>
@@ -15,7 +15,8 @@
 
 #define FILES 64
 
-/* Of each connection of this process, one a line; returns how many there are. */
+/* Stores the congestion control of each connection of this process. Returns the number of
+ * connections. */
 static int connections(char names[FILES][32])
 {
     int count = 0;
@@ -32,8 +33,9 @@ static int connections(char names[FILES][32])
     return count;
 }
 
-/* Opens two ranks that talk, under this setting; their connections' names. */
-static int talk(const char *setting, char names[FILES][32])
+/* Opens two ranks with this setting, exchanges data and stores the congestion controls of their
+ * connections. Returns their number. */
+static int exchange_with(const char *setting, char names[FILES][32])
 {
     struct tcp_rank pair[2];
     int count;
@@ -48,27 +50,27 @@ static int talk(const char *setting, char names[FILES][32])
     return count;
 }
 
-static void nothing_paces_on_a_short_way(void **state)
+static void local_connections_do_not_use_bbr(void **state)
 {
     char names[FILES][32];
 
     (void)state;
-    assert_int_equal(talk(NULL, names), 2);
+    assert_int_equal(exchange_with(NULL, names), 2);
     for (int i = 0; i < 2; i++)
         assert_int_not_equal(strncmp(names[i], "bbr", 3), 0);
 }
 
-static void the_user_decides(void **state)
+static void the_setting_selects_the_congestion_control(void **state)
 {
     char names[FILES][32];
 
     (void)state;
-    assert_int_equal(talk("reno", names), 2);
+    assert_int_equal(exchange_with("reno", names), 2);
     assert_string_equal(names[0], "reno");
     assert_string_equal(names[1], "reno");
 }
 
-static void the_system_may_decide(void **state)
+static void the_systems_default_can_be_selected(void **state)
 {
     FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "re");
     char names[FILES][32], expected[32] = "";
@@ -77,12 +79,12 @@ static void the_system_may_decide(void **state)
     if (!file || fscanf(file, "%31s", expected) != 1)
         skip();
     fclose(file);
-    assert_int_equal(talk("system", names), 2);
+    assert_int_equal(exchange_with("system", names), 2);
     assert_string_equal(names[0], expected);
     assert_string_equal(names[1], expected);
 }
 
-static void a_name_that_the_kernel_lacks_is_refused(void **state)
+static void an_unknown_congestion_control_is_rejected(void **state)
 {
     (void)state;
     setenv("DIST_TCP_CONGESTION", "no_such_thing", 1);
@@ -94,10 +96,10 @@ static void a_name_that_the_kernel_lacks_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_paces_on_a_short_way),
-        cmocka_unit_test(the_user_decides),
-        cmocka_unit_test(the_system_may_decide),
-        cmocka_unit_test(a_name_that_the_kernel_lacks_is_refused),
+        cmocka_unit_test(local_connections_do_not_use_bbr),
+        cmocka_unit_test(the_setting_selects_the_congestion_control),
+        cmocka_unit_test(the_systems_default_can_be_selected),
+        cmocka_unit_test(an_unknown_congestion_control_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a connection may go from where it stands: every pair, as transports/tcp/state.h draws it.
- */
+/* The transitions of a connection: every pair of states, as drawn in transports/tcp/state.h. */
 #include "base/log.h"
 #include "transports/tcp/state.h"
 
@@ -13,7 +12,7 @@
 
 #define STATES (TCP_CONN_LOST + 1)
 
-/* A row for each state: '>' where an arrow leads to the state of the column. */
+/* A row for each state; '>' marks an allowed transition to the state of the column. */
 static const char drawing[STATES][STATES + 1] = {
     /*                      ICGUWRLDFX */
     [TCP_CONN_IDLE] = " >>      >",     /* I */
@@ -36,7 +35,7 @@ static void count_report(void *arg, dist_log_level level, const char *line)
     reports += level == DIST_LOG_ERROR;
 }
 
-static void test_every_pair(void **unused)
+static void test_only_drawn_transitions_are_allowed(void **unused)
 {
     const struct disti_log log = {.fn = count_report, .level = DIST_LOG_ERROR};
 
@@ -57,11 +56,11 @@ static void test_every_pair(void **unused)
     disti_log_use(NULL);
 }
 
-/* What the ranges of states mean. */
-static void test_what_a_state_allows(void **unused)
+/* The predicates on states, which are ranges of states. */
+static void test_states_allow_sending_and_receiving(void **unused)
 {
     static const char open[] = "...#####..", sends[] = "...####...", ended[] = "........##";
-    static const char reads[] = "...#.###..", unasked[] = ".....#....";
+    static const char reads[] = "...#.###..", without_guess[] = ".....#....";
 
     (void)unused;
     for (int i = 0; i < STATES; i++) {
@@ -71,7 +70,7 @@ static void test_what_a_state_allows(void **unused)
         assert_int_equal(disti_tcp_conn_sends(&conn), sends[i] == '#');
         assert_int_equal(disti_tcp_conn_has_ended(&conn), ended[i] == '#');
         assert_int_equal(disti_tcp_conn_can_receive(&conn, true), reads[i] == '#');
-        assert_int_equal(disti_tcp_conn_can_receive(&conn, false), unasked[i] == '#');
+        assert_int_equal(disti_tcp_conn_can_receive(&conn, false), without_guess[i] == '#');
         conn.readable = true;
         assert_int_equal(disti_tcp_conn_can_receive(&conn, false), reads[i] == '#');
     }
@@ -79,8 +78,8 @@ static void test_what_a_state_allows(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair),
-                                       cmocka_unit_test(test_what_a_state_allows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_only_drawn_transitions_are_allowed),
+                                       cmocka_unit_test(test_states_allow_sending_and_receiving)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport: who calls whom, leaving, unexpected messages, sleeping. */
+/* The tcp transport: which rank calls, leaving, unexpected messages, flow control, sleeping. */
 #include "tests/unit/base/unit.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
-/* The higher rank has waited and has called; now the lower rank calls too. */
-static void test_crossing_calls(void **unused)
+/* The higher rank has called after waiting for the lower rank; then the lower rank calls too. */
+static void test_calls_of_both_ranks_result_in_one_connection(void **unused)
 {
     struct tcp_rank pair[2];
     struct dist_request unexpected;
@@ -36,8 +36,8 @@ static void test_crossing_calls(void **unused)
     tcp_pair_close(pair);
 }
 
-/* The lower rank never calls, for it has something else to do, but it lets itself be called. */
-static void test_higher_rank_calls(void **unused)
+/* The lower rank, which would call first, is busy, so the higher rank calls. */
+static void test_the_higher_rank_calls_a_busy_one(void **unused)
 {
     struct tcp_rank pair[2];
     struct dist_request send;
@@ -53,8 +53,8 @@ static void test_higher_rank_calls(void **unused)
     tcp_pair_close(pair);
 }
 
-/* A rank that died before anyone was connected with it is found out, from both sides. */
-static void test_dead_before_connected(void **unused)
+/* A rank that exited before any connection was made is detected by lower and higher ranks. */
+static void test_a_rank_that_exits_before_connecting_is_detected(void **unused)
 {
     for (int dead = 0; dead < 2; dead++) {
         struct tcp_rank pair[2];
@@ -75,8 +75,8 @@ static void test_dead_before_connected(void **unused)
     }
 }
 
-/* Leaving and being lost are told apart, and what came before is still to be had. */
-static void test_leaving(void **unused)
+/* A rank that leaves is reported as such, and its earlier messages can still be received. */
+static void test_a_rank_that_leaves_is_not_reported_as_failed(void **unused)
 {
     struct tcp_rank pair[2];
     struct dist_request send, recv, late;
@@ -100,8 +100,8 @@ static void test_leaving(void **unused)
     tcp_rank_close(&pair[1]);
 }
 
-/* Drives until a message with this tag waits for its receive. */
-static void await_waiting(struct tcp_rank pair[2], uint64_t tag)
+/* Makes progress until an unexpected message with this tag has arrived. */
+static void wait_for_message(struct tcp_rank pair[2], uint64_t tag)
 {
     int64_t deadline = disti_deadline_ms(UNIT_SOON_MS);
 
@@ -114,7 +114,7 @@ static void await_waiting(struct tcp_rank pair[2], uint64_t tag)
 #define AHEAD_BYTES 40000
 #define AHEAD_TAG 100
 
-/* Rank 0 sends far more than rank 1 may keep: message i is of AHEAD_BYTES - i bytes. */
+/* Rank 0 sends far more than rank 1 may buffer; message i has AHEAD_BYTES - i bytes. */
 struct ahead {
     struct tcp_rank pair[2];
     struct dist_request sends[AHEAD_MESSAGES];
@@ -133,7 +133,7 @@ static void ahead_open(struct ahead *ahead, const char *limit)
     for (int i = 0; i < AHEAD_MESSAGES; i++)
         tcp_send(&ahead->pair[0], &ahead->sends[i], 1, AHEAD_TAG + (uint64_t)i, ahead->out,
                  (size_t)(AHEAD_BYTES - i));
-    await_waiting(ahead->pair, AHEAD_TAG + AHEAD_MESSAGES - 1);
+    wait_for_message(ahead->pair, AHEAD_TAG + AHEAD_MESSAGES - 1);
 }
 
 static void ahead_receive(struct ahead *ahead, int i)
@@ -158,8 +158,9 @@ static size_t held_unexpected(struct tcp_rank *rank)
     return held;
 }
 
-/* The rest waits at the sender's, but all are found; nobody spins; the last may come first. */
-static void test_early_limit(void **unused)
+/* Messages beyond the limit stay at the sender, but all are found by probe_tag; the receiver can
+ * sleep meanwhile; the last message can be received first. */
+static void test_early_messages_are_limited(void **unused)
 {
     static struct ahead ahead;
     struct tcp_rank *late = &ahead.pair[1];
@@ -172,7 +173,7 @@ static void test_early_limit(void **unused)
     assert_in_range(held_unexpected(late), AHEAD_BYTES, 1 << 20);
     for (uint64_t i = 0; i < AHEAD_MESSAGES; i++)
         assert_int_equal(tcp->probe_tag(late->state, AHEAD_TAG + i), 0);
-    tcp_drive_ms(late, 1, 250); /* the handshake's timer has run out */
+    tcp_drive_ms(late, 1, 250); /* until the timer of the handshake has expired */
     while ((fd = tcp->arm(late->state)) == -2)
         tcp_drive(late, 1);
     assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 200), 0);
@@ -184,8 +185,9 @@ static void test_early_limit(void **unused)
     tcp_pair_close(ahead.pair);
 }
 
-/* What is received gives its credit back: later messages are not held up by earlier ones. */
-static void test_credit_comes_back(void **unused)
+/* Receiving a message returns its credit, so that later messages are not delayed by earlier
+ * ones. */
+static void test_receiving_returns_credit(void **unused)
 {
     static const char *const limits[] = {"0", "40K", "100K", "1M"};
     static struct ahead ahead;
@@ -198,14 +200,14 @@ static void test_credit_comes_back(void **unused)
         for (int i = 0; i < AHEAD_MESSAGES; i++)
             ahead_receive(&ahead, i);
         tcp_send(&ahead.pair[0], &send, 1, 7, ahead.out, 10000);
-        await_waiting(ahead.pair, 7);
+        wait_for_message(ahead.pair, 7);
         assert_int_equal(send.status, l == 0 ? DIST_IN_PROGRESS : DIST_OK);
         tcp_pair_close(ahead.pair);
     }
 }
 
-/* Messages without bytes take memory too where they wait, and so does their sender. */
-static void test_empty_messages_wait(void **unused)
+/* Unexpected messages without data use memory and credit too, so they can delay their sender. */
+static void test_messages_without_data_need_credit(void **unused)
 {
     enum { MESSAGES = 100 };
     struct dist_request sends[MESSAGES], last, recv;
@@ -219,7 +221,7 @@ static void test_empty_messages_wait(void **unused)
     for (int i = 0; i < MESSAGES; i++)
         tcp_send(&pair[0], &sends[i], 1, 5, NULL, 0);
     tcp_send(&pair[0], &last, 1, 6, NULL, 0);
-    await_waiting(pair, 6);
+    wait_for_message(pair, 6);
     for (int i = 0; i < MESSAGES; i++)
         ended += sends[i].status == DIST_OK;
     assert_int_equal(ended, 4096 / 128);
@@ -231,8 +233,9 @@ static void test_empty_messages_wait(void **unused)
     tcp_pair_close(pair);
 }
 
-/* Who has received it may never call the library again. */
-static void test_empty_offer(void **unused)
+/* A message without data that waited for credit: its send ends although the receiver makes no
+ * further calls. */
+static void test_sends_without_data_end_without_the_receiver(void **unused)
 {
     struct dist_request kept[4096 / 128], send, recv;
     struct tcp_rank pair[2];
@@ -249,7 +252,7 @@ static void test_empty_offer(void **unused)
             tcp_recv(&pair[1], &recv, 0, 6, NULL, 0);
         tcp_send(&pair[0], &send, 1, 6, NULL, 0);
         if (late) {
-            await_waiting(pair, 6);
+            wait_for_message(pair, 6);
             tcp_recv(&pair[1], &recv, 0, 6, NULL, 0);
         }
         tcp_drive(&pair[0], 1);
@@ -259,8 +262,9 @@ static void test_empty_offer(void **unused)
     }
 }
 
-/* An offer whose receive means another message: the send ends, the pair goes on. */
-static void test_offer_is_refused(void **unused)
+/* The receive of an offered message (RTS) does not match it: the send ends, and the pair
+ * continues. */
+static void test_a_mismatched_offer_ends_its_send(void **unused)
 {
     static unsigned char out[300000];
     struct dist_request send, recv;
@@ -275,7 +279,7 @@ static void test_offer_is_refused(void **unused)
             tcp_recv(&pair[1], &recv, 0, 3, out, 10);
         tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
         if (late)
-            await_waiting(pair, 3);
+            wait_for_message(pair, 3);
         if (late)
             tcp_recv(&pair[1], &recv, 0, 3, out, 10);
         assert_int_equal(tcp_finish(pair, 2, &recv), DIST_ERR_MISMATCH);
@@ -286,34 +290,34 @@ static void test_offer_is_refused(void **unused)
     tcp_pair_close(pair);
 }
 
-/* Whoever has offered a message and is gone takes it along. */
-static void test_offer_of_the_lost(void **unused)
+/* If one end of an offered message (RTS) is lost, the other end's request fails. */
+static void test_offers_fail_if_the_other_end_is_lost(void **unused)
 {
     static unsigned char out[300000], in[300000];
     struct dist_request send, recv;
     struct tcp_rank pair[2];
 
     (void)unused;
-    for (int gone = 0; gone < 2; gone++) {
+    for (int closed = 0; closed < 2; closed++) {
         setenv("DIST_TCP_EARLY_LIMIT", "64K", 1);
         tcp_pair_open(pair, "127.0.0.1");
         unsetenv("DIST_TCP_EARLY_LIMIT");
         tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
-        await_waiting(pair, 3);
-        tcp_rank_close(&pair[gone]);
-        if (gone == 0) {
+        wait_for_message(pair, 3);
+        tcp_rank_close(&pair[closed]);
+        if (closed == 0) {
             tcp_recv(&pair[1], &recv, 0, 3, in, sizeof(in));
             assert_int_equal(tcp_finish(&pair[1], 1, &recv), DIST_ERR_PEER_LOST);
             assert_int_equal(tcp->probe_tag(pair[1].state, 3), -1);
         } else {
             assert_int_equal(tcp_finish(&pair[0], 1, &send), DIST_ERR_PEER_LOST);
         }
-        tcp_rank_close(&pair[1 - gone]);
+        tcp_rank_close(&pair[1 - closed]);
     }
 }
 
-/* The receive is posted while its message is half here, at every kind of place. */
-static void test_claimed_while_arriving(void **unused)
+/* The receive is posted after part of its message has arrived, which may end at any place. */
+static void test_a_receive_may_be_posted_while_its_message_arrives(void **unused)
 {
     double out[40], in[40], base[40];
     unsigned char bytes[DISTI_TCP_FRAME_BYTES + sizeof(out)];
@@ -348,8 +352,8 @@ static void test_claimed_while_arriving(void **unused)
     }
 }
 
-/* A sleeper is woken by a message, and only by something. */
-static void test_sleep_is_sleep(void **unused)
+/* A sleeping rank is woken by a message and does not wake without one. */
+static void test_a_message_wakes_a_sleeping_rank(void **unused)
 {
     struct tcp_rank pair[2];
     struct dist_request send, recv;
@@ -377,18 +381,18 @@ static void test_sleep_is_sleep(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crossing_calls),
-        cmocka_unit_test(test_higher_rank_calls),
-        cmocka_unit_test(test_dead_before_connected),
-        cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_early_limit),
-        cmocka_unit_test(test_credit_comes_back),
-        cmocka_unit_test(test_empty_messages_wait),
-        cmocka_unit_test(test_empty_offer),
-        cmocka_unit_test(test_offer_is_refused),
-        cmocka_unit_test(test_offer_of_the_lost),
-        cmocka_unit_test(test_claimed_while_arriving),
-        cmocka_unit_test(test_sleep_is_sleep),
+        cmocka_unit_test(test_calls_of_both_ranks_result_in_one_connection),
+        cmocka_unit_test(test_the_higher_rank_calls_a_busy_one),
+        cmocka_unit_test(test_a_rank_that_exits_before_connecting_is_detected),
+        cmocka_unit_test(test_a_rank_that_leaves_is_not_reported_as_failed),
+        cmocka_unit_test(test_early_messages_are_limited),
+        cmocka_unit_test(test_receiving_returns_credit),
+        cmocka_unit_test(test_messages_without_data_need_credit),
+        cmocka_unit_test(test_sends_without_data_end_without_the_receiver),
+        cmocka_unit_test(test_a_mismatched_offer_ends_its_send),
+        cmocka_unit_test(test_offers_fail_if_the_other_end_is_lost),
+        cmocka_unit_test(test_a_receive_may_be_posted_while_its_message_arrives),
+        cmocka_unit_test(test_a_message_wakes_a_sleeping_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport against strangers and random streams. */
+/* The tcp transport against unrelated clients, malformed hellos and random streams. */
 #include "tcp_fixture.h"
 
 #include <poll.h>
@@ -16,7 +16,7 @@
 
 static uint64_t seed = 1;
 
-static uint64_t random_number(void)
+static uint64_t random_u64(void)
 {
     seed ^= seed << 13;
     seed ^= seed >> 7;
@@ -24,8 +24,8 @@ static uint64_t random_number(void)
     return seed;
 }
 
-/* Hellos that must not be believed: each spoils one field of a good one. */
-static void stranger_hello(unsigned char *bytes, int kind)
+/* Makes a hello that must be refused: each kind changes one field of a valid hello. */
+static void malformed_hello(unsigned char *bytes, int kind)
 {
     static const int offsets[] = {0, 7, 8, 10, 12, 16, 17, 19, 20, 24, 31};
 
@@ -40,10 +40,10 @@ static void exchange_some(struct tcp_rank pair[2], int messages)
     struct dist_request sends[2], recvs[2];
 
     for (int m = 0; m < messages; m++) {
-        size_t bytes = random_number() % sizeof(out);
+        size_t bytes = random_u64() % sizeof(out);
 
         for (size_t i = 0; i < bytes; i++)
-            out[i] = (unsigned char)random_number();
+            out[i] = (unsigned char)random_u64();
         for (int i = 0; i < 2; i++) {
             memset(in[i], 0, bytes);
             tcp_recv(&pair[i], &recvs[i], 1 - i, 6, in[i], bytes);
@@ -57,7 +57,7 @@ static void exchange_some(struct tcp_rank pair[2], int messages)
     }
 }
 
-static void test_strangers(void **unused)
+static void test_malformed_hellos_are_refused(void **unused)
 {
     unsigned char bytes[2 * DISTI_TCP_HELLO_BYTES] = {0};
     struct tcp_rank pair[2];
@@ -69,20 +69,20 @@ static void test_strangers(void **unused)
 
         if (round % 12 == 0 && round)
             for (size_t i = 0; i < sizeof(bytes); i++)
-                bytes[i] = (unsigned char)random_number();
+                bytes[i] = (unsigned char)random_u64();
         else
-            stranger_hello(bytes, round % 12);
+            malformed_hello(bytes, round % 12);
         assert_true(raw_write(fd, bytes, sizeof(bytes)));
         exchange_some(pair, 3);
-        assert_true(raw_closed(pair, 2, fd));
+        assert_true(raw_is_closed(pair, 2, fd));
         close(fd);
     }
     exchange_some(pair, 10);
     tcp_pair_close(pair);
 }
 
-/* Someone has the key and says that he is rank 0, which is already here. */
-static void test_duplicate_rank(void **unused)
+/* A client with the key calls as rank 0, which is already connected. */
+static void test_a_second_connection_of_a_rank_is_refused(void **unused)
 {
     struct tcp_rank pair[2];
     int fd;
@@ -92,14 +92,14 @@ static void test_duplicate_rank(void **unused)
     exchange_some(pair, 1);
     fd = raw_connect(&pair[1]);
     raw_call(&pair[1], fd, 0, 0);
-    assert_true(raw_closed(pair, 2, fd));
+    assert_true(raw_is_closed(pair, 2, fd));
     close(fd);
     exchange_some(pair, 5);
     tcp_pair_close(pair);
 }
 
-/* Many ranks have called, and all of them compute before they say who they are. */
-static void test_slow_ranks(void **unused)
+/* Many ranks have connected, and all of them delay their hellos. */
+static void test_slow_ranks_are_accepted(void **unused)
 {
     enum { RANKS = 101 };
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
@@ -114,18 +114,18 @@ static void test_slow_ranks(void **unused)
     for (int i = 0; i < RANKS - 1; i++)
         raw_call(&rank, fds[i], i, 0);
     for (int i = 0; i < RANKS - 1; i++) {
-        raw_hear(&rank, fds[i], hello, DISTI_TCP_ANSWER);
+        raw_read_hello(&rank, fds[i], hello, DISTI_TCP_ANSWER);
         close(fds[i]);
     }
     tcp_rank_close(&rank);
 }
 
-/* No descriptor is left for a caller: it waits, nobody spins, and then it gets in. */
-static void test_no_descriptors(void **unused)
+/* No descriptor is free for a caller: it waits, the called rank can sleep, and later it accepts. */
+static void test_a_caller_waits_for_descriptors(void **unused)
 {
     struct rlimit limit, few;
     struct tcp_rank pair[2];
-    int fd, moved = 0;
+    int fd, progressed = 0;
 
     (void)unused;
     tcp_pair_open(pair, "127.0.0.1");
@@ -139,7 +139,7 @@ static void test_no_descriptors(void **unused)
         int epoll;
 
         while ((epoll = disti_transport_tcp.arm(pair[1].state)) == -2) {
-            assert_true(++moved < 1000);
+            assert_true(++progressed < 1000);
             tcp_drive(&pair[1], 1);
         }
         poll(&(struct pollfd){.fd = epoll, .events = POLLIN}, 1, 100);
@@ -151,37 +151,38 @@ static void test_no_descriptors(void **unused)
                           "this is no hello of a rank of this job, but long enough for one, "
                           "and for some more bytes behind it as well",
                           104));
-    assert_true(raw_closed(pair, 2, fd));
+    assert_true(raw_is_closed(pair, 2, fd));
     close(fd);
     tcp_pair_close(pair);
 }
 
-/* Many who say nothing: few of them are kept, and a rank gets in between them. */
-static void test_silent_strangers(void **unused)
+/* Many silent clients: only a limited number stay connected, and a rank is accepted among them. */
+static void test_silent_clients_are_limited(void **unused)
 {
-    enum { STRANGERS = 200 };
+    enum { CLIENTS = 200 };
     struct tcp_rank pair[2];
-    int fds[STRANGERS], before, kept;
+    int fds[CLIENTS], before, kept;
 
     (void)unused;
     tcp_pair_open(pair, "127.0.0.1");
-    for (int i = 0; i < STRANGERS; i++)
+    for (int i = 0; i < CLIENTS; i++)
         fds[i] = raw_connect(&pair[1]);
-    before = tcp_open_files();
+    before = tcp_count_files();
     exchange_some(pair, 3);
     tcp_drive_ms(pair, 2, 50);
-    kept = tcp_open_files() - before - 2;
+    kept = tcp_count_files() - before - 2;
     assert_in_range(kept, 1, 64 + 8);
     exchange_some(pair, 3);
-    for (int i = 0; i < STRANGERS - kept; i++)
-        assert_true(raw_closed(pair, 2, fds[i]));
-    for (int i = 0; i < STRANGERS; i++)
+    for (int i = 0; i < CLIENTS - kept; i++)
+        assert_true(raw_is_closed(pair, 2, fds[i]));
+    for (int i = 0; i < CLIENTS; i++)
         close(fds[i]);
     exchange_some(pair, 3);
     tcp_pair_close(pair);
 }
 
-/* A random stream of messages, in random pieces, with receives before, between and behind. */
+/* A random stream of messages in random pieces; receives are posted before, while and after their
+ * messages arrive. */
 #define STORM_MESSAGES 12
 #define STORM_BYTES 3000
 
@@ -199,9 +200,9 @@ static void storm_write(struct storm *storm)
 
     storm->total = 0;
     for (int m = 0; m < STORM_MESSAGES; m++) {
-        storm->size[m] = random_number() % 3 ? random_number() % 64 : random_number() % STORM_BYTES;
+        storm->size[m] = random_u64() % 3 ? random_u64() % 64 : random_u64() % STORM_BYTES;
         for (size_t i = 0; i < storm->size[m]; i++)
-            data[i] = (unsigned char)random_number();
+            data[i] = (unsigned char)random_u64();
         storm->begin[m] = storm->total + DISTI_TCP_FRAME_BYTES;
         storm->total +=
             raw_message(storm->stream + storm->total, (uint64_t)m, data, storm->size[m]);
@@ -220,13 +221,13 @@ static void storm_post(struct storm *storm, struct tcp_rank *rank, int m)
 static void storm_run(struct storm *storm, struct tcp_rank *rank, int fd, size_t total)
 {
     for (size_t at = 0; at < total;) {
-        size_t piece = 1 + random_number() % (random_number() % 2 ? 40 : 4000);
+        size_t piece = 1 + random_u64() % (random_u64() % 2 ? 40 : 4000);
 
         if (piece > total - at)
             piece = total - at;
-        if (random_number() % 2)
-            storm_post(storm, rank, (int)(random_number() % STORM_MESSAGES));
-        /* A rank that has had enough of us resets the connection. */
+        if (random_u64() % 2)
+            storm_post(storm, rank, (int)(random_u64() % STORM_MESSAGES));
+        /* A rank that has detected an error resets the connection. */
         if (!raw_write(fd, storm->stream + at, piece))
             break;
         tcp_drive(rank, 1);
@@ -236,7 +237,7 @@ static void storm_run(struct storm *storm, struct tcp_rank *rank, int fd, size_t
         storm_post(storm, rank, m);
 }
 
-static void test_storm(void **unused)
+static void test_random_streams_are_received(void **unused)
 {
     static struct storm storm;
 
@@ -261,9 +262,9 @@ static void test_storm(void **unused)
     }
 }
 
-/* Random bytes of the stream are wrong, or it ends unexpected: every receive ends, nothing breaks.
- */
-static void test_corrupted_storm(void **unused)
+/* Random bytes of the stream are changed, or it ends early: every receive ends, and nothing
+ * crashes. */
+static void test_corrupted_streams_end_every_receive(void **unused)
 {
     static struct storm storm;
 
@@ -278,12 +279,12 @@ static void test_corrupted_storm(void **unused)
         fd = raw_join(&rank, 0);
         storm_write(&storm);
         for (int i = 0; i < 1 + round % 4; i++) {
-            size_t header = storm.begin[random_number() % STORM_MESSAGES] - DISTI_TCP_FRAME_BYTES;
+            size_t header = storm.begin[random_u64() % STORM_MESSAGES] - DISTI_TCP_FRAME_BYTES;
 
-            storm.stream[header + random_number() % DISTI_TCP_FRAME_BYTES] ^=
-                (unsigned char)(1 << random_number() % 8);
+            storm.stream[header + random_u64() % DISTI_TCP_FRAME_BYTES] ^=
+                (unsigned char)(1 << random_u64() % 8);
         }
-        storm_run(&storm, &rank, fd, round % 3 ? storm.total : random_number() % storm.total);
+        storm_run(&storm, &rank, fd, round % 3 ? storm.total : random_u64() % storm.total);
         close(fd);
         for (int m = 0; m < STORM_MESSAGES; m++)
             assert_int_not_equal(tcp_finish(&rank, 1, &storm.requests[m]), DIST_IN_PROGRESS);
@@ -292,11 +293,9 @@ static void test_corrupted_storm(void **unused)
     }
 }
 
-/*
- * Both ranks have called: rank 1 takes rank 0's call and at the same moment hears that its own was
- * hung up. That is no news of the connection that they have.
- */
-static void test_own_call_gives_way(void **unused)
+/* Both ranks have called. Rank 1 accepts rank 0's call and then finds that its own call was closed,
+ * which must not affect the accepted connection. */
+static void test_the_refused_call_of_two_does_no_harm(void **unused)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     struct dist_request recv, send;
@@ -327,10 +326,14 @@ static void test_own_call_gives_way(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers),        cmocka_unit_test(test_duplicate_rank),
-        cmocka_unit_test(test_slow_ranks),       cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_silent_strangers), cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_corrupted_storm),  cmocka_unit_test(test_own_call_gives_way),
+        cmocka_unit_test(test_malformed_hellos_are_refused),
+        cmocka_unit_test(test_a_second_connection_of_a_rank_is_refused),
+        cmocka_unit_test(test_slow_ranks_are_accepted),
+        cmocka_unit_test(test_a_caller_waits_for_descriptors),
+        cmocka_unit_test(test_silent_clients_are_limited),
+        cmocka_unit_test(test_random_streams_are_received),
+        cmocka_unit_test(test_corrupted_streams_end_every_receive),
+        cmocka_unit_test(test_the_refused_call_of_two_does_no_harm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Callers of a rank, and those whom it calls, that have not the key of its world. */
+/* Callers, and ranks that are called, without the key of the world. */
 #include "tcp_fixture.h"
 
 #include <setjmp.h>
@@ -31,34 +31,35 @@ static void pair_open(struct tcp_rank pair[2])
     tcp_key = NULL;
 }
 
-static void prove(unsigned char *bytes, const struct disti_secret *key, const unsigned char *heard)
+static void prove(unsigned char *bytes, const struct disti_secret *key,
+                  const unsigned char *received)
 {
     bytes[10] = DISTI_TCP_PROOF;
-    disti_tcp_hello_prove(key, bytes, heard + 40, NULL, bytes + 72);
+    disti_tcp_hello_prove(key, bytes, received + 40, NULL, bytes + 72);
 }
 
-/* Writes what a caller without the key could try, after he has heard the challenge. */
-static void try_trick(enum trick trick, unsigned char *bytes, const unsigned char *heard)
+/* Writes what a caller without the key could send after the challenge. */
+static void try_trick(enum trick trick, unsigned char *bytes, const unsigned char *received)
 {
     unsigned char earlier[DISTI_TCP_HELLO_BYTES];
 
-    memcpy(earlier, heard, sizeof(earlier));
-    earlier[40] ^= trick == REPLAY; /* the proof was right, for another nonce */
+    memcpy(earlier, received, sizeof(earlier));
+    earlier[40] ^= trick == REPLAY; /* the proof was valid, but for another nonce */
     prove(bytes, trick == OTHER_KEY ? &other_key : trick == NO_KEY ? &no_key : &world_key, earlier);
-    if (trick == REFLECT) { /* the proof that the called one would give */
+    if (trick == REFLECT) { /* the proof that the called rank would send */
         bytes[10] = DISTI_TCP_ANSWER;
-        disti_tcp_hello_prove(&world_key, bytes, heard + 40, NULL, bytes + 72);
+        disti_tcp_hello_prove(&world_key, bytes, received + 40, NULL, bytes + 72);
         bytes[10] = DISTI_TCP_PROOF;
     }
-    bytes[16] ^= trick == OTHER_RANK ? 2 : 0; /* rank 2 instead of 0 */
+    bytes[16] ^= trick == OTHER_RANK ? 2 : 0; /* rank 2 instead of rank 0 */
     bytes[11] ^= trick == OTHER_SOCKET;
     bytes[32] ^= trick == OTHER_CREDIT;
 }
 
-/* Nobody who has called without the key gets an answer, or is in the way of those who have it. */
-static void test_callers(void **unused)
+/* A caller without the key gets no answer and does not delay callers that have it. */
+static void test_callers_without_the_key_are_refused(void **unused)
 {
-    unsigned char hello[DISTI_TCP_HELLO_BYTES], heard[DISTI_TCP_HELLO_BYTES];
+    unsigned char hello[DISTI_TCP_HELLO_BYTES], received[DISTI_TCP_HELLO_BYTES];
     const int rounds = getenv("CHECK_LONG") ? 100000 / TRICKS : 3;
     struct tcp_rank ranks[3];
 
@@ -72,18 +73,18 @@ static void test_callers(void **unused)
 
         raw_hello(hello, 0, 1, 3);
         assert_true(raw_write(fd, hello, sizeof(hello)));
-        raw_hear(&ranks[1], fd, heard, DISTI_TCP_CHALLENGE);
-        try_trick((enum trick)(i % TRICKS), hello, heard);
+        raw_read_hello(&ranks[1], fd, received, DISTI_TCP_CHALLENGE);
+        try_trick((enum trick)(i % TRICKS), hello, received);
         assert_true(raw_write(fd, hello, sizeof(hello)));
-        assert_true(raw_closed(ranks, 3, fd));
+        assert_true(raw_is_closed(ranks, 3, fd));
         close(fd);
     }
     for (int r = 0; r < 3; r++)
         tcp_rank_close(&ranks[r]);
 }
 
-/* The two have the key: they need no other. */
-static void test_key_is_enough(void **unused)
+/* Two ranks with the key need nothing else. */
+static void test_ranks_with_the_key_connect(void **unused)
 {
     struct tcp_rank pair[2];
 
@@ -93,10 +94,9 @@ static void test_key_is_enough(void **unused)
     tcp_pair_close(pair);
 }
 
-/* Ranks of two worlds, at the addresses of each other: neither gets a byte, however often one
- * calls.
- */
-static void test_worlds(void **unused)
+/* Ranks of two worlds with each other's addresses: neither receives any data, however often they
+ * call. */
+static void test_ranks_of_other_worlds_are_refused(void **unused)
 {
     struct dist_request send, recv;
     struct tcp_rank pair[2];
@@ -121,8 +121,9 @@ static void test_worlds(void **unused)
     tcp_pair_close(pair);
 }
 
-/* Who listens where a rank is said to be, and has no key, is found out before any data goes. */
-static void test_called(void **unused)
+/* A process without the key that listens at a rank's address is detected before any data is sent to
+ * it. */
+static void test_a_called_process_without_the_key_is_refused(void **unused)
 {
     (void)unused;
     for (int kind = 0; kind < 3; kind++) {
@@ -137,7 +138,7 @@ static void test_called(void **unused)
         listener = raw_listen(&rank, 1);
         tcp_send(&rank, &request, 1, 4, &value, sizeof(value));
         fd = accept(listener, NULL, NULL);
-        raw_called(&rank, fd, 1, answer);
+        raw_answer_call(&rank, fd, 1, answer);
         if (kind == 1)
             memset(answer + 72, 0, 32);
         answer[32] ^= kind == 2;
@@ -154,10 +155,10 @@ static void test_called(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_callers),
-        cmocka_unit_test(test_key_is_enough),
-        cmocka_unit_test(test_worlds),
-        cmocka_unit_test(test_called),
+        cmocka_unit_test(test_callers_without_the_key_are_refused),
+        cmocka_unit_test(test_ranks_with_the_key_connect),
+        cmocka_unit_test(test_ranks_of_other_worlds_are_refused),
+        cmocka_unit_test(test_a_called_process_without_the_key_is_refused),
     };
 
     return cmocka_run_group_tests(tests, make_keys, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport: peers that compute are waited for, machines that are gone are found. */
+/* The tcp transport waits for peers that compute, and detects hosts that do not answer. */
 #include "base/clock.h"
 #include "tcp_fixture.h"
 
@@ -38,7 +38,8 @@ static void pair_open(struct tcp_rank pair[2], const char *sockets)
         out[i] = (unsigned char)(i * 7 + i / 251);
 }
 
-/* Rank 0 sends until nothing more goes, since rank 1 does not read. Returns how many have ended. */
+/* Rank 0 sends until the buffers are full, because rank 1 does not read. Returns the number of
+ * sends that have ended. */
 static int fill(struct tcp_rank pair[2])
 {
     int ended = 0;
@@ -63,8 +64,9 @@ static void receive_all(struct tcp_rank pair[2])
     }
 }
 
-/* The receiver computes for longer than the timeout: the sender looks on, or computes as well. */
-static void test_receiver_computes(void **unused)
+/* The receiver computes for longer than the timeout, while the sender makes progress or computes
+ * too. */
+static void test_a_receiver_that_computes_is_not_lost(void **unused)
 {
     static const char *const sockets[] = {"1", "3"};
 
@@ -86,8 +88,9 @@ static void test_receiver_computes(void **unused)
 
 #define LONGER_MS (40 * TIMEOUT_MS)
 
-/* A group with a longer timeout comes before the call or after it; the peer is late for it. */
-static void test_calls_take_longer(void **unused)
+/* A longer timeout is set before the call or after it; the peer answers within it but after the
+ * shorter one. */
+static void test_the_longest_timeout_applies_to_calls(void **unused)
 {
     (void)unused;
     for (int round = 0; round < 2; round++) {
@@ -110,8 +113,8 @@ static void test_calls_take_longer(void **unused)
     }
 }
 
-/* The sender has left, and what it had sent waits for a receiver that computes. */
-static void test_sender_leaves(void **unused)
+/* The sender has left, and its messages wait for a receiver that computes. */
+static void test_messages_of_a_sender_that_left_are_kept(void **unused)
 {
     struct tcp_rank pair[2];
     int ended;
@@ -129,7 +132,7 @@ static void test_sender_leaves(void **unused)
     tcp_rank_close(&pair[1]);
 }
 
-static bool loopback(bool up)
+static bool set_loopback(bool up)
 {
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP | IFF_LOOPBACK : 0};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -140,19 +143,19 @@ static bool loopback(bool up)
     return done;
 }
 
-/* What the network was doing when it went. */
+/* The state of the connection when the network is disabled. */
 enum moment { IDLE, SENDING, FULL, MOMENTS };
 
-/* In a network of its own, which goes away. Returns the exit status: 77 skips. */
-static int unplugged(enum moment moment, bool longer)
+/* Disables the network, in its own network namespace. Returns the exit status; 77: skipped. */
+static int run_without_network(enum moment moment, bool longer)
 {
-    static struct tcp_rank pair[2]; /* open as the process ends: not lost to valgrind */
+    static struct tcp_rank pair[2]; /* static: stays reachable, so that valgrind reports no leak */
     struct dist_request recv, send;
     dist_status status;
     int64_t start;
     int value = 0;
 
-    if (unshare(CLONE_NEWNET) || !loopback(true))
+    if (unshare(CLONE_NEWNET) || !set_loopback(true))
         return 77;
     pair_open(pair, "1");
     if (moment == FULL) {
@@ -160,7 +163,7 @@ static int unplugged(enum moment moment, bool longer)
         tcp_drive_ms(&pair[0], 1, TIMEOUT_MS / 2);
     }
     tcp_recv(&pair[0], &recv, 1, 9, &value, sizeof(value));
-    if (!loopback(false))
+    if (!set_loopback(false))
         return 77;
     start = disti_now_ns();
     if (moment == SENDING)
@@ -176,7 +179,7 @@ static int unplugged(enum moment moment, bool longer)
     return status == DIST_ERR_PEER_LOST ? 0 : 1;
 }
 
-static void machine_is_gone(bool longer)
+static void disable_network(bool longer)
 {
     for (int moment = IDLE; moment < MOMENTS; moment++) {
         pid_t child = fork();
@@ -184,7 +187,7 @@ static void machine_is_gone(bool longer)
 
         assert_true(child >= 0);
         if (child == 0)
-            _exit(unplugged((enum moment)moment, longer));
+            _exit(run_without_network((enum moment)moment, longer));
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status));
         if (WEXITSTATUS(status) == 77)
@@ -193,24 +196,26 @@ static void machine_is_gone(bool longer)
     }
 }
 
-static void test_machine_is_gone(void **unused)
+static void test_a_host_that_does_not_answer_is_lost(void **unused)
 {
     (void)unused;
-    machine_is_gone(false);
+    disable_network(false);
 }
 
-static void test_machine_may_come_back(void **unused)
+static void test_a_longer_timeout_keeps_a_silent_host(void **unused)
 {
     (void)unused;
-    machine_is_gone(true);
+    disable_network(true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_receiver_computes),     cmocka_unit_test(test_calls_take_longer),
-        cmocka_unit_test(test_sender_leaves),         cmocka_unit_test(test_machine_is_gone),
-        cmocka_unit_test(test_machine_may_come_back),
+        cmocka_unit_test(test_a_receiver_that_computes_is_not_lost),
+        cmocka_unit_test(test_the_longest_timeout_applies_to_calls),
+        cmocka_unit_test(test_messages_of_a_sender_that_left_are_kept),
+        cmocka_unit_test(test_a_host_that_does_not_answer_is_lost),
+        cmocka_unit_test(test_a_longer_timeout_keeps_a_silent_host),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport with several sockets a pair: how many, stripes in any order, ends. */
+/* The tcp transport with several sockets per pair of ranks: their number, stripes in any order,
+ * errors, closing. */
 #include "tests/unit/base/unit.h"
 
 #include "base/clock.h"
@@ -16,10 +17,10 @@ static const struct dist_transport *const tcp = &disti_transport_tcp;
 
 #define DOUBLES 20000
 #define BYTES (DOUBLES * sizeof(double))
-/* Where the third of three stripes begins. */
+/* Offset of the second of three stripes; the third is at twice this. */
 #define CUT ((size_t)64 << 10)
 
-static bool described(struct tcp_rank *rank, const char *what)
+static bool has_description(struct tcp_rank *rank, const char *what)
 {
     char text[200];
 
@@ -27,13 +28,13 @@ static bool described(struct tcp_rank *rank, const char *what)
     return strstr(text, what) != NULL;
 }
 
-/* Drives until each of them has so many sockets. */
+/* Makes progress until the description of each rank contains `what`. */
 static void wait_for_sockets(struct tcp_rank *ranks, int count, const char *what)
 {
     for (int rank = 0; rank < count; rank++) {
-        for (int i = 0; i < 1000 && !described(&ranks[rank], what); i++)
+        for (int i = 0; i < 1000 && !has_description(&ranks[rank], what); i++)
             tcp_drive_ms(ranks, count, 20);
-        assert_true(described(&ranks[rank], what));
+        assert_true(has_description(&ranks[rank], what));
     }
 }
 
@@ -51,7 +52,7 @@ static void pair_open(struct tcp_rank pair[2], const char *first, const char *se
             tcp->connect(pair[i].state, 1 - i, pair[1 - i].blob, pair[1 - i].blob_bytes), DIST_OK);
 }
 
-static void test_as_many_as_both_want(void **unused)
+static void test_the_smaller_number_of_sockets_is_used(void **unused)
 {
     static const char *const cases[][3] = {{"1", "1", " 1 sockets"},
                                            {"4", "4", " 4 sockets"},
@@ -68,12 +69,12 @@ static void test_as_many_as_both_want(void **unused)
         wait_for_sockets(pair, 2, cases[i][2]);
         tcp_exchange(pair, 3000001);
         tcp_exchange(pair, 65536);
-        assert_true(described(&pair[0], cases[i][2]));
+        assert_true(has_description(&pair[0], cases[i][2]));
         tcp_pair_close(pair);
     }
 }
 
-static void test_wrong_settings(void **unused)
+static void test_bad_numbers_of_sockets_are_rejected(void **unused)
 {
     static const char *const wrong[] = {"0", "17", "-1", "two"};
 
@@ -86,8 +87,9 @@ static void test_wrong_settings(void **unused)
     unsetenv("DIST_TCP_SOCKETS");
 }
 
-/* The second of two messages is more than may be held, and its receive comes after the first. */
-static void out_of_reach(const char *sockets, size_t bytes, size_t later)
+/* The second of two messages is larger than the early limit, and its receive is posted after the
+ * first message has arrived. */
+static void exceed_limit(const char *sockets, size_t bytes, size_t later)
 {
     unsigned char *out = malloc(bytes + later), *in = calloc(1, bytes + later);
     struct dist_request sends[2], recvs[2];
@@ -117,20 +119,20 @@ static void out_of_reach(const char *sockets, size_t bytes, size_t later)
     free(in);
 }
 
-static void test_later_message_is_out_of_reach(void **unused)
+static void test_a_message_beyond_the_limit_is_received_later(void **unused)
 {
     static const char *const sockets[] = {"1", "2", "4"};
 
     (void)unused;
     for (int i = 0; i < 3; i++) {
-        out_of_reach(sockets[i], 8 << 20, 8 << 20);
-        out_of_reach(sockets[i], 8 << 20, 2000);
-        out_of_reach(sockets[i], 100000, 3000000);
+        exceed_limit(sockets[i], 8 << 20, 8 << 20);
+        exceed_limit(sockets[i], 8 << 20, 2000);
+        exceed_limit(sockets[i], 100000, 3000000);
     }
 }
 
-/* Long and short ones, all queued at once and received in the same order. */
-static void test_long_queue(void **unused)
+/* Long and short messages, all queued at once and received in the same order. */
+static void test_queued_messages_arrive_in_order(void **unused)
 {
     enum { MESSAGES = 60, STEP = 200000 };
     static unsigned char out[MESSAGES * STEP], in[MESSAGES * STEP];
@@ -160,7 +162,7 @@ static void test_long_queue(void **unused)
     tcp_pair_close(pair);
 }
 
-/* --- a peer by hand: rank 0 with two sockets, and this rank, which is 1 */
+/* ---- this rank is 1; rank 0 is a client with two sockets ---- */
 
 struct hand {
     struct tcp_rank rank;
@@ -169,13 +171,13 @@ struct hand {
     struct dist_request request;
 };
 
-static int further_socket(struct tcp_rank *rank, int number)
+static int open_further_socket(struct tcp_rank *rank, int number)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     int fd = raw_connect(rank);
 
     raw_call(rank, fd, 0, number);
-    raw_hear(rank, fd, hello, DISTI_TCP_ANSWER);
+    raw_read_hello(rank, fd, hello, DISTI_TCP_ANSWER);
     assert_int_equal(hello[11], number);
     return fd;
 }
@@ -187,7 +189,7 @@ static void hand_open(struct hand *hand)
         hand->out[i] = i;
     tcp_rank_open(&hand->rank, 1, 2, "127.0.0.1");
     hand->fds[0] = raw_join(&hand->rank, 0);
-    hand->fds[1] = further_socket(&hand->rank, 1);
+    hand->fds[1] = open_further_socket(&hand->rank, 1);
 }
 
 static void hand_close(struct hand *hand)
@@ -202,7 +204,7 @@ static void hand_write(struct hand *hand, int socket, const void *data, size_t b
 {
     const char *at = data;
 
-    /* In pieces of an odd length, with the receiver at work between them. */
+    /* In pieces of an odd length, with progress of the receiver in between. */
     while (bytes) {
         size_t piece = bytes < 7001 ? bytes : 7001;
 
@@ -272,8 +274,8 @@ static void hand_step(struct hand *hand, int step, uint64_t number, bool reduce)
     }
 }
 
-/* Every order that can be: on the first socket the announcement goes before the stripe. */
-static void test_every_order(void **unused)
+/* Every possible order: the announcement precedes the stripe on the first socket. */
+static void test_stripes_arrive_in_any_order(void **unused)
 {
     static const int orders[][5] = {{4, 0, 1, 2, 3}, {4, 1, 0, 2, 3}, {4, 1, 2, 0, 3},
                                     {1, 4, 0, 3, 2}, {1, 2, 0, 3, 4}, {0, 4, 1, 2, 3},
@@ -288,12 +290,12 @@ static void test_every_order(void **unused)
             hand_step(&hand, orders[i / 2][step], i, i % 2);
         hand_check(&hand, i % 2);
     }
-    assert_true(described(&hand.rank, " 0 held early, 2 sockets"));
+    assert_true(has_description(&hand.rank, " 0 held early, 2 sockets"));
     hand_close(&hand);
 }
 
-/* Several messages at a time, and a short one that overtakes them. */
-static void test_interleaved(void **unused)
+/* Several messages at once, and a short one that overtakes them. */
+static void test_messages_may_be_interleaved(void **unused)
 {
     static struct hand hand;
     struct dist_request shorter;
@@ -322,8 +324,8 @@ static void test_interleaved(void **unused)
     hand_close(&hand);
 }
 
-/* The receive meant another message: the stripes that still come are thrown away. */
-static void test_refused(void **unused)
+/* The receive does not match the message: its remaining stripes are discarded. */
+static void test_stripes_of_a_mismatched_message_are_discarded(void **unused)
 {
     static struct hand hand;
 
@@ -345,13 +347,14 @@ static void test_refused(void **unused)
         hand_announce(&hand, 41, BYTES);
         hand_stripe(&hand, 1, 1, 0, BYTES);
         hand_check(&hand, false);
-        assert_true(described(&hand.rank, " 0 held early"));
+        assert_true(has_description(&hand.rank, " 0 held early"));
         hand_close(&hand);
     }
 }
 
-/* What is thrown away costs its credit until it has come: no more of it can be on its way. */
-static void test_refused_ones_cost(void **unused)
+/* A discarded message uses credit until it has arrived completely, which limits the data in
+ * transit. */
+static void test_discarded_messages_use_credit(void **unused)
 {
     enum { MESSAGES = 2 };
     struct dist_request others[MESSAGES];
@@ -370,7 +373,7 @@ static void test_refused_ones_cost(void **unused)
         }
         for (uint64_t i = 0; i < MESSAGES && round < 3; i++)
             hand_stripe(&hand, 1, round * MESSAGES + i, 0, BYTES);
-        tcp_drive_ms(&hand.rank, 1, 20); /* the credit is given back */
+        tcp_drive_ms(&hand.rank, 1, 20); /* the credit is returned */
     }
     tcp_recv(&hand.rank, &others[0], 0, 9, place, sizeof(place));
     hand_announce(&hand, 7, 2 * BYTES);
@@ -378,11 +381,11 @@ static void test_refused_ones_cost(void **unused)
     hand_close(&hand);
 }
 
-/* --- what is wrong ends the peer, and nothing else */
+/* ---- invalid frames end the connection of their sender only ---- */
 
-/* Writes the frame as it is and expects the end of the peer. */
-static void lost_by(struct hand *hand, int socket, enum disti_tcp_kind kind, uint64_t number,
-                    uint64_t from, uint64_t bytes)
+/* Writes the frame unchanged and expects that the peer is lost. */
+static void expect_lost(struct hand *hand, int socket, enum disti_tcp_kind kind, uint64_t number,
+                        uint64_t from, uint64_t bytes)
 {
     struct dist_envelope envelope = {number, from, bytes};
     unsigned char frame[DISTI_TCP_FRAME_BYTES];
@@ -391,10 +394,10 @@ static void lost_by(struct hand *hand, int socket, enum disti_tcp_kind kind, uin
     assert_true(raw_write(hand->fds[socket], frame, sizeof(frame)));
     assert_int_equal(tcp_finish(&hand->rank, 1, &hand->request), DIST_ERR_PEER_LOST);
     assert_non_null(strstr(dist_last_error(), "not a message of libdist"));
-    assert_true(raw_closed(&hand->rank, 1, hand->fds[1 - socket]));
+    assert_true(raw_is_closed(&hand->rank, 1, hand->fds[1 - socket]));
 }
 
-static void test_bad_stripes(void **unused)
+static void test_invalid_stripes_end_the_connection(void **unused)
 {
     static const struct {
         int socket;
@@ -402,13 +405,13 @@ static void test_bad_stripes(void **unused)
         uint64_t number, from, bytes;
     } cases[] = {
         {0, DISTI_TCP_STRIPE, 1, 0, CUT},              /* not announced, on the first socket */
-        {1, DISTI_TCP_STRIPE, 0, BYTES, 64},           /* behind the end */
+        {1, DISTI_TCP_STRIPE, 0, BYTES, 64},           /* beyond the end */
         {1, DISTI_TCP_STRIPE, 0, CUT, BYTES},          /* too long */
-        {1, DISTI_TCP_STRIPE, 0, 8, 64},               /* cuts elements */
+        {1, DISTI_TCP_STRIPE, 0, 8, 64},               /* splits elements */
         {1, DISTI_TCP_STRIPE, 0, 0, 0},                /* empty */
         {0, DISTI_TCP_STRIPE, 0, UINT64_MAX - 63, 64}, /* overflows */
-        {1, DISTI_TCP_STRIPE, 0, 0, BYTES / 64 * 64},  /* more than has not come yet */
-        {1, DISTI_TCP_MESSAGE, 5, 1, 10},              /* only stripes go there */
+        {1, DISTI_TCP_STRIPE, 0, 0, BYTES / 64 * 64},  /* longer than the missing part */
+        {1, DISTI_TCP_MESSAGE, 5, 1, 10},              /* a further socket has only stripes */
         {1, DISTI_TCP_ANNOUNCED, 5, 1, BYTES},
         {1, DISTI_TCP_GOODBYE, 0, 0, 0},
         {0, DISTI_TCP_ANNOUNCED, 5, 1, 0}, /* too short to be announced */
@@ -422,14 +425,14 @@ static void test_bad_stripes(void **unused)
         hand_recv(&hand, 40, i % 2);
         hand_announce(&hand, 40, BYTES);
         hand_stripe(&hand, 1, 0, 0, CUT);
-        lost_by(&hand, cases[i].socket, cases[i].kind, cases[i].number, cases[i].from,
-                cases[i].bytes);
+        expect_lost(&hand, cases[i].socket, cases[i].kind, cases[i].number, cases[i].from,
+                    cases[i].bytes);
         hand_close(&hand);
     }
 }
 
-/* Of a message that has ended. */
-static void test_stripe_of_the_past(void **unused)
+/* A stripe of a message that has ended. */
+static void test_a_stripe_of_an_ended_message_is_invalid(void **unused)
 {
     static struct hand hand;
 
@@ -439,12 +442,12 @@ static void test_stripe_of_the_past(void **unused)
         hand_step(&hand, step, 0, false);
     hand_check(&hand, false);
     hand_recv(&hand, 41, false);
-    lost_by(&hand, 1, DISTI_TCP_STRIPE, 0, 0, CUT);
+    expect_lost(&hand, 1, DISTI_TCP_STRIPE, 0, 0, CUT);
     hand_close(&hand);
 }
 
-/* Announcements are for pairs of several sockets. */
-static void test_no_further_socket(void **unused)
+/* Announcements require several sockets. */
+static void test_stripes_need_several_sockets(void **unused)
 {
     static const enum disti_tcp_kind kinds[] = {DISTI_TCP_ANNOUNCED, DISTI_TCP_STRIPE};
 
@@ -467,8 +470,8 @@ static void test_no_further_socket(void **unused)
     }
 }
 
-/* Nobody gets a second socket of the same number, nor one more than this rank wants. */
-static void test_sockets_refused(void **unused)
+/* A second socket of the same number is refused, as is one beyond this rank's number of sockets. */
+static void test_excess_sockets_are_refused(void **unused)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     static struct hand hand;
@@ -487,15 +490,15 @@ static void test_sockets_refused(void **unused)
             hello[11] = (unsigned char)number;
             assert_true(raw_write(fd, hello, sizeof(hello)));
         }
-        assert_true(raw_closed(&hand.rank, 1, fd));
+        assert_true(raw_is_closed(&hand.rank, 1, fd));
         close(fd);
     }
-    assert_true(described(&hand.rank, " 2 sockets"));
+    assert_true(has_description(&hand.rank, " 2 sockets"));
     hand_close(&hand);
 }
 
-/* One socket breaks, in a stripe or between two, and the other says nothing: the peer is lost. */
-static void test_one_socket_ends(void **unused)
+/* One socket is closed, within a stripe or between two, and the other is idle: the peer is lost. */
+static void test_a_peer_that_loses_one_socket_is_lost(void **unused)
 {
     static struct hand hand;
 
@@ -515,8 +518,8 @@ static void test_one_socket_ends(void **unused)
     }
 }
 
-/* The first socket ends, with a goodbye, before the last stripes of a message have come. */
-static void test_last_words(void **unused)
+/* The first socket ends with a goodbye before the last stripes of a message have arrived. */
+static void test_stripes_are_received_after_a_goodbye(void **unused)
 {
     unsigned char frame[DISTI_TCP_FRAME_BYTES];
     static struct hand hand;
@@ -549,20 +552,20 @@ static void test_last_words(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_many_as_both_want),
-        cmocka_unit_test(test_wrong_settings),
-        cmocka_unit_test(test_later_message_is_out_of_reach),
-        cmocka_unit_test(test_long_queue),
-        cmocka_unit_test(test_every_order),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_refused_ones_cost),
-        cmocka_unit_test(test_bad_stripes),
-        cmocka_unit_test(test_stripe_of_the_past),
-        cmocka_unit_test(test_no_further_socket),
-        cmocka_unit_test(test_sockets_refused),
-        cmocka_unit_test(test_one_socket_ends),
-        cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_the_smaller_number_of_sockets_is_used),
+        cmocka_unit_test(test_bad_numbers_of_sockets_are_rejected),
+        cmocka_unit_test(test_a_message_beyond_the_limit_is_received_later),
+        cmocka_unit_test(test_queued_messages_arrive_in_order),
+        cmocka_unit_test(test_stripes_arrive_in_any_order),
+        cmocka_unit_test(test_messages_may_be_interleaved),
+        cmocka_unit_test(test_stripes_of_a_mismatched_message_are_discarded),
+        cmocka_unit_test(test_discarded_messages_use_credit),
+        cmocka_unit_test(test_invalid_stripes_end_the_connection),
+        cmocka_unit_test(test_a_stripe_of_an_ended_message_is_invalid),
+        cmocka_unit_test(test_stripes_need_several_sockets),
+        cmocka_unit_test(test_excess_sockets_are_refused),
+        cmocka_unit_test(test_a_peer_that_loses_one_socket_is_lost),
+        cmocka_unit_test(test_stripes_are_received_after_a_goodbye),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The common battery over several sockets a pair, and over sends without copies. */
+/* Runs the common battery over several sockets per pair of ranks, and with zero-copy sends. */
 #include "tcp_fixture.h"
 #include "tests/unit/base/unit.h"
 #include "transport_battery.h"
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
-/* Several sockets a pair: stripes begin at 64 KiB and are 64 KiB to 512 KiB long. */
+/* With several sockets, messages from 64 KiB on are sent in stripes of 64 KiB to 512 KiB. */
 static const size_t stripe_boundaries[] = {65536, 131072, 524288, 1048576, 4194304, 0};
 
-static void test_battery_sockets(void **unused)
+static void test_battery_with_several_sockets(void **unused)
 {
     struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
 
     (void)unused;
-    if (getenv("CHECK_SHORT")) /* the case below has them too */
+    if (getenv("CHECK_SHORT")) /* the next test has several sockets too */
         skip();
     setenv("DIST_TCP_SOCKETS", "3", 1);
     assert_int_equal(transport_battery_run(tcp, &options), 0);
     unsetenv("DIST_TCP_SOCKETS");
 }
 
-static void test_battery_sockets_small_buffers(void **unused)
+static void test_battery_with_many_sockets_and_small_buffers(void **unused)
 {
     struct transport_battery_options options = {.largest = 4 << 20, .brief = true};
 
@@ -33,15 +33,16 @@ static void test_battery_sockets_small_buffers(void **unused)
     unsetenv("DIST_TCP_SOCKETS");
 }
 
-/* Sends that end only when the kernel has done with the memory, whole and in stripes. */
-static void test_battery_zerocopy(void **unused)
+/* Zero-copy sends, which end when the kernel has released the memory, with one socket and in
+ * stripes. */
+static void test_battery_with_zero_copy_sends(void **unused)
 {
     static const char *const sockets[] = {"1", "3"};
     struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
 
     (void)unused;
     if (unit_patience() > 1) {
-        print_message("so slow a peer is given up, half a second after a group has ended\n");
+        print_message("a slow peer is treated as lost half a second after a group has ended\n");
         skip();
     }
     setenv("DIST_TCP_ZEROCOPY", "on", 1);
@@ -56,9 +57,9 @@ static void test_battery_zerocopy(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_battery_sockets),
-        cmocka_unit_test(test_battery_sockets_small_buffers),
-        cmocka_unit_test(test_battery_zerocopy),
+        cmocka_unit_test(test_battery_with_several_sockets),
+        cmocka_unit_test(test_battery_with_many_sockets_and_small_buffers),
+        cmocka_unit_test(test_battery_with_zero_copy_sends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

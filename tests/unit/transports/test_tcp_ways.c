@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which interfaces two ranks join, and where a message is cut for several sockets. */
+/* The interfaces that connect two ranks, and how a message is divided among several sockets. */
 #include "transports/tcp/state.h"
 
 #include <setjmp.h>
@@ -21,7 +21,8 @@ static struct disti_tcp_endpoint endpoint(const char *host, uint64_t machine)
     return made;
 }
 
-/* Ways from interfaces "10.0.0.1/24 ..." to a peer's "10.0.0.2 ...", as "0-0 1-1". */
+/* Returns the connections between local interfaces, "10.0.0.1/24 ...", and those of a peer,
+ * "10.0.0.2 ...", as indices: "0-0 1-1". */
 static const char *paths(const char *here, const char *there, bool routed, uint64_t machine)
 {
     static char text[200];
@@ -51,29 +52,29 @@ static const char *paths(const char *here, const char *there, bool routed, uint6
     return text;
 }
 
-static void test_one_interface(void **unused)
+static void test_one_interface_is_always_connected(void **unused)
 {
     (void)unused;
     assert_string_equal(paths("10.0.0.1/24", "10.0.0.2", false, 2), "0-0");
-    /* By way of a router, as ever. */
+    /* Through a router. */
     assert_string_equal(paths("10.0.0.1/24", "10.9.0.2", false, 2), "0-0");
     assert_string_equal(paths("10.0.0.1/24", "10.9.0.2", true, 2), "0-0");
 }
 
-static void test_each_network_once(void **unused)
+static void test_each_network_is_used_once(void **unused)
 {
     (void)unused;
     assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.0.0.2 10.1.0.2", false, 2), "0-0 1-1");
-    /* The peer has found its interfaces in another order. */
+    /* The peer lists its interfaces in another order. */
     assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.1.0.2 10.0.0.2", false, 2), "1-0 0-1");
     assert_string_equal(paths("fd00::1/64 fd01::1/64", "fd00::2 fd01::2", false, 2), "0-0 1-1");
-    /* Networks that end within a byte. */
+    /* Networks whose prefix is not a multiple of 8 bits. */
     assert_string_equal(paths("10.0.0.1/30 10.0.0.5/30", "10.0.0.2 10.0.0.6", false, 2), "0-0 1-1");
-    /* All in one network. */
+    /* All interfaces are in one network. */
     assert_string_equal(paths("10.0.0.1/24 10.0.0.2/24", "10.0.0.3 10.0.0.4", false, 2), "0-0 1-1");
 }
 
-static void test_more_on_one_side(void **unused)
+static void test_extra_interfaces_of_one_side_are_used(void **unused)
 {
     (void)unused;
     assert_string_equal(paths("10.0.0.1/16 10.0.0.2/16", "10.0.0.3", false, 2), "0-0 1-0");
@@ -82,19 +83,19 @@ static void test_more_on_one_side(void **unused)
                         "0-0 1-1 2-0");
 }
 
-static void test_left_out(void **unused)
+static void test_interfaces_without_a_common_network_are_unused(void **unused)
 {
     (void)unused;
     assert_string_equal(paths("10.0.0.1/24 172.17.0.1/16", "10.0.0.2 192.168.9.1", false, 2),
                         "0-0");
-    /* Those that are named may have a router. */
+    /* Interfaces that the user has named may use a router. */
     assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.8.0.2 10.9.0.2", true, 2), "0-0 1-1");
     assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.8.0.2 10.9.0.2", false, 2), "0-0");
-    /* What stays on the machine takes no network. */
+    /* A peer on the same host needs only one connection. */
     assert_string_equal(paths("10.0.0.1/24 10.1.0.1/24", "10.0.0.1 10.1.0.1", true, 1), "0-0");
 }
 
-static void test_never_too_many(void **unused)
+static void test_the_number_of_connections_is_limited(void **unused)
 {
     char here[200] = "", there[200] = "";
 
@@ -107,7 +108,7 @@ static void test_never_too_many(void **unused)
     assert_string_equal(paths(here, there, false, 2), "0-0");
 }
 
-static void test_sockets(void **unused)
+static void test_the_number_of_sockets(void **unused)
 {
     (void)unused;
     assert_int_equal(disti_tcp_sockets(0, 0, 1), 1);
@@ -118,8 +119,9 @@ static void test_sockets(void **unused)
     assert_int_equal(disti_tcp_sockets(8, 0, 3), 3);
 }
 
-/* Cut to the end: every byte is in one stripe, and every stripe is one that a receiver takes. */
-static void test_stripes(void **unused)
+/* Divides messages completely: every byte is in one stripe, and every stripe is valid for a
+ * receiver. */
+static void test_stripes_cover_the_message(void **unused)
 {
     static const uint64_t sizes[] = {65536,  65537,   65599,   100000,     131072,
                                      262145, 1000003, 8 << 20, 64u << 20u, UINT64_C(5) << 30};
@@ -141,14 +143,14 @@ static void test_stripes(void **unused)
             assert_true(at == sizes[i]);
         }
     }
-    /* Two sockets share even the shortest of the long messages of a pipeline. */
+    /* Two sockets share even a message of 128 KiB. */
     assert_true(disti_tcp_stripe_bytes(128 << 10, 2, 0) == 64 << 10);
-    /* The ends of long ones are cut as finely. */
+    /* The last stripes of a long message are shorter. */
     assert_true(disti_tcp_stripe_bytes(8 << 20, 2, 0) == 512 << 10);
     assert_true(disti_tcp_stripe_bytes(8 << 20, 2, 15 << 19) == 64 << 10);
 }
 
-static void test_stripes_that_do_not_fit(void **unused)
+static void test_invalid_stripes_are_detected(void **unused)
 {
     (void)unused;
     assert_true(disti_tcp_stripe_fits(1000, 0, 1000));
@@ -163,8 +165,8 @@ static void test_stripes_that_do_not_fit(void **unused)
     assert_false(disti_tcp_stripe_fits(1000, UINT64_MAX - 63, 64));
 }
 
-/* What is encoded comes back; and no blob of a wrong shape does. */
-static void test_addresses(void **unused)
+/* Encoded addresses are decoded unchanged; blobs of an invalid length or content are rejected. */
+static void test_addresses_are_encoded_and_decoded(void **unused)
 {
     unsigned char blob[DIST_ADDRESS_MAX] = {0};
 
@@ -199,11 +201,15 @@ static void test_addresses(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_interface),    cmocka_unit_test(test_each_network_once),
-        cmocka_unit_test(test_more_on_one_side), cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_never_too_many),   cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_stripes),          cmocka_unit_test(test_stripes_that_do_not_fit),
-        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_one_interface_is_always_connected),
+        cmocka_unit_test(test_each_network_is_used_once),
+        cmocka_unit_test(test_extra_interfaces_of_one_side_are_used),
+        cmocka_unit_test(test_interfaces_without_a_common_network_are_unused),
+        cmocka_unit_test(test_the_number_of_connections_is_limited),
+        cmocka_unit_test(test_the_number_of_sockets),
+        cmocka_unit_test(test_stripes_cover_the_message),
+        cmocka_unit_test(test_invalid_stripes_are_detected),
+        cmocka_unit_test(test_addresses_are_encoded_and_decoded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

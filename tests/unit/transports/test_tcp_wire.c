@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport against peers that dribble, break off and lie. */
+/* The tcp transport against peers that send byte by byte, end early, or send invalid frames. */
 #include "tcp_fixture.h"
 
 #include <setjmp.h>
@@ -13,10 +13,8 @@
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
-/*
- * A conversation of every kind of message: a copy, a reduction, an empty one, one that
- * comes before its receive, one that mismatches, and one behind it.
- */
+/* A stream with every kind of message: one that is copied, one that is reduced, one without data,
+ * one before its receive, one that mismatches, and one after that. */
 #define TALK_DOUBLES 5
 #define TALK_BYTES (DISTI_TCP_HELLO_BYTES + 6 * DISTI_TCP_FRAME_BYTES + 200)
 
@@ -76,10 +74,10 @@ static void talk_check(struct talk *talk, struct tcp_rank *rank)
     assert_memory_equal(talk->came_unexpected, "early!", 6);
 }
 
-/* Calls, with the first hello cut there too. What is in talk->bytes is what follows. */
+/* Calls, with the first hello split at `cut` too. talk->bytes is what to send next. */
 static void talk_call(struct talk *talk, struct tcp_rank *rank, int fd, size_t cut)
 {
-    unsigned char hello[DISTI_TCP_HELLO_BYTES], heard[DISTI_TCP_HELLO_BYTES];
+    unsigned char hello[DISTI_TCP_HELLO_BYTES], received[DISTI_TCP_HELLO_BYTES];
 
     raw_hello(hello, 0, 1, 2);
     if (cut > sizeof(hello))
@@ -88,11 +86,11 @@ static void talk_call(struct talk *talk, struct tcp_rank *rank, int fd, size_t c
     for (int i = 0; i < 20; i++)
         tcp_drive(rank, 1);
     assert_true(raw_write(fd, hello + cut, sizeof(hello) - cut));
-    raw_hear(rank, fd, heard, DISTI_TCP_CHALLENGE);
-    raw_prove(talk->bytes, DISTI_TCP_PROOF, heard);
+    raw_read_hello(rank, fd, received, DISTI_TCP_CHALLENGE);
+    raw_prove(talk->bytes, DISTI_TCP_PROOF, received);
 }
 
-static void test_split_everywhere(void **unused)
+static void test_a_stream_may_be_split_anywhere(void **unused)
 {
     struct talk talk;
 
@@ -117,7 +115,7 @@ static void test_split_everywhere(void **unused)
     }
 }
 
-static void test_byte_by_byte(void **unused)
+static void test_a_stream_may_arrive_byte_by_byte(void **unused)
 {
     struct tcp_rank rank;
     struct talk talk;
@@ -140,8 +138,8 @@ static void test_byte_by_byte(void **unused)
     close(fd);
 }
 
-/* The one who is called answers byte by byte, and data follows at once. */
-static void test_answer_byte_by_byte(void **unused)
+/* The called rank answers byte by byte, and data follow immediately. */
+static void test_an_answer_may_arrive_byte_by_byte(void **unused)
 {
     unsigned char bytes[256];
     struct dist_request request;
@@ -154,7 +152,7 @@ static void test_answer_byte_by_byte(void **unused)
     listener = raw_listen(&rank, 1);
     tcp_recv(&rank, &request, 1, 4, &got, sizeof(got));
     fd = accept(listener, NULL, NULL);
-    size = raw_called(&rank, fd, 1, bytes);
+    size = raw_answer_call(&rank, fd, 1, bytes);
     size += raw_message(bytes + size, 4, &value, sizeof(value));
     for (size_t i = 0; i < size; i++) {
         assert_int_equal(request.status, DIST_IN_PROGRESS);
@@ -169,8 +167,8 @@ static void test_answer_byte_by_byte(void **unused)
     tcp_rank_close(&rank);
 }
 
-/* The wrong one answers, or nobody. */
-static void test_wrong_answers(void **unused)
+/* The answer is invalid, or the connection is closed. */
+static void test_invalid_answers_are_refused(void **unused)
 {
     (void)unused;
     for (int kind = 0; kind < 4; kind++) {
@@ -199,8 +197,9 @@ static void test_wrong_answers(void **unused)
     }
 }
 
-/* Whoever hangs up without an answer is called again, before and after the hello. */
-static void test_hung_up(void **unused)
+/* If the peer closes the connection without an answer, before or after the hello, the rank calls
+ * again. */
+static void test_a_closed_call_is_repeated(void **unused)
 {
     (void)unused;
     for (int greeted = 0; greeted < 2; greeted++) {
@@ -221,7 +220,7 @@ static void test_hung_up(void **unused)
             assert_int_equal(request.status, DIST_IN_PROGRESS);
         }
         fd = accept(listener, NULL, NULL);
-        raw_called(&rank, fd, 1, bytes);
+        raw_answer_call(&rank, fd, 1, bytes);
         assert_true(raw_write(fd, bytes, sizeof(bytes)));
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
         close(fd);
@@ -230,8 +229,9 @@ static void test_hung_up(void **unused)
     }
 }
 
-/* The stream ends at every byte: what came whole counts, the rest is an error with a name. */
-static void test_truncated(void **unused)
+/* The stream ends after each possible number of bytes: complete messages are received, the next one
+ * fails with an error that names the peer. */
+static void test_a_truncated_stream_is_an_error(void **unused)
 {
     unsigned char bytes[2 * DISTI_TCP_FRAME_BYTES + 30];
     char first[10], second[20];
@@ -265,8 +265,8 @@ static void test_truncated(void **unused)
     }
 }
 
-/* A size that nobody has memory for is only a number. */
-static void test_huge_length(void **unused)
+/* A message of an impossible size must not make the receiver allocate memory. */
+static void test_an_impossible_size_allocates_nothing(void **unused)
 {
     static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 31, UINT64_C(1) << 63,
                                      UINT64_C(1) << 40};
@@ -301,8 +301,8 @@ static void test_huge_length(void **unused)
     }
 }
 
-/* Frames that are none, and a message behind a goodbye. */
-static void test_bad_frames(void **unused)
+/* Invalid frames, and a message after a goodbye. */
+static void test_invalid_frames_end_the_connection(void **unused)
 {
     static const int offsets[] = {0, 3, 4, 5, 6, 7};
 
@@ -333,8 +333,8 @@ static void test_bad_frames(void **unused)
     }
 }
 
-/* Nobody asks for what was not offered, or gives more back than was used. */
-static void test_bad_control(void **unused)
+/* A CTS without an RTS, and more credit than was used, are invalid. */
+static void test_invalid_control_frames_end_the_connection(void **unused)
 {
     static const struct {
         enum disti_tcp_kind kind;
@@ -376,11 +376,15 @@ static void test_bad_control(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split_everywhere),    cmocka_unit_test(test_byte_by_byte),
-        cmocka_unit_test(test_answer_byte_by_byte), cmocka_unit_test(test_wrong_answers),
-        cmocka_unit_test(test_truncated),           cmocka_unit_test(test_huge_length),
-        cmocka_unit_test(test_bad_control),         cmocka_unit_test(test_hung_up),
-        cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_a_stream_may_be_split_anywhere),
+        cmocka_unit_test(test_a_stream_may_arrive_byte_by_byte),
+        cmocka_unit_test(test_an_answer_may_arrive_byte_by_byte),
+        cmocka_unit_test(test_invalid_answers_are_refused),
+        cmocka_unit_test(test_a_truncated_stream_is_an_error),
+        cmocka_unit_test(test_an_impossible_size_allocates_nothing),
+        cmocka_unit_test(test_invalid_control_frames_end_the_connection),
+        cmocka_unit_test(test_a_closed_call_is_repeated),
+        cmocka_unit_test(test_invalid_frames_end_the_connection),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport's sends that are not copied: when they end, and when that is given up. */
+/* Zero-copy sends of the tcp transport: when they end, and what happens if they are given up. */
 #include "base/clock.h"
 #include "tcp_fixture.h"
 
@@ -18,8 +18,8 @@
 #define FILES 64
 #define BYTES 100000
 
-/* Connections of this process that may send without a copy. */
-static int uncopied(void)
+/* Returns the number of connections of this process that may send without a copy. */
+static int count_zerocopy(void)
 {
     int count = 0;
 
@@ -45,78 +45,80 @@ static void pair_open(struct tcp_rank pair[2], const char *setting)
     tcp_exchange(pair, 10);
 }
 
-/* Is a send of so many bytes over when it has been started? It ends though nobody receives. */
-static bool over_at_once(struct tcp_rank pair[2], size_t bytes)
+/* Sends `bytes` bytes. Returns true if the send has ended when it returns. The send ends in any
+ * case, although no receive is posted. */
+static bool ends_immediately(struct tcp_rank pair[2], size_t bytes)
 {
     static unsigned char out[BYTES], in[BYTES];
     struct dist_request send, recv;
-    bool over;
+    bool ended;
 
     memset(out, 3, sizeof(out));
     memset(in, 0, sizeof(in));
     tcp_send(&pair[0], &send, 1, 9, out, bytes);
-    over = send.status == DIST_OK;
+    ended = send.status == DIST_OK;
     assert_int_equal(tcp_finish(pair, 1, &send), DIST_OK);
     memset(out, 4, sizeof(out));
     tcp_recv(&pair[1], &recv, 0, 9, in, bytes);
     assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
     for (size_t i = 0; i < bytes; i++)
         assert_int_equal(in[i], 3);
-    return over;
+    return ended;
 }
 
-static void test_on(void **unused)
+static void test_on_sends_large_messages_without_copies(void **unused)
 {
     struct tcp_rank pair[2];
 
     (void)unused;
     pair_open(pair, "on");
-    if (uncopied() == 0) {
+    if (count_zerocopy() == 0) {
         tcp_pair_close(pair);
         skip();
     }
-    assert_int_equal(uncopied(), 2);
+    assert_int_equal(count_zerocopy(), 2);
     for (int i = 0; i < 200; i++)
-        assert_false(over_at_once(pair, BYTES));
-    assert_true(over_at_once(pair, 60000));
+        assert_false(ends_immediately(pair, BYTES));
+    assert_true(ends_immediately(pair, 60000));
     tcp_exchange(pair, 9000001);
     tcp_pair_close(pair);
 }
 
-/* On the loopback device the kernel copies all the same, and says so. */
-static void test_auto_gives_up(void **unused)
+/* On the loopback device the kernel copies the data and reports that, so zero-copy is turned
+ * off. */
+static void test_auto_is_turned_off_on_loopback(void **unused)
 {
     struct tcp_rank pair[2];
 
     (void)unused;
     pair_open(pair, "auto");
-    if (uncopied() == 0) {
+    if (count_zerocopy() == 0) {
         tcp_pair_close(pair);
         skip();
     }
-    assert_false(over_at_once(pair, BYTES));
+    assert_false(ends_immediately(pair, BYTES));
     for (int i = 0; i < 20; i++)
-        assert_true(over_at_once(pair, BYTES));
+        assert_true(ends_immediately(pair, BYTES));
     tcp_exchange(pair, 9000001);
     tcp_pair_close(pair);
 }
 
-static void test_off(void **unused)
+static void test_off_copies_all_messages(void **unused)
 {
     struct tcp_rank pair[2];
 
     (void)unused;
     pair_open(pair, "off");
-    assert_int_equal(uncopied(), 0);
-    assert_true(over_at_once(pair, BYTES));
+    assert_int_equal(count_zerocopy(), 0);
+    assert_true(ends_immediately(pair, BYTES));
     tcp_pair_close(pair);
     tcp_pair_open(pair, "127.0.0.1");
     tcp_exchange(pair, 10);
-    assert_int_equal(uncopied(), 0);
+    assert_int_equal(count_zerocopy(), 0);
     tcp_pair_close(pair);
 }
 
-static void test_wrong_setting(void **unused)
+static void test_a_bad_setting_is_rejected(void **unused)
 {
     (void)unused;
     setenv("DIST_TCP_ZEROCOPY", "maybe", 1);
@@ -125,8 +127,9 @@ static void test_wrong_setting(void **unused)
     unsetenv("DIST_TCP_ZEROCOPY");
 }
 
-/* News in the error queue is no end of the connection, and the end is still found. */
-static void test_end_is_told_from_news(void **unused)
+/* Notifications in the error queue are not mistaken for the end of the connection, and its end is
+ * detected. */
+static void test_the_end_is_detected_among_notifications(void **unused)
 {
     static unsigned char out[4000000], in[4000000];
     struct dist_request sends[3], recv;
@@ -146,8 +149,9 @@ static void test_end_is_told_from_news(void **unused)
     tcp_rank_close(&pair[0]);
 }
 
-/* Once a send is given up nothing of its memory is sent: the peer finds no end but a reset. */
-static void given_up(bool leaves)
+/* After a send is given up, none of its memory is sent: the connection is reset, so that the peer
+ * finds no valid end. */
+static void give_up_send(bool leaves)
 {
     static unsigned char out[4000000], in[100000];
     static const unsigned char nonsense[DISTI_TCP_FRAME_BYTES];
@@ -160,7 +164,7 @@ static void given_up(bool leaves)
     tcp_rank_open(&rank, 1, 2, "127.0.0.1");
     unsetenv("DIST_TCP_ZEROCOPY");
     fd = raw_join(&rank, 0);
-    if (uncopied() == 0) {
+    if (count_zerocopy() == 0) {
         close(fd);
         tcp_rank_close(&rank);
         skip();
@@ -181,20 +185,19 @@ static void given_up(bool leaves)
     close(fd);
 }
 
-static void test_loss(void **unused)
+static void test_a_lost_peer_gets_no_more_data(void **unused)
 {
     (void)unused;
-    given_up(false);
+    give_up_send(false);
 }
 
-static void test_leaving(void **unused)
+static void test_leaving_resets_unfinished_sends(void **unused)
 {
     (void)unused;
-    given_up(true);
+    give_up_send(true);
 }
 
-/* A program that computes, and reads only then: longer than a machine that is gone is waited for.
- */
+/* A peer that computes and then reads: longer than the timeout for a lost host. */
 static void *read_late(void *arg)
 {
     static unsigned char in[100000];
@@ -206,8 +209,9 @@ static void *read_late(void *arg)
     return NULL;
 }
 
-/* Its memory is the program's again when the group has ended, and the peer is no lost one. */
-static void test_peer_computes(void **unused)
+/* After cancel and close, the memory belongs to the program again, and the peer is not treated as
+ * lost. */
+static void test_a_canceled_send_waits_for_a_busy_peer(void **unused)
 {
     static unsigned char out[4000000];
     struct dist_request send, after;
@@ -220,7 +224,7 @@ static void test_peer_computes(void **unused)
     tcp_rank_open(&rank, 1, 2, "127.0.0.1");
     unsetenv("DIST_TCP_ZEROCOPY");
     fd = raw_join(&rank, 0);
-    if (uncopied() == 0) {
+    if (count_zerocopy() == 0) {
         close(fd);
         tcp_rank_close(&rank);
         skip();
@@ -240,14 +244,14 @@ static void test_peer_computes(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_on),
-        cmocka_unit_test(test_auto_gives_up),
-        cmocka_unit_test(test_off),
-        cmocka_unit_test(test_wrong_setting),
-        cmocka_unit_test(test_end_is_told_from_news),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_peer_computes),
+        cmocka_unit_test(test_on_sends_large_messages_without_copies),
+        cmocka_unit_test(test_auto_is_turned_off_on_loopback),
+        cmocka_unit_test(test_off_copies_all_messages),
+        cmocka_unit_test(test_a_bad_setting_is_rejected),
+        cmocka_unit_test(test_the_end_is_detected_among_notifications),
+        cmocka_unit_test(test_a_lost_peer_gets_no_more_data),
+        cmocka_unit_test(test_leaving_resets_unfinished_sends),
+        cmocka_unit_test(test_a_canceled_send_waits_for_a_busy_peer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

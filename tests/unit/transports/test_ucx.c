@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of transport ucx, as its module brings it: the battery, over TCP and shared memory. */
+/* Runs the battery on transport ucx, loaded as a module, over TCP and over shared memory. */
 #include "transport_battery.h"
 
 #include <setjmp.h>
@@ -13,7 +13,8 @@
 
 #include "backends/module.h"
 
-/* Where UCX's ways over TCP and shared memory change about, and where pieces begin. */
+/* Sizes at which UCX changes its protocol over TCP and shared memory, and sizes around our
+ * pieces. */
 static const size_t boundaries[] = {96, 8192, 8256, 65536, 1048576, 2097152, 4194304, 5242880, 0};
 
 static const struct dist_transport *ucx;
@@ -21,29 +22,29 @@ static const struct dist_transport *ucx;
 static int run(const char *tls, struct transport_battery_options options)
 {
     options.boundaries = boundaries;
-    /* UCX 1.13 aborts ("pending_count == 0") where a peer dies while they are being connected. */
-    options.acquainted = true;
+    /* UCX 1.13 aborts ("pending_count == 0") if a peer dies while a connection is being made. */
+    options.connected_first = true;
     if (!options.only)
         options.only = getenv("DIST_TEST_ONLY");
-    options.kept = (size_t)24 << 20; /* 4 MiB of messages, notes, and memory of UCX */
+    options.kept = (size_t)24 << 20; /* 4 MiB of messages, control data, and memory of UCX */
     setenv("UCX_TLS", tls, 1);
     return transport_battery_run(ucx, &options);
 }
 
-static void test_processes_tcp(void **state)
+static void test_battery_with_processes_over_tcp(void **state)
 {
     (void)state;
     assert_int_equal(run("tcp,self", (struct transport_battery_options){.ranks = 4}), 0);
 }
 
-static void test_processes_shared(void **state)
+static void test_battery_with_processes_over_shared_memory(void **state)
 {
     (void)state;
     assert_int_equal(run("tcp,sm,self", (struct transport_battery_options){.brief = true}), 0);
 }
 
-/* Cancel, where UCX fetches what it is told to, and writes it to its place. */
-static void test_fetched(void **state)
+/* Cancel while UCX reads the sender's memory (rendezvous). */
+static void test_cancel_during_rendezvous(void **state)
 {
     static const char *const cases[] = {"cancel_sends", "cancel_receives", "cancel_halfway",
                                         "cancel_one_side"};
@@ -57,7 +58,7 @@ static void test_fetched(void **state)
     unsetenv("UCX_RNDV_THRESH");
 }
 
-static void test_threads(void **state)
+static void test_battery_with_threads(void **state)
 {
     (void)state;
     assert_int_equal(
@@ -66,8 +67,9 @@ static void test_threads(void **state)
         0);
 }
 
-/* A peer dies while messages of several pieces are under way: UCX may say so within a send. */
-static void test_killed_often(void **state)
+/* A peer dies while messages of several pieces are in progress; UCX may report that within a
+ * send. */
+static void test_a_killed_peer_is_detected_repeatedly(void **state)
 {
     (void)state;
     for (int i = 0; i < 15; i++)
@@ -75,7 +77,7 @@ static void test_killed_often(void **state)
             run("tcp,self", (struct transport_battery_options){.ranks = 4, .only = "killed"}), 0);
 }
 
-static void test_probe_says_what_is_missing(void **state)
+static void test_the_probe_names_the_missing_transport(void **state)
 {
     char reason[512] = "";
 
@@ -88,9 +90,12 @@ static void test_probe_says_what_is_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes_tcp), cmocka_unit_test(test_processes_shared),
-        cmocka_unit_test(test_fetched),       cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_killed_often),  cmocka_unit_test(test_probe_says_what_is_missing),
+        cmocka_unit_test(test_battery_with_processes_over_tcp),
+        cmocka_unit_test(test_battery_with_processes_over_shared_memory),
+        cmocka_unit_test(test_cancel_during_rendezvous),
+        cmocka_unit_test(test_battery_with_threads),
+        cmocka_unit_test(test_a_killed_peer_is_detected_repeatedly),
+        cmocka_unit_test(test_the_probe_names_the_missing_transport),
     };
     const struct disti_module *module;
     char reason[512];

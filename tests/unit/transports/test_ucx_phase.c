@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a connection of transport ucx may go from where it stands: every pair, as
- * transports/ucx/state.h draws it.
- */
+/* The transitions of a connection of transport ucx: every pair of phases, as drawn in
+ * transports/ucx/state.h. */
 #include "transports/ucx/state.h"
 
 /* clang-format off */
@@ -14,7 +13,7 @@
 
 #define PHASES (UCX_CLOSED + 1)
 
-/* A row for each phase: '>' where an arrow leads to the phase of the column. */
+/* A row for each phase; '>' marks an allowed transition to the phase of the column. */
 static const char drawing[PHASES][PHASES + 1] = {
     /*               NOFC */
     [UCX_NEW] = " >> ",
@@ -23,7 +22,7 @@ static const char drawing[PHASES][PHASES + 1] = {
     [UCX_CLOSED] = "    ",
 };
 
-static void test_every_pair(void **state)
+static void test_only_drawn_transitions_are_allowed(void **state)
 {
     (void)state;
     for (int from = 0; from < PHASES; from++) {
@@ -35,7 +34,7 @@ static void test_every_pair(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_only_drawn_transitions_are_allowed)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

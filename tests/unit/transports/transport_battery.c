@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs the battery: every case with fresh ranks, and with a time limit. */
+/* Runs the battery: each case with new ranks and a time limit. */
 #include "transport_battery.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 #define BATTERY_RANKS 4
 #define BATTERY_BRIEF_RANKS 3
 
-/* One running case. */
+/* A running case. */
 struct battery_run {
     const struct battery_case *the_case;
     struct battery_rank ranks[TRANSPORT_BATTERY_RANKS_MAX];
@@ -35,7 +35,8 @@ static bool battery_run_rank(const struct battery_case *the_case, struct battery
     ok = ok && (!the_case->opened || battery_meet(rank));
     if (!ok)
         atomic_fetch_add(&rank->shared->failures, 1);
-    /* Requests that have not ended point to memory of the case, which is no more. */
+    /* Unfinished requests point to memory of the case, which has been freed, so the state is not
+     * closed. */
     else if (the_case->opened)
         battery_close(rank);
     return ok;
@@ -51,7 +52,7 @@ static void *battery_thread(void *argument)
     return NULL;
 }
 
-/* Threads have limits on every wait, so that they come back. */
+/* Waits in threads have time limits, so that all threads end. */
 static void battery_run_threads(struct battery_run *run)
 {
     for (int i = 0; i < run->count; i++) {
@@ -62,15 +63,16 @@ static void battery_run_threads(struct battery_run *run)
         pthread_join(run->threads[i], NULL);
 }
 
-/* Did a rank end as the case wants it? */
-static bool battery_ended_well(const struct battery_run *run, int rank, int status)
+/* True if the rank ended as the case requires. */
+static bool battery_has_succeeded(const struct battery_run *run, int rank, int status)
 {
     if (rank < run->the_case->killed)
         return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Waits for all, until the time is over; then kills those that are left. False: not well. */
+/* Waits for all ranks, and kills the remaining ones after the time limit. False: a rank failed or
+ * was killed. */
 static bool battery_wait_processes(struct battery_run *run)
 {
     int64_t deadline = disti_deadline_ms(BATTERY_CASE_MS);
@@ -83,8 +85,8 @@ static bool battery_wait_processes(struct battery_run *run)
 
             if (run->pids[i] <= 0 || waitpid(run->pids[i], &status, WNOHANG) != run->pids[i])
                 continue;
-            if (!battery_ended_well(run, i, status)) {
-                fprintf(stderr, "    rank %d ended badly (status 0x%x)\n", i, status);
+            if (!battery_has_succeeded(run, i, status)) {
+                fprintf(stderr, "    rank %d failed (status 0x%x)\n", i, status);
                 ok = false;
             }
             run->pids[i] = 0;
@@ -103,7 +105,7 @@ static bool battery_wait_processes(struct battery_run *run)
     return ok && !late;
 }
 
-/* A child must not run on in the handlers of the test program that it was forked from. */
+/* Resets signal handlers that the child has inherited from the test program. */
 static void battery_default_signals(void)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS};
@@ -165,7 +167,7 @@ static bool battery_run_case(const struct dist_transport *transport,
                                              .shared = shared,
                                              .rank = i,
                                              .ranks = run.count,
-                                             .gone = -1};
+                                             .lost = -1};
     if (options->threads)
         battery_run_threads(&run);
     else

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The battery's cases about a rank that runs ahead: what the other keeps for it is bounded. */
+/* Cases of the battery about a rank that is ahead: the memory that the other rank uses for its
+ * messages is bounded. */
 #include "transport_battery_rank.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define AHEAD_KEPT ((size_t)96 << 20) /* unless the options say less */
+#define AHEAD_KEPT ((size_t)96 << 20) /* default of options.kept */
 #define AHEAD_LINGER_MS 200
 
-/* Bytes of this process that are in memory. */
+/* Returns the bytes of this process that are resident. */
 static size_t ahead_resident(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -21,7 +22,7 @@ static size_t ahead_resident(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What looks for faults has far more memory of its own than what is measured. */
+/* False under sanitizers and checkers, whose own memory exceeds the measured memory by far. */
 static bool ahead_is_measured(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -38,11 +39,12 @@ static bool ahead_bounded(struct battery_rank *rank, size_t before)
     size_t kept = after > before ? after - before : 0;
 
     return battery_expect(rank, kept <= most || !ahead_is_measured(),
-                          "keeps %zu KiB for a rank ahead, more than %zu", kept >> 10, most >> 10);
+                          "buffers %zu KiB of early messages, more than %zu", kept >> 10,
+                          most >> 10);
 }
 
-/* The i-th of `count` in an order that looks like none; count is a power of two. */
-static int ahead_turn(int i, int count)
+/* A permutation of 0 to count - 1 that looks random; count is a power of 2. */
+static int ahead_permuted(int i, int count)
 {
     return (i * 77 + 13) % count;
 }
@@ -65,12 +67,12 @@ static bool ahead_receiver(struct battery_rank *rank, unsigned char *data, size_
     size_t before = ahead_resident();
     bool ok;
 
-    battery_linger(rank, AHEAD_LINGER_MS);
+    battery_progress_ms(rank, AHEAD_LINGER_MS);
     ok = ahead_bounded(rank, before);
     for (int i = 0; i < count && ok; i++) {
         struct dist_request receive;
 
-        battery_recv(rank, &receive, 0, (uint64_t)ahead_turn(i, count), data, bytes);
+        battery_recv(rank, &receive, 0, (uint64_t)ahead_permuted(i, count), data, bytes);
         ok = battery_wait_ok(rank, &receive, 1);
         if (i % (count / 16) == 0)
             ok = ok && ahead_bounded(rank, before) && battery_check(rank, data, bytes, 0, 1, 1);
@@ -78,10 +80,8 @@ static bool ahead_receiver(struct battery_rank *rank, unsigned char *data, size_
     return ok;
 }
 
-/*
- * Far more than anybody would keep is sent, before its receives and in another order. Brief:
- * without the longest.
- */
+/* Sends far more than a rank may buffer, before the receives and in another order. Brief: without
+ * the longest messages. */
 static bool ahead_sizes(struct battery_rank *rank)
 {
     static const struct {
@@ -104,7 +104,7 @@ static bool ahead_sizes(struct battery_rank *rank)
 
 #define AHEAD_EACH 40
 
-/* All run ahead of each other, and wait for the last message first. */
+/* Each rank is ahead of every other rank, and all receive the last message first. */
 static bool ahead_both(struct battery_rank *rank)
 {
     size_t bytes = 300000;

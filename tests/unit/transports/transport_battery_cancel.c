@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The battery's cases about cancel: one group's messages are forgotten, the others' go on. */
+/* Cases of the battery about cancel: the messages of one group are canceled, those of another group
+ * continue. */
 #include "base/clock.h"
 #include "transport_battery_rank.h"
 
@@ -7,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As the engine cuts its tags: the group is in the upper bits. */
+/* The group is in the upper bits of a tag, as in the engine. */
 #define CANCEL_MASK (~UINT64_C(0) << 44)
-#define CANCEL_ENDS (UINT64_C(5) << 44)
-#define CANCEL_LIVES (UINT64_C(6) << 44)
+#define CANCEL_FIRST (UINT64_C(5) << 44)
+#define CANCEL_SECOND (UINT64_C(6) << 44)
 
 #define CANCEL_POISON 0xa5
 #define CANCEL_LATE_MS 20
 #define CANCEL_SILENT_MS 600
 #define CANCEL_BURST 12
 
-/* Which halves of the messages are there when they are forgotten. */
+/* The halves of the messages that have been posted when they are canceled. */
 enum cancel_halves { CANCEL_SENDS = 1, CANCEL_RECEIVES = 2, CANCEL_BOTH = 3 };
 
-/* To the next rank, and from the one before. */
+/* A message to the next rank, and one from the previous rank. */
 struct cancel_ring {
     unsigned char *out, *in;
     struct dist_request send, receive;
@@ -31,7 +32,7 @@ static int cancel_next(const struct battery_rank *rank)
     return (rank->rank + 1) % rank->ranks;
 }
 
-static int cancel_before(const struct battery_rank *rank)
+static int cancel_previous(const struct battery_rank *rank)
 {
     return (rank->rank + rank->ranks - 1) % rank->ranks;
 }
@@ -54,7 +55,7 @@ static void ring_start(struct battery_rank *rank, struct cancel_ring *ring, uint
 {
     battery_fill(ring->out, bytes, rank->rank, cancel_next(rank), tag);
     if (halves & CANCEL_RECEIVES)
-        battery_recv(rank, &ring->receive, cancel_before(rank), tag, ring->in, bytes);
+        battery_recv(rank, &ring->receive, cancel_previous(rank), tag, ring->in, bytes);
     if (halves & CANCEL_SENDS)
         battery_send(rank, &ring->send, cancel_next(rank), tag, ring->out, bytes);
 }
@@ -63,18 +64,18 @@ static bool ring_end(struct battery_rank *rank, struct cancel_ring *ring, uint64
                      size_t bytes)
 {
     return battery_wait_ok(rank, &ring->receive, 1) && battery_wait_ok(rank, &ring->send, 1) &&
-           battery_check(rank, ring->in, bytes, cancel_before(rank), rank->rank, tag);
+           battery_check(rank, ring->in, bytes, cancel_previous(rank), rank->rank, tag);
 }
 
-/* Forgets the ring's messages and gives its memory to somebody else, who fills it. */
-static bool ring_forget(struct battery_rank *rank, struct cancel_ring *ring, uint64_t tag,
+/* Cancels the ring's messages and overwrites its memory, which belongs to the program again. */
+static bool ring_cancel(struct battery_rank *rank, struct cancel_ring *ring, uint64_t tag,
                         size_t bytes)
 {
     bool whole = true;
 
-    rank->transport->cancel(rank->state, CANCEL_ENDS, CANCEL_MASK);
+    rank->transport->cancel(rank->state, CANCEL_FIRST, CANCEL_MASK);
     if (ring->receive.envelope.tag && ring->receive.status == DIST_OK)
-        whole = battery_check(rank, ring->in, bytes, cancel_before(rank), rank->rank, tag);
+        whole = battery_check(rank, ring->in, bytes, cancel_previous(rank), rank->rank, tag);
     memset(&ring->send, CANCEL_POISON, sizeof(ring->send));
     memset(&ring->receive, CANCEL_POISON, sizeof(ring->receive));
     memset(ring->out, CANCEL_POISON, bytes);
@@ -93,35 +94,37 @@ static bool is_poison(const void *memory, size_t bytes)
     return true;
 }
 
-static bool ring_untouched(struct battery_rank *rank, const struct cancel_ring *ring, size_t bytes)
+static bool ring_is_untouched(struct battery_rank *rank, const struct cancel_ring *ring,
+                              size_t bytes)
 {
     return battery_expect(rank,
                           is_poison(&ring->send, sizeof(ring->send)) &&
                               is_poison(&ring->receive, sizeof(ring->receive)),
-                          "a request is touched after cancel, %zu bytes", bytes) &&
+                          "a request was written after cancel, %zu bytes", bytes) &&
            battery_expect(rank, is_poison(ring->out, bytes) && is_poison(ring->in, bytes),
-                          "memory is touched after cancel, %zu bytes", bytes);
+                          "memory was written after cancel, %zu bytes", bytes);
 }
 
-/* Both ends have cancelled. What was on its way then has come: it goes as well. */
-static bool ring_sweep(struct battery_rank *rank)
+/* Both ends have canceled. Messages that were in transit have arrived now and are canceled too. */
+static bool ring_cancel_late(struct battery_rank *rank)
 {
     bool ok = battery_meet(rank);
 
-    battery_linger(rank, CANCEL_LATE_MS);
-    rank->transport->cancel(rank->state, CANCEL_ENDS, CANCEL_MASK);
+    battery_progress_ms(rank, CANCEL_LATE_MS);
+    rank->transport->cancel(rank->state, CANCEL_FIRST, CANCEL_MASK);
     return ok && battery_meet(rank);
 }
 
-static void cancel_move(struct battery_rank *rank, int steps)
+static void cancel_progress(struct battery_rank *rank, int steps)
 {
     for (int i = 0; i < steps; i++)
         rank->transport->progress(rank->state);
     if (rank->rank % 2)
-        battery_linger(rank, CANCEL_LATE_MS);
+        battery_progress_ms(rank, CANCEL_LATE_MS);
 }
 
-/* One group ends after so many steps, one lives; then the tags of the first are used again. */
+/* One group is canceled after `steps` calls of progress, another one continues. Then the tags of
+ * the first are reused. */
 static bool cancel_round(struct battery_rank *rank, size_t bytes, enum cancel_halves halves,
                          int steps)
 {
@@ -131,16 +134,16 @@ static bool cancel_round(struct battery_rank *rank, size_t bytes, enum cancel_ha
     ring_make(&ends, bytes);
     ring_make(&lives, bytes);
     ring_make(&again, bytes);
-    ring_start(rank, &ends, CANCEL_ENDS + 1, bytes, halves);
-    ring_start(rank, &lives, CANCEL_LIVES + 1, bytes, CANCEL_BOTH);
-    cancel_move(rank, steps);
-    ok = ring_forget(rank, &ends, CANCEL_ENDS + 1, bytes) &&
-         ring_end(rank, &lives, CANCEL_LIVES + 1, bytes) && ring_sweep(rank);
+    ring_start(rank, &ends, CANCEL_FIRST + 1, bytes, halves);
+    ring_start(rank, &lives, CANCEL_SECOND + 1, bytes, CANCEL_BOTH);
+    cancel_progress(rank, steps);
+    ok = ring_cancel(rank, &ends, CANCEL_FIRST + 1, bytes) &&
+         ring_end(rank, &lives, CANCEL_SECOND + 1, bytes) && ring_cancel_late(rank);
     if (ok)
-        ring_start(rank, &again, CANCEL_ENDS + 1, bytes, CANCEL_BOTH);
-    ok = ok && ring_end(rank, &again, CANCEL_ENDS + 1, bytes) && battery_meet(rank) &&
-         ring_untouched(rank, &ends, bytes);
-    if (ok) { /* else a request may be under way */
+        ring_start(rank, &again, CANCEL_FIRST + 1, bytes, CANCEL_BOTH);
+    ok = ok && ring_end(rank, &again, CANCEL_FIRST + 1, bytes) && battery_meet(rank) &&
+         ring_is_untouched(rank, &ends, bytes);
+    if (ok) { /* otherwise a request may be in progress */
         ring_free(&ends);
         ring_free(&lives);
         ring_free(&again);
@@ -148,7 +151,8 @@ static bool cancel_round(struct battery_rank *rank, size_t bytes, enum cancel_ha
     return ok;
 }
 
-/* Over the three kinds of halves each size meets each number of steps; in the long form in each. */
+/* Over the three kinds of halves, each size is tested with each number of steps; if CHECK_LONG is
+ * set, in each kind. */
 static bool cancel_sizes(struct battery_rank *rank, enum cancel_halves halves)
 {
     static const size_t sizes[] = {0, 8, 4000, 70000, (size_t)1 << 20, (size_t)5 << 20};
@@ -181,7 +185,8 @@ static bool cancel_halfway(struct battery_rank *rank)
     return cancel_sizes(rank, CANCEL_BOTH);
 }
 
-/* A rank forgets; the other does not: what it gets of it is whole, and in time others pass. */
+/* Only rank 0 cancels. The next rank receives its message completely or not at all, and later
+ * messages continue. */
 static bool cancel_one_side(struct battery_rank *rank)
 {
     size_t bytes = (size_t)5 << 20;
@@ -192,15 +197,15 @@ static bool cancel_one_side(struct battery_rank *rank)
         return true;
     ring_make(&ends, bytes);
     ring_make(&lives, bytes);
-    ring_start(rank, &ends, CANCEL_ENDS + 1, bytes, CANCEL_BOTH);
-    cancel_move(rank, 3);
+    ring_start(rank, &ends, CANCEL_FIRST + 1, bytes, CANCEL_BOTH);
+    cancel_progress(rank, 3);
     if (rank->rank == 0)
-        ok = ring_forget(rank, &ends, CANCEL_ENDS + 1, bytes);
-    ring_start(rank, &lives, CANCEL_LIVES + 1, bytes, CANCEL_BOTH);
-    ok = ok && ring_end(rank, &lives, CANCEL_LIVES + 1, bytes) && battery_meet(rank);
-    ok = ok && (rank->rank == 0 ? ring_untouched(rank, &ends, bytes)
-                                : ring_forget(rank, &ends, CANCEL_ENDS + 1, bytes));
-    ok = ok && ring_sweep(rank) && ring_untouched(rank, &ends, bytes);
+        ok = ring_cancel(rank, &ends, CANCEL_FIRST + 1, bytes);
+    ring_start(rank, &lives, CANCEL_SECOND + 1, bytes, CANCEL_BOTH);
+    ok = ok && ring_end(rank, &lives, CANCEL_SECOND + 1, bytes) && battery_meet(rank);
+    ok = ok && (rank->rank == 0 ? ring_is_untouched(rank, &ends, bytes)
+                                : ring_cancel(rank, &ends, CANCEL_FIRST + 1, bytes));
+    ok = ok && ring_cancel_late(rank) && ring_is_untouched(rank, &ends, bytes);
     if (ok) {
         ring_free(&ends);
         ring_free(&lives);
@@ -208,10 +213,8 @@ static bool cancel_one_side(struct battery_rank *rank)
     return ok;
 }
 
-/*
- * The last rank makes no calls while the others forget what they send to it. Memory is theirs again
- * all the same; whether the silent one is given up for that is the transport's.
- */
+/* The last rank makes no calls while the other ranks cancel their sends to it. They may reuse the
+ * memory in any case. Whether the silent rank is treated as lost is up to the transport. */
 static bool cancel_silent_sizes(struct battery_rank *rank, size_t bytes)
 {
     struct cancel_ring rings[CANCEL_BURST];
@@ -220,17 +223,17 @@ static bool cancel_silent_sizes(struct battery_rank *rank, size_t bytes)
     for (int i = 0; i < CANCEL_BURST; i++) {
         ring_make(&rings[i], bytes);
         if (rank->rank < rank->ranks - 1)
-            ring_start(rank, &rings[i], CANCEL_ENDS + 1, bytes, CANCEL_BOTH);
+            ring_start(rank, &rings[i], CANCEL_FIRST + 1, bytes, CANCEL_BOTH);
     }
     if (rank->rank == rank->ranks - 1)
         disti_sleep_ns(CANCEL_SILENT_MS * INT64_C(1000000));
     else
-        cancel_move(rank, 10);
+        cancel_progress(rank, 10);
     for (int i = 0; ok && i < CANCEL_BURST; i++)
-        ok = ring_forget(rank, &rings[i], CANCEL_ENDS + 1, bytes);
-    ok = ring_sweep(rank) && ok;
+        ok = ring_cancel(rank, &rings[i], CANCEL_FIRST + 1, bytes);
+    ok = ring_cancel_late(rank) && ok;
     for (int i = 0; ok && i < CANCEL_BURST; i++) {
-        ok = ring_untouched(rank, &rings[i], bytes);
+        ok = ring_is_untouched(rank, &rings[i], bytes);
         ring_free(&rings[i]);
     }
     return ok;

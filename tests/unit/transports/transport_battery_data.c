@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The battery's cases about messages that arrive: which, in which order, into which sink. */
+/* Cases of the battery about the transfer of data: every message, in order, to its sink. */
 #include "transport_battery_rank.h"
 
 #include <stdlib.h>
@@ -15,11 +15,11 @@ static bool data_reach(struct battery_rank *rank)
     memset(blob, 0x5a, sizeof(blob));
     return battery_expect(
                rank, transport->reach(rank->state, blob, bytes, &reach) == DIST_ERR_UNSUPPORTED,
-               "an address of garbage is reached") &&
+               "reach accepts an invalid address") &&
            battery_expect(rank,
                           transport->reach(rank->state, rank->shared->address[rank->rank].blob,
                                            bytes - 1, &reach) == DIST_ERR_UNSUPPORTED,
-                          "an address cut short is reached") &&
+                          "reach accepts a truncated address") &&
            battery_expect(rank, transport->abi == DIST_ABI && transport->size == sizeof(*transport),
                           "abi or size is wrong");
 }
@@ -58,21 +58,21 @@ static bool data_ping_pong(struct battery_rank *rank)
 /* Sends `bytes` to every other rank and receives as much from each, all at once. */
 static bool data_exchange_all(struct battery_rank *rank, size_t bytes, uint64_t tag)
 {
-    int others = rank->ranks - 1;
-    unsigned char *out = battery_alloc(bytes * (size_t)others);
-    unsigned char *in = battery_alloc(bytes * (size_t)others);
-    struct dist_request *requests = battery_alloc(sizeof(*requests) * 2 * (size_t)others);
+    int peers = rank->ranks - 1;
+    unsigned char *out = battery_alloc(bytes * (size_t)peers);
+    unsigned char *in = battery_alloc(bytes * (size_t)peers);
+    struct dist_request *requests = battery_alloc(sizeof(*requests) * 2 * (size_t)peers);
     bool ok;
 
-    for (int i = 0; i < others; i++) {
+    for (int i = 0; i < peers; i++) {
         int peer = (rank->rank + 1 + i) % rank->ranks;
 
         battery_fill(out + (size_t)i * bytes, bytes, rank->rank, peer, tag);
         battery_recv(rank, &requests[i], peer, tag, in + (size_t)i * bytes, bytes);
-        battery_send(rank, &requests[others + i], peer, tag, out + (size_t)i * bytes, bytes);
+        battery_send(rank, &requests[peers + i], peer, tag, out + (size_t)i * bytes, bytes);
     }
-    ok = battery_wait_ok(rank, requests, 2 * others);
-    for (int i = 0; i < others && ok; i++)
+    ok = battery_wait_ok(rank, requests, 2 * peers);
+    for (int i = 0; i < peers && ok; i++)
         ok = battery_check(rank, in + (size_t)i * bytes, bytes, (rank->rank + 1 + i) % rank->ranks,
                            rank->rank, tag);
     free(out);
@@ -103,10 +103,8 @@ static size_t data_many_bytes(int i)
     return i % 3 == 0 ? (size_t)i : i % 3 == 1 ? (size_t)i * 300 : 70000;
 }
 
-/*
- * DATA_MANY messages with a tag each, their last wanted first, and each waited for before
- * the next receive is posted: no limit inside the transport may stop the last one.
- */
+/* DATA_MANY messages with a tag each. The last is received first, and each receive ends before the
+ * next is posted, so no limit of the transport may block the last message. */
 static bool data_reversed(struct battery_rank *rank)
 {
     struct dist_request *sends = battery_alloc(sizeof(*sends) * DATA_MANY);
@@ -135,7 +133,7 @@ static bool data_reversed(struct battery_rank *rank)
     return ok;
 }
 
-/* One tag, many sizes, some receives posted before the message and some after it. */
+/* One tag, many sizes; some receives are posted before the message arrives, and some after that. */
 static bool data_ordered(struct battery_rank *rank)
 {
     struct dist_request *requests = battery_alloc(sizeof(*requests) * 2 * DATA_MANY);
@@ -154,7 +152,7 @@ static bool data_ordered(struct battery_rank *rank)
     }
     for (int i = 0; i < DATA_MANY; i++)
         battery_send(rank, &requests[DATA_MANY + i], peer, 5, out[i], data_many_bytes(i));
-    battery_linger(rank, 20);
+    battery_progress_ms(rank, 20);
     for (int i = DATA_MANY / 2; i < DATA_MANY; i++)
         battery_recv(rank, &requests[i], peer, 5, in[i], data_many_bytes(i));
     ok = battery_wait_ok(rank, requests, 2 * DATA_MANY);
@@ -185,7 +183,7 @@ static bool data_sizes(struct battery_rank *rank)
     return data_exchange_all(rank, largest, 5);
 }
 
-/* Messages that are all there before anybody wants them, their senders still in progress. */
+/* All messages arrive before their receives are posted, while their sends are still in progress. */
 static bool data_unexpected(struct battery_rank *rank)
 {
     static const size_t sizes[] = {0, 8, 5000, 70000, 3000000};
@@ -201,7 +199,7 @@ static bool data_unexpected(struct battery_rank *rank)
         battery_fill(out[i], sizes[i], rank->rank, peer, (uint64_t)i);
         battery_send(rank, &sends[i], peer, (uint64_t)i, out[i], sizes[i]);
     }
-    battery_linger(rank, 50);
+    battery_progress_ms(rank, 50);
     for (int i = 0; i < COUNT; i++)
         battery_recv(rank, &receives[i], peer, (uint64_t)i, in[i], sizes[i]);
     ok = battery_wait_ok(rank, receives, COUNT) && battery_wait_ok(rank, sends, COUNT);
@@ -224,7 +222,7 @@ static size_t data_storm_bytes(int round, int from, int to, int k)
     return (size_t)((random >> 8) % ((uint64_t)1 << scale));
 }
 
-/* One round: STORM_BATCH messages for each pair, received in a turned order. */
+/* One round: STORM_BATCH messages for each pair, received in a rotated order. */
 static bool data_storm_round(struct battery_rank *rank, int round)
 {
     struct dist_request requests[TRANSPORT_BATTERY_RANKS_MAX * STORM_BATCH * 2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The battery's cases about what goes wrong, about leaving and about sleeping. */
+/* Cases of the battery about errors, leaving and sleeping. */
 #include "base/clock.h"
 #include "transport_battery_rank.h"
 
@@ -10,29 +10,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A receive whose fingerprint or size differs from the message's; both orders, two sizes. */
-static bool fault_mismatch_once(struct battery_rank *rank, size_t sent, size_t wanted, uint64_t tag,
-                                bool posted_first)
+/* A receive whose fingerprint or size differs from the message's, posted before or after the
+ * message arrives. */
+static bool fault_mismatch_once(struct battery_rank *rank, size_t sent, size_t expected,
+                                uint64_t tag, bool posted_first)
 {
-    unsigned char *data = battery_alloc(sent + wanted);
+    unsigned char *data = battery_alloc(sent + expected);
     struct dist_request request = {.peer = 1 - rank->rank};
-    const struct dist_sink sink = {.dst = data, .bytes = wanted};
+    const struct dist_sink sink = {.dst = data, .bytes = expected};
     bool ok = battery_meet(rank);
 
     if (rank->rank == 0 && posted_first)
-        battery_linger(rank, 10);
+        battery_progress_ms(rank, 10);
     if (rank->rank == 1 && !posted_first)
-        battery_linger(rank, 10);
+        battery_progress_ms(rank, 10);
     if (rank->rank == 0) {
         battery_send(rank, &request, 1, tag, data, sent);
         ok = ok && battery_wait(rank, &request, 1) &&
              battery_expect(rank, request.status == DIST_OK || request.status == DIST_ERR_MISMATCH,
-                            "the sender got %s", dist_status_string(request.status));
+                            "the send ended with %s", dist_status_string(request.status));
     } else {
         request.status = DIST_IN_PROGRESS;
         request.sink = sink;
         request.envelope = (struct dist_envelope){
-            .tag = tag, .fingerprint = tag * 31 + (sent == wanted ? 8 : 7), .bytes = wanted};
+            .tag = tag, .fingerprint = tag * 31 + (sent == expected ? 8 : 7), .bytes = expected};
         rank->transport->recv(rank->state, &request);
         ok = ok && battery_wait(rank, &request, 1) &&
              battery_expect(rank, request.status == DIST_ERR_MISMATCH, "a mismatch ended with %s",
@@ -40,14 +41,14 @@ static bool fault_mismatch_once(struct battery_rank *rank, size_t sent, size_t w
              battery_expect(rank,
                             request.arrived.tag == tag && request.arrived.bytes == sent &&
                                 request.arrived.fingerprint == tag * 31 + 7,
-                            "`arrived` is not what was sent");
+                            "`arrived` differs from the sent message");
     }
-    ok = ok && battery_meet(rank); /* the sender's data may be on its way still */
+    ok = ok && battery_meet(rank); /* the sender's data may still be in transit */
     free(data);
     return ok;
 }
 
-/* After a mismatch the pair goes on working. */
+/* After a mismatch, the pair can exchange further messages. */
 static bool fault_mismatch_after(struct battery_rank *rank, uint64_t tag)
 {
     unsigned char byte[2] = {7, 0};
@@ -78,7 +79,7 @@ static bool fault_mismatch(struct battery_rank *rank)
     return true;
 }
 
-/* Rank 0 is in the middle of long messages with everybody, and is killed. */
+/* Rank 0 is killed while it exchanges long messages with all ranks. */
 static bool fault_killed_victim(struct battery_rank *rank, unsigned char *data, size_t bytes)
 {
     struct dist_request requests[2 * TRANSPORT_BATTERY_RANKS_MAX];
@@ -104,7 +105,7 @@ static bool fault_killed_survivor(struct battery_rank *rank, unsigned char *data
     rank->sleeps = rank->rank % 2;
     battery_recv(rank, &requests[0], 0, 2, data, bytes);
     battery_send(rank, &requests[1], 0, 2, data, bytes);
-    battery_recv(rank, &requests[2], 0, 99, data, 8); /* which nobody sends */
+    battery_recv(rank, &requests[2], 0, 99, data, 8); /* which no rank sends */
     if (!battery_wait(rank, requests, 3))
         return false;
     took_ns = disti_now_ns() - atomic_load(&rank->shared->noted_ns);
@@ -112,16 +113,16 @@ static bool fault_killed_survivor(struct battery_rank *rank, unsigned char *data
     battery_send(rank, &requests[4], 0, 98, data, 8);
     for (int i = 2; i < 5; i++) {
         if (!battery_expect(rank, requests[i].status == DIST_ERR_PEER_LOST,
-                            "request %d with the dead ended with %s", i,
+                            "request %d with the killed rank ended with %s", i,
                             dist_status_string(requests[i].status)))
             return false;
     }
-    return battery_expect(rank, took_ns < limit_ms * INT64_C(1000000), "noticed after %lld ms",
+    return battery_expect(rank, took_ns < limit_ms * INT64_C(1000000), "detected after %lld ms",
                           (long long)(took_ns / 1000000));
 }
 
-/* A byte from each rank to each other one. */
-static bool fault_acquaint(struct battery_rank *rank)
+/* Exchanges a byte between all pairs of ranks. */
+static bool fault_connect_all(struct battery_rank *rank)
 {
     struct dist_request requests[2 * TRANSPORT_BATTERY_RANKS_MAX];
     unsigned char bytes[TRANSPORT_BATTERY_RANKS_MAX] = {0};
@@ -141,59 +142,61 @@ static bool fault_killed(struct battery_rank *rank)
     size_t bytes = battery_largest(rank) / 4;
     unsigned char *data = battery_alloc(bytes);
     struct dist_request ring[2];
-    int others = rank->ranks - 1;
+    int survivors = rank->ranks - 1;
     bool ok;
 
-    if (rank->options->acquainted && !fault_acquaint(rank))
+    if (rank->options->connected_first && !fault_connect_all(rank))
         return false;
     if (rank->rank == 0)
         return fault_killed_victim(rank, data, bytes);
-    rank->gone = 0;
+    rank->lost = 0;
     ok = fault_killed_survivor(rank, data, bytes) && battery_meet(rank);
     rank->sleeps = false;
-    /* The others still reach each other: once around the ring of survivors. */
-    battery_recv(rank, &ring[0], 1 + (rank->rank - 1 + others - 1) % others, 7, data, bytes / 2);
-    battery_send(rank, &ring[1], 1 + rank->rank % others, 7, data + bytes / 2, bytes / 2);
+    /* The survivors can still send to each other, in a ring. */
+    battery_recv(rank, &ring[0], 1 + (rank->rank - 1 + survivors - 1) % survivors, 7, data,
+                 bytes / 2);
+    battery_send(rank, &ring[1], 1 + rank->rank % survivors, 7, data + bytes / 2, bytes / 2);
     ok = ok && battery_wait_ok(rank, ring, 2);
     free(data);
     return ok;
 }
 
-/* Rank 0 says its last words and leaves at once; rank 1 asks for them later, and for more. */
-static bool fault_leave_last_words(struct battery_rank *rank)
+/* Rank 0 sends a message and leaves immediately. Rank 1 receives it later; further requests
+ * fail. */
+static bool fault_leave_after_send(struct battery_rank *rank)
 {
-    unsigned char words[100], in[100];
+    unsigned char out[100], in[100];
     struct dist_request requests[3];
     bool ok;
 
     if (!battery_open(rank))
         return false;
-    battery_fill(words, sizeof(words), 0, 1, 1);
+    battery_fill(out, sizeof(out), 0, 1, 1);
     if (rank->rank == 0) {
-        battery_send(rank, &requests[0], 1, 1, words, sizeof(words));
+        battery_send(rank, &requests[0], 1, 1, out, sizeof(out));
         ok = battery_wait_ok(rank, requests, 1);
         battery_close(rank);
         return ok;
     }
-    battery_linger(rank, 100);
+    battery_progress_ms(rank, 100);
     battery_recv(rank, &requests[0], 0, 1, in, sizeof(in));
     battery_recv(rank, &requests[1], 0, 2, in, sizeof(in));
-    battery_send(rank, &requests[2], 0, 2, words, sizeof(words));
+    battery_send(rank, &requests[2], 0, 2, out, sizeof(out));
     ok = battery_wait(rank, requests, 3) &&
-         battery_expect(rank, requests[0].status == DIST_OK, "last words ended with %s",
+         battery_expect(rank, requests[0].status == DIST_OK, "the last message ended with %s",
                         dist_status_string(requests[0].status)) &&
          battery_check(rank, in, sizeof(in), 0, 1, 1) &&
          battery_expect(
              rank,
              requests[1].status == DIST_ERR_PEER_LOST &&
                  (requests[2].status == DIST_ERR_PEER_LOST || requests[2].status == DIST_OK),
-             "requests to one who left ended with %s and %s",
+             "requests to a rank that left ended with %s and %s",
              dist_status_string(requests[1].status), dist_status_string(requests[2].status));
     battery_close(rank);
     return ok;
 }
 
-/* States at every stage of their life can be closed. */
+/* A state can be closed at every stage. */
 static bool fault_leave_half_open(struct battery_rank *rank)
 {
     unsigned char *data = battery_alloc(300000);
@@ -201,7 +204,7 @@ static bool fault_leave_half_open(struct battery_rank *rank)
     bool ok;
 
     ok = battery_open(rank);
-    battery_close(rank); /* nothing ever sent */
+    battery_close(rank); /* nothing was sent */
     ok = ok && battery_meet(rank) && battery_open(rank);
     if (ok) {
         battery_send(rank, &requests[0], 1 - rank->rank, 1, data, 300000);
@@ -211,17 +214,17 @@ static bool fault_leave_half_open(struct battery_rank *rank)
         for (int i = 0; i < 1 + rank->rank * 1000; i++)
             rank->transport->progress(rank->state);
     }
-    battery_close(rank); /* in the middle */
+    battery_close(rank); /* in the middle of messages */
     free(data);
     return ok && battery_meet(rank);
 }
 
 static bool fault_leave(struct battery_rank *rank)
 {
-    return fault_leave_half_open(rank) && fault_leave_last_words(rank);
+    return fault_leave_half_open(rank) && fault_leave_after_send(rank);
 }
 
-/* An idle rank really sleeps, and wakes for a message. */
+/* An idle rank really sleeps, and is woken by a message. */
 static bool fault_sleep_once(struct battery_rank *rank, size_t bytes, uint64_t tag)
 {
     const struct dist_transport *transport = rank->transport;
@@ -245,21 +248,21 @@ static bool fault_sleep_once(struct battery_rank *rank, size_t bytes, uint64_t t
         if (request.status != DIST_IN_PROGRESS)
             break;
         event.fd = transport->arm(rank->state);
-        ok = battery_expect(rank, event.fd != -1, "there is nothing to sleep on");
+        ok = battery_expect(rank, event.fd != -1, "arm returned no descriptor to sleep on");
         if (event.fd >= 0) {
-            ok = ok && battery_expect(rank, poll(&event, 1, 5000) == 1, "nobody woke this rank");
+            ok = ok && battery_expect(rank, poll(&event, 1, 5000) == 1, "not woken within 5 s");
             sleeps++;
         }
         transport->disarm(rank->state);
     }
     free(data);
     return ok &&
-           battery_expect(rank, request.status == DIST_OK, "woke to %s",
+           battery_expect(rank, request.status == DIST_OK, "the receive ended with %s",
                           dist_status_string(request.status)) &&
-           battery_expect(rank, sleeps < 5000, "slept %d times for one message", sleeps);
+           battery_expect(rank, sleeps < 5000, "woken %d times for one message", sleeps);
 }
 
-/* Both sleep whenever they wait: every message must wake its receiver. */
+/* Both ranks sleep whenever they wait: every message must wake its receiver. */
 static bool fault_sleep_both(struct battery_rank *rank, size_t bytes, int rounds)
 {
     unsigned char *data = battery_alloc(bytes);
@@ -325,16 +328,16 @@ static bool fault_reopen(struct battery_rank *rank)
         battery_recv(rank, &requests[0], 1 - rank->rank, 1, &byte[1], 1);
         battery_send(rank, &requests[1], 1 - rank->rank, 1, &byte[0], 1);
         if (!battery_wait_ok(rank, requests, 2) || !battery_meet(rank) ||
-            !battery_expect(rank, byte[0] == byte[1], "wrong byte in life %d", i))
+            !battery_expect(rank, byte[0] == byte[1], "wrong byte in round %d", i))
             return false;
         battery_close(rank);
         if (!battery_meet(rank))
             return false;
     }
     after = fault_count_fds();
-    /* Threads count the same table at the same time: each may see the other's directory. */
+    /* Threads count in the same table at the same time: each may see the other's open directory. */
     return battery_expect(rank, after <= before + (rank->options->threads ? 2 : 0),
-                          "%d file descriptors became %d", before, after) &&
+                          "file descriptors: %d before, %d after", before, after) &&
            battery_meet(rank);
 }
 

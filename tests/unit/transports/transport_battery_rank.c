@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank of the battery: what its cases are written with. */
+/* A rank of the battery, and the functions that the cases use. */
 #include "transport_battery_rank.h"
 
 #include "base/clock.h"
@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nothing has moved for so long: a busy machine may take far longer for the whole. */
+/* Limits of a wait without any progress, and of a barrier: a busy machine may take much longer for
+ * a whole case. */
 #define RANK_WAIT_MS 60000
 #define RANK_MEET_MS 280000
-/* Looks before a rank sleeps or yields, and before it leaves the CPU to others for a while. */
+/* Idle polls before a rank sleeps or yields, and before it naps for RANK_NAP_NS. */
 #define RANK_SPINS 200
 #define RANK_YIELDS 1000
 #define RANK_NAP_NS (100 * 1000)
@@ -90,7 +91,7 @@ static bool rank_connect(struct battery_rank *rank, int peer)
                                                  &reach) == DIST_OK,
                           "reach of rank %d failed", peer) &&
            battery_expect(rank, reach.latency_ns > 0 && reach.bytes_per_second > 0,
-                          "rank %d is reached at no cost or no speed", peer) &&
+                          "rank %d is reached without latency or bandwidth", peer) &&
            battery_expect(rank,
                           rank->transport->connect(rank->state, peer, address->blob,
                                                    address->bytes) == DIST_OK,
@@ -102,7 +103,7 @@ bool battery_open(struct battery_rank *rank)
     struct battery_address *mine = &rank->shared->address[rank->rank];
 
     rank_configure(rank);
-    rank->gone = -1;
+    rank->lost = -1;
     rank->state = battery_alloc(rank->transport->state_size);
     if (!battery_expect(rank, rank->transport->open(rank->state, &rank->config) == DIST_OK,
                         "open failed") ||
@@ -110,7 +111,7 @@ bool battery_open(struct battery_rank *rank)
                         rank->transport->address(rank->state, mine->blob, &mine->bytes) == DIST_OK,
                         "address failed") ||
         !battery_expect(rank, mine->bytes > 0 && mine->bytes <= DIST_ADDRESS_MAX,
-                        "an address of %zu bytes", mine->bytes) ||
+                        "the address has %zu bytes", mine->bytes) ||
         !battery_meet(rank))
         return false;
     for (int peer = 0; peer < rank->ranks; peer++) {
@@ -140,7 +141,7 @@ static void rank_sleep(struct battery_rank *rank, int ms)
     rank->transport->disarm(rank->state);
 }
 
-/* One step of waiting: progress, and if nothing happened some patience. */
+/* One step of waiting: makes progress, or waits a little if nothing happened. */
 static bool rank_step(struct battery_rank *rank, int *idle_p)
 {
     int moved = rank->state ? rank->transport->progress(rank->state) : 0;
@@ -157,12 +158,12 @@ static bool rank_step(struct battery_rank *rank, int *idle_p)
     return true;
 }
 
-static bool rank_all_met(const struct battery_rank *rank)
+static bool rank_all_arrived(const struct battery_rank *rank)
 {
     int mine = atomic_load(&rank->shared->arrived[rank->rank]);
 
     for (int other = 0; other < rank->ranks; other++) {
-        if (other != rank->gone && atomic_load(&rank->shared->arrived[other]) < mine)
+        if (other != rank->lost && atomic_load(&rank->shared->arrived[other]) < mine)
             return false;
     }
     return true;
@@ -175,17 +176,18 @@ bool battery_meet(struct battery_rank *rank)
     bool ok = true;
     int idle = 0;
 
-    rank->sleeps = false; /* nobody rings when the others arrive */
+    rank->sleeps = false; /* the barrier rings no doorbell */
     atomic_fetch_add(&rank->shared->arrived[rank->rank], 1);
-    while (ok && !rank_all_met(rank)) {
+    while (ok && !rank_all_arrived(rank)) {
         ok = rank_step(rank, &idle) && !atomic_load(&rank->shared->failures) &&
-             battery_expect(rank, !disti_expired(deadline), "the others do not come");
+             battery_expect(rank, !disti_expired(deadline),
+                            "the other ranks do not reach the barrier");
     }
     rank->sleeps = sleeps;
     return ok;
 }
 
-void battery_linger(struct battery_rank *rank, int ms)
+void battery_progress_ms(struct battery_rank *rank, int ms)
 {
     int64_t deadline = disti_deadline_ms(ms);
     int idle = 0;
@@ -240,7 +242,7 @@ bool battery_wait(struct battery_rank *rank, struct dist_request *requests, int 
                 deadline = disti_deadline_ms(RANK_WAIT_MS);
             if (idle > RANK_SPINS && disti_expired(deadline))
                 return battery_expect(
-                    rank, false, "request %d of %d (peer %d, tag %llu, %llu bytes) never ends", i,
+                    rank, false, "request %d of %d (peer %d, tag %llu, %llu bytes) does not end", i,
                     count, requests[i].peer, (unsigned long long)requests[i].envelope.tag,
                     (unsigned long long)requests[i].envelope.bytes);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The battery's case about sinks that reduce what arrives. */
+/* The battery's case about sinks that reduce received data. */
 #include "base/dtype.h"
 #include "base/kernels/half.h"
 #include "transport_battery_rank.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value `number` as an element of dtype; all numbers here are exact in each of them. */
+/* Stores the value `number` as an element of dtype. All numbers here are exact in every dtype. */
 static void reduce_store(void *array, size_t i, dist_dtype dtype, int number)
 {
     uint16_t half = dtype == DIST_BFLOAT16 ? disti_bfloat16_from_float((float)number)
@@ -63,7 +63,7 @@ static int reduce_combine(dist_op op, int a, int b)
     }
 }
 
-/* The program's own operation: exclusive or of all bits, whatever they mean. */
+/* A user-defined reduction: exclusive or of all bits. */
 static void reduce_user(void *arg, void *dst, const void *a, const void *b, size_t count,
                         dist_dtype dtype)
 {
@@ -72,8 +72,8 @@ static void reduce_user(void *arg, void *dst, const void *a, const void *b, size
         ((uint8_t *)dst)[i] = ((const uint8_t *)a)[i] ^ ((const uint8_t *)b)[i];
 }
 
-/* Fills what this rank has and sends, and what is to come of it. */
-static void reduce_fill(char *src, char *out, char *want, size_t count, dist_dtype dtype,
+/* Fills this rank's data, the data to send, and the expected result. */
+static void reduce_fill(char *src, char *out, char *expected, size_t count, dist_dtype dtype,
                         dist_op op)
 {
     for (size_t i = 0; i < count; i++) {
@@ -85,20 +85,20 @@ static void reduce_fill(char *src, char *out, char *want, size_t count, dist_dty
         }
         reduce_store(src, i, dtype, mine);
         reduce_store(out, i, dtype, theirs);
-        reduce_store(want, i, dtype, reduce_combine(op, mine, theirs));
+        reduce_store(expected, i, dtype, reduce_combine(op, mine, theirs));
     }
     for (size_t i = 0; op == DIST_USER && i < count * dist_dtype_size(dtype); i++)
-        want[i] = (char)(src[i] ^ out[i]);
+        expected[i] = (char)(src[i] ^ out[i]);
 }
 
-/* Both ranks send to each other and reduce what comes, in place or with another array. */
+/* Both ranks send to each other and reduce the received data, in place or into another array. */
 static bool reduce_once(struct battery_rank *rank, dist_dtype dtype, dist_op op, size_t count,
                         bool in_place)
 {
     static const struct dist_reduction user = {.fn = reduce_user};
     size_t bytes = count * dist_dtype_size(dtype);
     char *out = battery_alloc(bytes), *src = battery_alloc(bytes);
-    char *dst = in_place ? src : battery_alloc(bytes), *want = battery_alloc(bytes);
+    char *dst = in_place ? src : battery_alloc(bytes), *expected = battery_alloc(bytes);
     struct dist_sink sink = {.dst = dst,
                              .src = src,
                              .bytes = bytes,
@@ -109,21 +109,21 @@ static bool reduce_once(struct battery_rank *rank, dist_dtype dtype, dist_op op,
     struct dist_request request[2];
     bool ok;
 
-    reduce_fill(src, out, want, count, dtype, op);
+    reduce_fill(src, out, expected, count, dtype, op);
     battery_recv_sink(rank, &request[0], 1 - rank->rank, 3, &sink);
     battery_send(rank, &request[1], 1 - rank->rank, 3, out, bytes);
     ok = battery_wait_ok(rank, request, 2) &&
-         battery_expect(rank, memcmp(dst, want, bytes) == 0, "%s of %zu %s is wrong",
+         battery_expect(rank, memcmp(dst, expected, bytes) == 0, "%s of %zu %s is wrong",
                         dist_op_string(op), count, dist_dtype_string(dtype));
     free(out);
-    free(want);
+    free(expected);
     if (!in_place)
         free(dst);
     free(src);
     return ok;
 }
 
-/* Every type with some counts, and every operation with some types. */
+/* Every dtype with some counts, and every op with some dtypes. */
 static bool reduce_all(struct battery_rank *rank)
 {
     static const size_t counts[] = {0, 1, 7, 1000, 4097, 70001, 1000003};
