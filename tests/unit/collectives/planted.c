@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All ranks' plans of an algorithm, to plant faults into. */
+/* The plans of all ranks of an algorithm, in which tests plant faults. */
 #include "planted.h"
 
 #include "topology/topology.h"
@@ -45,7 +45,7 @@ struct planted planted_own(dist_collective collective, disti_algorithm_fn write,
     return planted_make(&algorithm, ranks, 0, 1);
 }
 
-/* A plan is constant for its users, but not its memory. */
+/* Users of a plan must not change it, but its memory is writable. */
 static struct disti_step *planted_steps(const struct planted *planted, int rank)
 {
     return (struct disti_step *)planted->plans[rank]->steps;
@@ -112,7 +112,8 @@ void planted_wrong(const struct planted *planted, bool in_place, const char *wha
 
     assert_int_equal(disti_verify(planted->plans, in_place, &verdict), DIST_OK);
     if (verdict.ok || !strstr(verdict.text, what))
-        fail_msg("the verdict is '%s', not '%s'", verdict.ok ? "right" : verdict.text, what);
+        fail_msg("the verdict is '%s' and does not contain '%s'",
+                 verdict.ok ? "right" : verdict.text, what);
 }
 
 void planted_free(struct planted *planted)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All ranks' plans of an algorithm, to plant faults into. */
+/* The plans of all ranks of an algorithm, in which tests plant faults. */
 #ifndef DISTI_TESTS_COLLECTIVES_PLANTED_H
 #define DISTI_TESTS_COLLECTIVES_PLANTED_H
 
@@ -12,25 +12,28 @@ struct planted {
     int ranks;
 };
 
-/* On a flat topology. The plans are right, and are proved to be. */
+/* Writes the plans for a flat topology and checks that the verifier accepts them. */
 struct planted planted_write(dist_collective collective, const char *name, int ranks, int root,
                              uint32_t segments);
 
-/* A test's own algorithm, for two ranks or more; nothing is proved. */
+/* Writes the plans of a test's own algorithm, for at least 2 ranks, without a check. */
 struct planted planted_own(dist_collective collective, disti_algorithm_fn write, int ranks);
 
-/* A step, to be changed. */
+/* Returns a step of a rank's plan, to be changed. */
 struct disti_step *planted_step(const struct planted *planted, int rank, uint32_t lane,
                                 uint32_t step);
 
-/* The rank's n-th step of that kind, in the order of lanes; fails the test if there is none. */
+/* Returns the rank's n-th step of that kind, in the order of lanes; fails the test if there is
+ * none. */
 struct disti_step *planted_find(const struct planted *planted, int rank, enum disti_step_kind kind,
                                 int n);
 
-/* Takes a step out; who waited for it, or behind it in its lane, waits for the step before. */
+/* Removes a step. Steps that wait for it, or for a later step of its lane, wait for the step
+ * before. */
 void planted_drop(const struct planted *planted, int rank, const struct disti_step *step);
 
-/* The verdict must be: right; or wrong, in words that contain `what`. The plans are kept. */
+/* Check that the verifier accepts the plans, or rejects them with a message that contains `what`.
+ * The plans are not freed. */
 void planted_right(const struct planted *planted, bool in_place);
 void planted_wrong(const struct planted *planted, bool in_place, const char *what);
 

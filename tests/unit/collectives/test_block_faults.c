@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier can fail, where blocks, lists and roots are concerned: one fault planted each. */
+/* The verifier detects faults in blocks, lists of chunks, and roots; each test plants one fault. */
 #include "planted.h"
 
 #include "../base/unit.h"
 
-static void test_wrong_block(void **state)
+static void test_a_wrong_block_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_TO_ALL, "direct", 4, 0, 1);
-    struct disti_step *recv = planted_find(&p, 1, DISTI_RECV, 0); /* from 0, so to block 0 */
+    struct disti_step *recv = planted_find(&p, 1, DISTI_RECV, 0); /* from rank 0, so to block 0 */
 
     (void)state;
     recv->dst.chunk = 2;
     planted_wrong(&p, false, "its destination holds chunk 9, the step's data is chunk 1");
-    recv->first = 9; /* and if it is told to take it for that */
+    recv->first = 9; /* also if the step declares that chunk */
     planted_wrong(&p, false, "expects 1 chunks, but matches 1 of rank 0");
     planted_free(&p);
 }
 
-/* A rank gives the right block to the wrong rank: both believe it to be what they deal with. */
-static void hand_round(const struct disti_shape *shape, struct disti_builder *b)
+/* Both ranks exchange their own blocks instead of the peer's, so that every step is consistent but
+ * the result is wrong. */
+static void exchange_own_blocks(const struct disti_shape *shape, struct disti_builder *b)
 {
     uint32_t own = (uint32_t)shape->rank, other = 1 - own;
 
@@ -30,16 +31,16 @@ static void hand_round(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_copy(b, .lane = recv, .dst = disti_out(0), .src = disti_in(own), .data = own);
 }
 
-static void test_not_summed(void **state)
+static void test_a_missing_sum_is_detected(void **state)
 {
-    struct planted p = planted_own(DIST_COLL_REDUCE_SCATTER, hand_round, 2);
+    struct planted p = planted_own(DIST_COLL_REDUCE_SCATTER, exchange_own_blocks, 2);
 
     (void)state;
     planted_wrong(&p, false, "output chunk 0 holds the contributions of ranks 0x1, not 0x3");
     planted_free(&p);
 }
 
-static void test_own_block_missing(void **state)
+static void test_a_missing_own_block_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_TO_ALL, "pairwise", 3, 0, 1);
 
@@ -49,13 +50,13 @@ static void test_own_block_missing(void **state)
     planted_free(&p);
 }
 
-static void test_out_elsewhere(void **state)
+static void test_buffers_that_exist_only_on_the_root_are_checked(void **state)
 {
     struct planted p = planted_write(DIST_COLL_REDUCE, "binomial", 4, 2, 1);
     int rank = 0;
 
     (void)state;
-    while (rank == 2 || p.plans[rank]->step_count == 1) /* one that adds and is not the root */
+    while (rank == 2 || p.plans[rank]->step_count == 1) /* one that reduces and is not the root */
         rank++;
     planted_find(&p, rank, DISTI_RECV_REDUCE, 0)->dst = disti_out(0);
     planted_wrong(&p, false, "its destination ends at chunk 1, but its space has 0 chunks");
@@ -68,8 +69,8 @@ static void test_out_elsewhere(void **state)
     planted_free(&p);
 }
 
-/* The root's result must not be finished by two. */
-static void test_finish_below_root(void **state)
+/* Only the root may finish the result. */
+static void test_finishing_below_the_root_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_REDUCE, "chain", 3, 0, 2);
 
@@ -79,26 +80,26 @@ static void test_finish_below_root(void **state)
     planted_free(&p);
 }
 
-static void test_list(void **state)
+static void test_wrong_lists_are_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_GATHER, "binomial", 8, 1, 1);
     struct disti_step *send = NULL;
     int rank = 0;
 
     (void)state;
-    for (; !send || send->chunks < 4; rank++) /* who hands up four blocks */
+    for (; !send || send->chunks < 4; rank++) /* the rank that sends four blocks */
         send = rank != 1 ? planted_find(&p, rank, DISTI_SEND, 0) : NULL;
     struct disti_plan *plan = p.plans[rank - 1];
-    uint32_t *list = (uint32_t *)plan->data + send->list, held = list[2];
+    uint32_t *list = (uint32_t *)plan->data + send->list, saved = list[2];
 
     assert_int_not_equal(send->list, DISTI_NO_LIST);
     list[2] = list[1];
     planted_wrong(&p, false, "twice");
     list[2] = 8;
     planted_wrong(&p, false, "chunk 8 of its data does not exist");
-    list[2] = list[1] == 1 ? 7 : 1; /* what somebody else has */
+    list[2] = list[1] == 1 ? 7 : 1; /* a chunk that another rank has */
     planted_wrong(&p, false, "");
-    list[2] = held;
+    list[2] = saved;
     planted_right(&p, false);
     send->chunks--; /* the last entry is missing */
     planted_wrong(&p, false, "expects 4 chunks, but matches 3");
@@ -108,28 +109,29 @@ static void test_list(void **state)
     planted_free(&p);
 }
 
-/* What a list says is compared with what lies there. */
-static void test_list_order(void **state)
+/* The chunks in a list must be the chunks at that place. */
+static void test_a_wrong_order_in_a_list_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_TO_ALL, "bruck", 5, 0, 1);
 
     (void)state;
-    for (int rank = 0; rank < 2; rank++) { /* both ends of a message agree, wrongly */
+    for (int rank = 0; rank < 2; rank++) { /* both ends of a message have the same wrong list */
         struct disti_step *step = planted_find(&p, rank, rank ? DISTI_RECV : DISTI_SEND, 0);
-        uint32_t *list = (uint32_t *)p.plans[rank]->data + step->list, held = list[0];
+        uint32_t *list = (uint32_t *)p.plans[rank]->data + step->list, saved = list[0];
 
         list[0] = list[1];
-        list[1] = held;
+        list[1] = saved;
     }
     planted_wrong(&p, false, "as chunk");
     planted_free(&p);
 }
 
-/* In a _V form blocks differ: no several in scratch, no lists, no range over a block's end. */
-static void test_uneven(void **state)
+/* The blocks of an irregular call differ in size, so a step must not have several slots of scratch,
+ * lists, or ranges across the end of a block. */
+static void test_steps_of_irregular_calls_are_limited(void **state)
 {
     struct planted p = planted_write(DIST_COLL_REDUCE_SCATTER_V, "ring", 4, 0, 1);
-    struct disti_step *recv = planted_find(&p, 2, DISTI_RECV_REDUCE, 0), held = *recv;
+    struct disti_step *recv = planted_find(&p, 2, DISTI_RECV_REDUCE, 0), saved = *recv;
     uint32_t list[2] = {0, 1};
 
     (void)state;
@@ -139,7 +141,7 @@ static void test_uneven(void **state)
     planted_wrong(&p, false, "its source crosses the end of a block");
     recv->kind = DISTI_RECV;
     planted_wrong(&p, false, "several slots of scratch, whose chunks may differ in size");
-    *recv = held;
+    *recv = saved;
     p.plans[2]->data = list;
     p.plans[2]->data_count = 2;
     recv->list = 0;
@@ -149,7 +151,7 @@ static void test_uneven(void **state)
     planted_free(&p);
 }
 
-/* Another's block passes through a rank that knows nothing of its size. */
+/* A block of another rank is received by a rank that cannot know its size. */
 static void pass_through(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
@@ -159,7 +161,7 @@ static void pass_through(const struct disti_shape *shape, struct disti_builder *
         disti_build_recv(b, .lane = lane, .peer = 0, .dst = disti_scratch(0), .data = 2);
 }
 
-static void test_unknown_size(void **state)
+static void test_a_block_of_unknown_size_is_detected(void **state)
 {
     struct planted p = planted_own(DIST_COLL_GATHER, pass_through, 3);
 
@@ -173,11 +175,15 @@ static void test_unknown_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_block),       cmocka_unit_test(test_not_summed),
-        cmocka_unit_test(test_own_block_missing), cmocka_unit_test(test_out_elsewhere),
-        cmocka_unit_test(test_finish_below_root), cmocka_unit_test(test_list),
-        cmocka_unit_test(test_list_order),        cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_unknown_size),
+        cmocka_unit_test(test_a_wrong_block_is_detected),
+        cmocka_unit_test(test_a_missing_sum_is_detected),
+        cmocka_unit_test(test_a_missing_own_block_is_detected),
+        cmocka_unit_test(test_buffers_that_exist_only_on_the_root_are_checked),
+        cmocka_unit_test(test_finishing_below_the_root_is_detected),
+        cmocka_unit_test(test_wrong_lists_are_detected),
+        cmocka_unit_test(test_a_wrong_order_in_a_list_is_detected),
+        cmocka_unit_test(test_steps_of_irregular_calls_are_limited),
+        cmocka_unit_test(test_a_block_of_unknown_size_is_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the blocks of each collective lie, in chunks and in elements. */
+/* The places of the blocks of each collective, in chunks and in elements. */
 #include "plan/plan.h"
 #include "topology/topology.h"
 #include "verify/verify.h"
@@ -11,12 +11,12 @@
 #define RANKS 5
 #define CHUNKS 3
 
-/* What dist.h says, word for word: the data's blocks in IN and OUT of rank r. "": nothing. */
+/* The blocks of the data that rank 2 has in IN and OUT, as documented in dist.h. "": none. */
 struct promise {
     dist_collective collective;
     uint64_t blocks;
-    const char *in, *out;           /* of rank 2, root 2 */
-    const char *in_else, *out_else; /* of rank 2, root 4 */
+    const char *in, *out;                       /* if the root is 2 */
+    const char *in_other_root, *out_other_root; /* if the root is 4 */
 };
 
 static const struct promise promises[] = {
@@ -28,7 +28,7 @@ static const struct promise promises[] = {
     {DIST_COLL_GATHER, 5, "2", "01234", "2", ""},
     {DIST_COLL_REDUCE_SCATTER, 5, "01234", "2", "01234", "2"},
     {DIST_COLL_SCATTER, 5, "01234", "2", "", "2"},
-    {DIST_COLL_ALL_TO_ALL, 25, ":;<=>", "27<AF", ":;<=>", "27<AF"}, /* from '0': 10 is ':' */
+    {DIST_COLL_ALL_TO_ALL, 25, ":;<=>", "27<AF", ":;<=>", "27<AF"}, /* '0' + 10 is ':' */
     {DIST_COLL_ALL_GATHER_V, 5, "2", "01234", "2", "01234"},
     {DIST_COLL_GATHER_V, 5, "2", "01234", "2", ""},
     {DIST_COLL_REDUCE_SCATTER_V, 5, "01234", "2", "01234", "2"},
@@ -36,7 +36,7 @@ static const struct promise promises[] = {
     {DIST_COLL_ALL_TO_ALL_V, 25, ":;<=>", "27<AF", ":;<=>", "27<AF"},
 };
 
-/* The space holds these blocks in this order, and no others. */
+/* Checks that the space contains exactly these blocks, in this order. */
 static void space_holds(const struct disti_plan *plan, uint8_t space, const char *blocks)
 {
     uint32_t count = (uint32_t)strlen(blocks);
@@ -61,8 +61,8 @@ static void space_holds(const struct disti_plan *plan, uint8_t space, const char
     }
 }
 
-/* Of all but the last two collectives, sends and receives, which have no plans. */
-static void test_blocks(void **state)
+/* All collectives; sends and receives have no plans. */
+static void test_spaces_contain_the_documented_blocks(void **state)
 {
     (void)state;
     assert_int_equal(sizeof(promises) / sizeof(promises[0]), DIST_COLL_SEND);
@@ -75,15 +75,15 @@ static void test_blocks(void **state)
         space_holds(&plan, DISTI_IN, p->in);
         space_holds(&plan, DISTI_OUT, p->out);
         plan.root = 4;
-        space_holds(&plan, DISTI_IN, p->in_else);
-        space_holds(&plan, DISTI_OUT, p->out_else);
+        space_holds(&plan, DISTI_IN, p->in_other_root);
+        space_holds(&plan, DISTI_OUT, p->out_other_root);
     }
 }
 
-/* Blocks of 7, 0, 5, 1 and 3 elements, not in order, with gaps. */
+/* Blocks of 7, 0, 5, 1 and 3 elements, in another order and with gaps. */
 static const size_t counts[RANKS] = {7, 0, 5, 1, 3}, offsets[RANKS] = {10, 3, 0, 40, 20};
 
-static void test_layout(void **state)
+static void test_chunks_of_irregular_blocks_have_their_places(void **state)
 {
     struct disti_plan plan = {
         .collective = DIST_COLL_ALL_GATHER_V, .ranks = RANKS, .rank = 2, .chunks = CHUNKS};
@@ -101,11 +101,11 @@ static void test_layout(void **state)
             assert_int_equal(disti_chunks_extent(&plan, &layouts[DISTI_OUT], c, CHUNKS, NULL),
                              counts[c / CHUNKS]);
     }
-    assert_int_equal(disti_slot_elements(&plan, layouts), 3); /* of 7, in 3 chunks */
+    assert_int_equal(disti_slot_elements(&plan, layouts), 3); /* 7 elements in 3 chunks */
 }
 
-/* The elements of a step, by whichever of its ends says so. */
-static void test_step_elements(void **state)
+/* The number of elements of a step, from whichever of its ends determines it. */
+static void test_the_elements_of_a_step_are_known(void **state)
 {
     struct disti_plan plan = {
         .collective = DIST_COLL_REDUCE_SCATTER_V, .ranks = RANKS, .rank = 2, .chunks = 1};
@@ -135,9 +135,9 @@ static void test_step_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_step_elements),
+        cmocka_unit_test(test_spaces_contain_the_documented_blocks),
+        cmocka_unit_test(test_chunks_of_irregular_blocks_have_their_places),
+        cmocka_unit_test(test_the_elements_of_a_step_are_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

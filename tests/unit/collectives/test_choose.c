@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Choices by predicted time: held against a search of everything, and against the rules. */
+/* Selection by predicted time, compared with an exhaustive search and with the rules. */
 #include "base/clock.h"
 #include "topology/topology.h"
 #include "tuning/choose.h"
@@ -53,8 +53,9 @@ static double seconds_of(const struct disti_topology *topology,
     return seconds;
 }
 
-/* What is chosen takes at most a tenth more than the best of all algorithms and cuts. */
-static void test_near_the_best(void **state)
+/* The selected algorithm is at most slightly slower than the best of all algorithms and numbers of
+ * segments. */
+static void test_the_selection_is_nearly_the_best(void **state)
 {
     static const char *const texts[] = {"core:2", "core:4", "node:4", "node:2 core:3"};
     static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_BROADCAST,
@@ -79,15 +80,17 @@ static void test_near_the_best(void **state)
             }
         }
         mine = seconds_of(topology, chosen.best.algorithm, chosen.best.segments, bytes);
-        /* A climb may end on a lower hill, a kept rule a tenth above it. */
+        /* hill climbing may find a local optimum, and a rule is kept if it is at most a tenth
+         * slower */
         assert_true(mine <= best / 0.9 * 1.15);
         assert_true(mine <= chosen.rule.seconds);
         disti_topology_free(topology);
     }
 }
 
-/* The rules stay unless a tenth is gained, and the reason tells which it was. */
-static void test_rules_stay(void **state)
+/* The algorithm of the rule is kept unless the prediction gains a tenth; the reason says which of
+ * the two was selected. */
+static void test_rules_are_kept_unless_a_tenth_is_gained(void **state)
 {
     static const char *const texts[] = {"core:4", "node:5", "node:2 core:2", "node:16"};
 
@@ -113,8 +116,8 @@ static void test_rules_stay(void **state)
     }
 }
 
-/* It depends on the costs: where a message costs much, few are sent. */
-static void test_costs_decide(void **state)
+/* The selection depends on the costs: if messages are expensive, it uses few. */
+static void test_the_selection_depends_on_costs(void **state)
 {
     struct disti_tuning slow = usual, fast = usual;
     struct disti_chosen few, many;
@@ -132,14 +135,15 @@ static void test_costs_decide(void **state)
                 few.best.segments != many.best.segments);
 }
 
-/* It has no rule: only what is predicted speaks for it. */
-static void test_neighbour_exchange_is_predicted(void **state)
+/* neighbour_exchange has no rule, so only a prediction can select it. */
+static void test_a_prediction_can_select_an_algorithm_without_rule(void **state)
 {
     (void)state;
-    struct disti_tuning dear = usual; /* a message costs its ranks more than its way */
-    dear.cost.links[DISTI_OTHER_NODE].latency_s = 1e-6;
-    dear.cost.links[DISTI_OTHER_NODE].overhead_s = 10e-6;
-    struct disti_chosen chosen = choose("node:6", &nothing, &dear, DIST_COLL_ALL_GATHER, 16 * KIB);
+    struct disti_tuning expensive = usual; /* the overhead of a message exceeds its latency */
+    expensive.cost.links[DISTI_OTHER_NODE].latency_s = 1e-6;
+    expensive.cost.links[DISTI_OTHER_NODE].overhead_s = 10e-6;
+    struct disti_chosen chosen =
+        choose("node:6", &nothing, &expensive, DIST_COLL_ALL_GATHER, 16 * KIB);
     assert_string_equal(chosen.best.algorithm->name, "neighbour_exchange");
     assert_int_equal(chosen.reason, DISTI_REASON_PREDICTED);
     assert_true(chosen.best.seconds < 0.9 * chosen.rule.seconds);
@@ -147,7 +151,7 @@ static void test_neighbour_exchange_is_predicted(void **state)
     assert_string_not_equal(chosen.best.algorithm->name, "neighbour_exchange");
 }
 
-static void test_off(void **state)
+static void test_without_prediction_the_rules_apply(void **state)
 {
     struct disti_tuning off = usual;
 
@@ -162,7 +166,7 @@ static void test_off(void **state)
     }
 }
 
-static void test_said(void **state)
+static void test_fixed_and_forced_algorithms_are_used(void **state)
 {
     struct disti_tuning fixed = usual;
     struct disti_choice forced = {.forced_segments = 7};
@@ -180,7 +184,7 @@ static void test_said(void **state)
     assert_int_equal(chosen.best.segments, 3);
     chosen = choose("node:8", &nothing, &fixed, DIST_COLL_ALL_REDUCE, MIB + 1);
     assert_int_not_equal(chosen.reason, DISTI_REASON_FIXED);
-    /* It adds in an order of its own: not where results are reproducible. */
+    /* tree has its own order of additions, so it is not used for reproducible results */
     chosen = choose("node:8", &ordered, &fixed, DIST_COLL_ALL_REDUCE, MIB);
     assert_true(chosen.best.algorithm->ordered);
     forced.forced[DIST_COLL_ALL_REDUCE] = disti_algorithm_find(DIST_COLL_ALL_REDUCE, "ring");
@@ -190,8 +194,8 @@ static void test_said(void **state)
     assert_int_equal(chosen.best.segments, 7);
 }
 
-/* Whatever is predicted: in reproducible mode all that adds is ordered. */
-static void test_reproducible(void **state)
+/* In reproducible mode, all reducing algorithms are ordered, whatever is predicted. */
+static void test_reproducible_mode_selects_ordered_algorithms(void **state)
 {
     const struct disti_choice ordered = {.reproducible = true};
     static const char *const texts[] = {"core:5", "node:5", "node:3 core:2"};
@@ -213,7 +217,7 @@ static void test_reproducible(void **state)
     }
 }
 
-static void test_hindrances(void **state)
+static void test_rules_apply_if_prediction_is_impossible(void **state)
 {
     (void)state;
     assert_int_equal(choose("core:1", &nothing, &usual, DIST_COLL_REDUCE, 9).reason,
@@ -224,7 +228,7 @@ static void test_hindrances(void **state)
                      DISTI_REASON_RULE_BLIND);
 }
 
-static void test_classes(void **state)
+static void test_size_classes_are_powers_of_two(void **state)
 {
     (void)state;
     assert_int_equal(disti_size_class(0), 0);
@@ -242,8 +246,9 @@ static void test_classes(void **state)
     assert_true(disti_size_class_most(disti_size_class(SIZE_MAX)) == SIZE_MAX);
 }
 
-/* The first call of a class chooses as disti_choose does, and all others alike. */
-static void test_remembers(void **state)
+/* The first call of a size class is selected like disti_choose, and later calls of the class use
+ * the same algorithm. */
+static void test_a_size_class_keeps_its_selection(void **state)
 {
     struct disti_chooser *chooser = calloc(1, sizeof(*chooser));
     struct disti_topology *topology = topology_of("node:4 core:4");
@@ -273,16 +278,16 @@ static void test_remembers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_the_best),
-        cmocka_unit_test(test_rules_stay),
-        cmocka_unit_test(test_costs_decide),
-        cmocka_unit_test(test_off),
-        cmocka_unit_test(test_neighbour_exchange_is_predicted),
-        cmocka_unit_test(test_said),
-        cmocka_unit_test(test_reproducible),
-        cmocka_unit_test(test_hindrances),
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_remembers),
+        cmocka_unit_test(test_the_selection_is_nearly_the_best),
+        cmocka_unit_test(test_rules_are_kept_unless_a_tenth_is_gained),
+        cmocka_unit_test(test_the_selection_depends_on_costs),
+        cmocka_unit_test(test_without_prediction_the_rules_apply),
+        cmocka_unit_test(test_a_prediction_can_select_an_algorithm_without_rule),
+        cmocka_unit_test(test_fixed_and_forced_algorithms_are_used),
+        cmocka_unit_test(test_reproducible_mode_selects_ordered_algorithms),
+        cmocka_unit_test(test_rules_apply_if_prediction_is_impossible),
+        cmocka_unit_test(test_size_classes_are_powers_of_two),
+        cmocka_unit_test(test_a_size_class_keeps_its_selection),
     };
 
     disti_tuning_usual(&usual);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier can fail: one fault planted into right plans, and it is named. */
+/* The verifier rejects plans in which one fault has been planted, and names the fault. */
 #include "planted.h"
 
 #include "../base/unit.h"
 
 /* ---- messages ---- */
 
-static void test_send_dropped(void **state)
+static void test_a_missing_send_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 4, 0, 2);
 
     (void)state;
-    planted_drop(&p, 2, planted_find(&p, 2, DISTI_SEND, 11)); /* the last on its channel */
+    planted_drop(&p, 2, planted_find(&p, 2, DISTI_SEND, 11)); /* the last one on its channel */
     planted_drop(&p, 2, planted_find(&p, 2, DISTI_SEND, 5));
     planted_wrong(&p, false, "no rank sends to it");
     planted_free(&p);
 }
 
-static void test_receive_dropped(void **state)
+static void test_a_missing_receive_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_BROADCAST, "chain", 4, 1, 3);
 
@@ -27,12 +27,12 @@ static void test_receive_dropped(void **state)
     planted_free(&p);
 }
 
-static void test_peer_swapped(void **state)
+static void test_a_wrong_peer_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_BROADCAST, "binomial", 5, 0, 1);
 
     (void)state;
-    planted_find(&p, 0, DISTI_SEND, 0)->peer = 3; /* 4 or 2, by right */
+    planted_find(&p, 0, DISTI_SEND, 0)->peer = 3; /* the right peer is 4 or 2 */
     planted_wrong(&p, true, "no rank sends to it");
     planted_find(&p, 0, DISTI_SEND, 0)->peer = 5;
     planted_wrong(&p, true, "its peer is rank 5 of 5");
@@ -41,7 +41,7 @@ static void test_peer_swapped(void **state)
     planted_free(&p);
 }
 
-static void test_sizes_differ(void **state)
+static void test_different_sizes_are_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "halving_doubling", 4, 0, 1);
 
@@ -51,20 +51,20 @@ static void test_sizes_differ(void **state)
     planted_free(&p);
 }
 
-static void test_order_of_messages(void **state)
+static void test_a_wrong_order_of_messages_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "direct", 3, 0, 2);
-    struct disti_step *one = planted_find(&p, 0, DISTI_SEND, 0), *two = one + 1, held = *one;
+    struct disti_step *one = planted_find(&p, 0, DISTI_SEND, 0), *two = one + 1, saved = *one;
 
     (void)state;
     *one = *two;
-    *two = held;
+    *two = saved;
     planted_wrong(&p, false, "expects");
     planted_free(&p);
 }
 
-/* Of two ranks the other is parent or child in both trees. */
-static void test_two_lanes_one_peer(void **state)
+/* With two ranks, the peer is parent or child in both trees. */
+static void test_two_lanes_with_one_channel_are_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "tree", 2, 0, 2);
 
@@ -81,8 +81,8 @@ static void test_two_lanes_one_peer(void **state)
 
 /* ---- deadlock ---- */
 
-/* Face to face: each sends before it receives, in one lane. */
-static void face_to_face(const struct disti_shape *shape, struct disti_builder *b)
+/* Both ranks send before they receive, in the same lane. */
+static void send_before_receive(const struct disti_shape *shape, struct disti_builder *b)
 {
     int peer = 1 - shape->rank;
 
@@ -94,16 +94,16 @@ static void face_to_face(const struct disti_shape *shape, struct disti_builder *
                             .finish = true);
 }
 
-static void test_deadlock_face_to_face(void **state)
+static void test_a_deadlock_of_two_ranks_is_detected(void **state)
 {
-    struct planted p = planted_own(DIST_COLL_ALL_REDUCE, face_to_face, 2);
+    struct planted p = planted_own(DIST_COLL_ALL_REDUCE, send_before_receive, 2);
 
     (void)state;
     planted_wrong(&p, true, "rank 0, lane 0, step 0 (SEND to rank 1, chunk 0): deadlock");
     planted_free(&p);
 }
 
-static void test_deadlock_wait(void **state)
+static void test_a_deadlock_by_a_wait_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 3, 0, 1);
     struct disti_step *send = planted_step(&p, 1, 0, 0);
@@ -112,7 +112,7 @@ static void test_deadlock_wait(void **state)
     send->wait_lane = 0; /* for a later step of its own lane */
     send->wait_step = 2;
     planted_wrong(&p, false, "deadlock");
-    send->wait_lane = 1; /* for what needs it, around the ring */
+    send->wait_lane = 1; /* for a step that depends on it, around the ring */
     send->wait_step = 3;
     planted_wrong(&p, false, "deadlock");
     send->wait_step = 4;
@@ -120,7 +120,7 @@ static void test_deadlock_wait(void **state)
     planted_free(&p);
 }
 
-static void test_deadlock_lane_order(void **state)
+static void test_a_deadlock_by_the_order_in_a_lane_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "tree", 4, 0, 1);
 
@@ -135,16 +135,16 @@ static void test_deadlock_lane_order(void **state)
         for (uint32_t i = 0; i < plan->step_count; i++)
             steps[i].wait_lane = DISTI_NO_LANE;
     }
-    struct disti_step *steps = (struct disti_step *)p.plans[0]->steps, held = steps[0];
+    struct disti_step *steps = (struct disti_step *)p.plans[0]->steps, saved = steps[0];
     steps[0] = steps[p.plans[0]->step_count - 1];
-    steps[p.plans[0]->step_count - 1] = held;
+    steps[p.plans[0]->step_count - 1] = saved;
     planted_wrong(&p, false, "deadlock");
     planted_free(&p);
 }
 
 /* ---- sums ---- */
 
-static void test_finish_missing(void **state)
+static void test_a_missing_finish_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "direct", 4, 0, 1);
 
@@ -154,7 +154,7 @@ static void test_finish_missing(void **state)
     planted_free(&p);
 }
 
-static void test_finish_early(void **state)
+static void test_an_early_finish_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 4, 0, 1);
 
@@ -164,7 +164,7 @@ static void test_finish_early(void **state)
     planted_free(&p);
 }
 
-static void test_finish_of_copy(void **state)
+static void test_a_finishing_copy_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_GATHER, "ring", 4, 0, 1);
 
@@ -174,19 +174,19 @@ static void test_finish_of_copy(void **state)
     planted_free(&p);
 }
 
-static void test_contribution_lost(void **state)
+static void test_a_missing_contribution_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 4, 0, 1);
     struct disti_step *send = planted_find(&p, 1, DISTI_SEND, 1);
 
     (void)state;
     assert_int_equal(send->src.space, DISTI_OUT);
-    send->src.space = DISTI_IN; /* its own alone, not the sum so far */
+    send->src.space = DISTI_IN; /* its own contribution instead of the partial sum */
     planted_wrong(&p, false, "has only the contributions of ranks");
     planted_free(&p);
 }
 
-/* The peer's data is added from scratch, and once more. */
+/* Adds the peer's data from scratch twice. */
 static void add_twice(const struct disti_shape *shape, struct disti_builder *b)
 {
     int peer = 1 - shape->rank;
@@ -203,7 +203,7 @@ static void add_twice(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_reduce(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0));
 }
 
-static void test_contribution_twice(void **state)
+static void test_a_repeated_contribution_is_detected(void **state)
 {
     struct planted p = planted_own(DIST_COLL_ALL_REDUCE, add_twice, 2);
 
@@ -217,7 +217,7 @@ static void test_contribution_twice(void **state)
     planted_free(&p);
 }
 
-/* Rank 2 adds to what ranks 0 and 1 believe to be complete. */
+/* Adds rank 2's data after the sum of ranks 0 and 1 has been finished. */
 static void add_late(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
@@ -232,7 +232,7 @@ static void add_late(const struct disti_shape *shape, struct disti_builder *b)
     }
 }
 
-static void test_finish_twice(void **state)
+static void test_a_repeated_finish_is_detected(void **state)
 {
     struct planted p = planted_own(DIST_COLL_ALL_REDUCE, add_late, 3);
 
@@ -246,7 +246,7 @@ static void test_finish_twice(void **state)
 
 /* ---- memory ---- */
 
-static void test_scratch_unwritten(void **state)
+static void test_reading_unwritten_scratch_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "recursive_doubling", 8, 0, 1);
     struct disti_step *send = planted_find(&p, 3, DISTI_SEND, 0);
@@ -259,20 +259,20 @@ static void test_scratch_unwritten(void **state)
     planted_free(&p);
 }
 
-static void test_output_unwritten(void **state)
+static void test_unwritten_output_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_GATHER, "direct", 3, 0, 1);
 
     (void)state;
     planted_drop(&p, 1, planted_find(&p, 1, DISTI_COPY, 0));
     planted_wrong(&p, false, "rank 1: output chunk 1 is never written");
-    planted_right(&p, true); /* in place it is there already */
+    planted_right(&p, true); /* in place, the data is already there */
     planted_find(&p, 1, DISTI_SEND, 0)->src = disti_out(1);
     planted_wrong(&p, false, "its memory, which is not written yet");
     planted_free(&p);
 }
 
-static void test_input_written(void **state)
+static void test_writing_the_input_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 3, 0, 1);
 
@@ -282,7 +282,7 @@ static void test_input_written(void **state)
     planted_free(&p);
 }
 
-static void test_wrong_chunk(void **state)
+static void test_a_wrong_chunk_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 3, 0, 1);
 
@@ -292,7 +292,7 @@ static void test_wrong_chunk(void **state)
     planted_free(&p);
 }
 
-static void test_wrong_root(void **state)
+static void test_a_wrong_root_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_BROADCAST, "tree", 6, 2, 2);
 
@@ -307,7 +307,7 @@ static void test_wrong_root(void **state)
 
 /* ---- barriers ---- */
 
-static void test_barrier_short(void **state)
+static void test_a_barrier_without_its_last_round_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_BARRIER, "dissemination", 8, 0, 1);
 
@@ -320,8 +320,8 @@ static void test_barrier_short(void **state)
     planted_free(&p);
 }
 
-/* Without its wait a message may leave before the news that it should carry has come. */
-static void test_barrier_no_wait(void **state)
+/* Without its wait, a message may be sent before the messages that it depends on have arrived. */
+static void test_a_barrier_without_a_wait_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_BARRIER, "tree", 4, 0, 1);
 
@@ -335,17 +335,28 @@ static void test_barrier_no_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_send_dropped),          cmocka_unit_test(test_receive_dropped),
-        cmocka_unit_test(test_peer_swapped),          cmocka_unit_test(test_sizes_differ),
-        cmocka_unit_test(test_order_of_messages),     cmocka_unit_test(test_two_lanes_one_peer),
-        cmocka_unit_test(test_deadlock_face_to_face), cmocka_unit_test(test_deadlock_wait),
-        cmocka_unit_test(test_deadlock_lane_order),   cmocka_unit_test(test_finish_missing),
-        cmocka_unit_test(test_finish_early),          cmocka_unit_test(test_finish_of_copy),
-        cmocka_unit_test(test_contribution_lost),     cmocka_unit_test(test_contribution_twice),
-        cmocka_unit_test(test_finish_twice),          cmocka_unit_test(test_scratch_unwritten),
-        cmocka_unit_test(test_output_unwritten),      cmocka_unit_test(test_input_written),
-        cmocka_unit_test(test_wrong_chunk),           cmocka_unit_test(test_wrong_root),
-        cmocka_unit_test(test_barrier_short),         cmocka_unit_test(test_barrier_no_wait),
+        cmocka_unit_test(test_a_missing_send_is_detected),
+        cmocka_unit_test(test_a_missing_receive_is_detected),
+        cmocka_unit_test(test_a_wrong_peer_is_detected),
+        cmocka_unit_test(test_different_sizes_are_detected),
+        cmocka_unit_test(test_a_wrong_order_of_messages_is_detected),
+        cmocka_unit_test(test_two_lanes_with_one_channel_are_detected),
+        cmocka_unit_test(test_a_deadlock_of_two_ranks_is_detected),
+        cmocka_unit_test(test_a_deadlock_by_a_wait_is_detected),
+        cmocka_unit_test(test_a_deadlock_by_the_order_in_a_lane_is_detected),
+        cmocka_unit_test(test_a_missing_finish_is_detected),
+        cmocka_unit_test(test_an_early_finish_is_detected),
+        cmocka_unit_test(test_a_finishing_copy_is_detected),
+        cmocka_unit_test(test_a_missing_contribution_is_detected),
+        cmocka_unit_test(test_a_repeated_contribution_is_detected),
+        cmocka_unit_test(test_a_repeated_finish_is_detected),
+        cmocka_unit_test(test_reading_unwritten_scratch_is_detected),
+        cmocka_unit_test(test_unwritten_output_is_detected),
+        cmocka_unit_test(test_writing_the_input_is_detected),
+        cmocka_unit_test(test_a_wrong_chunk_is_detected),
+        cmocka_unit_test(test_a_wrong_root_is_detected),
+        cmocka_unit_test(test_a_barrier_without_its_last_round_is_detected),
+        cmocka_unit_test(test_a_barrier_without_a_wait_is_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The order of reproducible results: what it is, and that the verifier tells it from others. */
+/* The order of additions of reproducible results, and that the verifier distinguishes it from other
+ * orders. */
 #include "planted.h"
 
 #include "../base/unit.h"
 
 #include <string.h>
 
-/* Additions in turn, "10" adds rank 1's sum to rank 0's; at the end rank 0 has all. */
+/* The additions in order: "10" adds rank 1's sum to rank 0's. At the end, rank 0 has the total. */
 static const char *additions;
 
-static void add_in_turn(const struct disti_shape *shape, struct disti_builder *b)
+static void add_in_order(const struct disti_shape *shape, struct disti_builder *b)
 {
     struct disti_chunk_ref value = disti_in(0);
     struct disti_chunk_ref sum = shape->rank == shape->root ? disti_out(0) : disti_scratch(0);
@@ -30,12 +31,12 @@ static void add_in_turn(const struct disti_shape *shape, struct disti_builder *b
     }
 }
 
-static bool is_ordered(const char *in_turn, int ranks)
+static bool is_ordered(const char *in_order, int ranks)
 {
     struct disti_verdict verdict;
 
-    additions = in_turn;
-    struct planted p = planted_own(DIST_COLL_REDUCE, add_in_turn, ranks);
+    additions = in_order;
+    struct planted p = planted_own(DIST_COLL_REDUCE, add_in_order, ranks);
     assert_int_equal(disti_verify(p.plans, false, &verdict), DIST_OK);
     if (!verdict.ok)
         fail_msg("%s", verdict.text);
@@ -43,8 +44,8 @@ static bool is_ordered(const char *in_turn, int ranks)
     return verdict.ordered;
 }
 
-/* By hand, from what plan.h says. */
-static void test_order(void **state)
+/* Examples derived by hand from the definition in plan.h. */
+static void test_only_the_defined_order_is_ordered(void **state)
 {
     (void)state;
     assert_true(is_ordered("10", 2));
@@ -64,7 +65,7 @@ static void test_order(void **state)
     assert_false(is_ordered("10325476604020", 8));
 }
 
-static bool row_is_ordered(dist_collective collective, const char *name, int ranks)
+static bool algorithm_is_ordered(dist_collective collective, const char *name, int ranks)
 {
     struct planted p = planted_write(collective, name, ranks, 0, 2);
     struct disti_verdict verdict;
@@ -74,22 +75,24 @@ static bool row_is_ordered(dist_collective collective, const char *name, int ran
     return verdict.ordered;
 }
 
-/* Rows that promise nothing, and do not do it either. (test_verify.c tries all that promise.) */
-static void test_others_are_not(void **state)
+/* Algorithms of the table that are not declared as ordered, and are not. test_verify.c checks the
+ * ordered ones. */
+static void test_unordered_algorithms_are_detected(void **state)
 {
     (void)state;
-    assert_true(row_is_ordered(DIST_COLL_ALL_REDUCE, "ring", 2)); /* there is but one order */
-    assert_false(row_is_ordered(DIST_COLL_ALL_REDUCE, "ring", 4));
-    assert_false(row_is_ordered(DIST_COLL_ALL_REDUCE, "tree", 4));
-    assert_false(row_is_ordered(DIST_COLL_ALL_REDUCE, "direct", 4));
-    assert_false(row_is_ordered(DIST_COLL_REDUCE, "chain", 4));
-    assert_false(row_is_ordered(DIST_COLL_REDUCE, "direct", 4));
-    assert_false(row_is_ordered(DIST_COLL_REDUCE_SCATTER, "recursive_halving", 8));
-    assert_false(row_is_ordered(DIST_COLL_ALL_GATHER, "ring", 4)); /* it adds nothing */
+    assert_true(
+        algorithm_is_ordered(DIST_COLL_ALL_REDUCE, "ring", 2)); /* there is only one order */
+    assert_false(algorithm_is_ordered(DIST_COLL_ALL_REDUCE, "ring", 4));
+    assert_false(algorithm_is_ordered(DIST_COLL_ALL_REDUCE, "tree", 4));
+    assert_false(algorithm_is_ordered(DIST_COLL_ALL_REDUCE, "direct", 4));
+    assert_false(algorithm_is_ordered(DIST_COLL_REDUCE, "chain", 4));
+    assert_false(algorithm_is_ordered(DIST_COLL_REDUCE, "direct", 4));
+    assert_false(algorithm_is_ordered(DIST_COLL_REDUCE_SCATTER, "recursive_halving", 8));
+    assert_false(algorithm_is_ordered(DIST_COLL_ALL_GATHER, "ring", 4)); /* it does not add */
 }
 
-/* Peers changed in a plan that is ordered: still a right sum, but another. */
-static void test_order_lost(void **state)
+/* Two peers are exchanged in an ordered plan: the sum is still right, but its order is not. */
+static void test_a_changed_order_is_detected(void **state)
 {
     struct planted p = planted_write(DIST_COLL_REDUCE, "direct_ordered", 8, 3, 1);
     struct disti_step *one = planted_find(&p, 3, DISTI_RECV, 0);
@@ -109,9 +112,9 @@ static void test_order_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_others_are_not),
-        cmocka_unit_test(test_order_lost),
+        cmocka_unit_test(test_only_the_defined_order_is_ordered),
+        cmocka_unit_test(test_unordered_algorithms_are_detected),
+        cmocka_unit_test(test_a_changed_order_is_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: chunks tile memory, the builder lays steps out and refuses what is malformed. */
+/* Plans: chunks cover memory without gaps; the builder lays out steps and rejects malformed
+ * plans. */
 #include "plan/plan.h"
 #include "topology/topology.h"
 
@@ -7,7 +8,8 @@
 
 #include <string.h>
 
-/* The chunks tile each block, the longer ones first, and the slot holds the longest. */
+/* Checks that the chunks cover each block, longer ones first, and that a slot can hold the longest
+ * chunk. */
 static void extent_check(const struct disti_plan *plan, size_t count, uint32_t blocks)
 {
     const struct disti_layout layout = {.count = count}, both[2] = {layout, layout};
@@ -28,7 +30,7 @@ static void extent_check(const struct disti_plan *plan, size_t count, uint32_t b
     assert_int_equal(disti_slot_elements(plan, both), longest);
 }
 
-static void test_extents(void **state)
+static void test_chunks_cover_each_block(void **state)
 {
     static const size_t counts[] = {0, 1, 2, 6, 7, 8, 99, 100, 12345};
 
@@ -71,10 +73,10 @@ static void good_write(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_scratch(b, 2);
     disti_build_send(b, .lane = a, .after = first, .peer = 1, .src = disti_out(2), .data = 2);
     disti_build_send(b, .lane = c, .after = first, .peer = 1, .src = disti_out(1),
-                     .data = 1); /* same lane: no wait is written */
+                     .data = 1); /* same lane: the wait is not written */
 }
 
-static void test_layout(void **state)
+static void test_steps_are_laid_out_by_lane(void **state)
 {
     struct disti_plan *plan = NULL;
 
@@ -90,16 +92,16 @@ static void test_layout(void **state)
     assert_int_equal(plan->steps[0].wait_lane, 1);
     assert_int_equal(plan->steps[0].wait_step, 0);
     assert_int_equal(plan->steps[1].kind, DISTI_COPY);
-    assert_int_equal(plan->steps[1].wait_lane, DISTI_NO_LANE); /* nothing was said */
+    assert_int_equal(plan->steps[1].wait_lane, DISTI_NO_LANE); /* the builder was given no wait */
     assert_int_equal(plan->steps[1].chunks, 2);
     assert_int_equal(plan->steps[2].wait_lane, DISTI_NO_LANE);
-    assert_int_equal(plan->steps[2].chunks, 1); /* neither */
+    assert_int_equal(plan->steps[2].chunks, 1); /* the default */
     assert_int_equal(plan->steps[2].list, DISTI_NO_LIST);
     assert_string_equal(plan->algorithm, "test");
     disti_plan_free(plan);
 }
 
-/* Each writes one thing that no plan may have. */
+/* Each of these functions builds one thing that is not allowed in a plan. */
 static void bad_nothing(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
@@ -171,7 +173,7 @@ static void bad_scratch(const struct disti_shape *shape, struct disti_builder *b
                      .chunks = 2);
 }
 
-/* The two chunks may differ by an element, so that the second is not where its slot begins. */
+/* The two chunks may differ by an element, so the second may not begin at a slot. */
 static void bad_scratch_range(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
@@ -213,7 +215,7 @@ static void too_many_lanes(const struct disti_shape *shape, struct disti_builder
         disti_build_lane(b, 0);
 }
 
-static void test_refuses(void **state)
+static void test_malformed_plans_are_rejected(void **state)
 {
     static const disti_algorithm_fn bad[] = {
         bad_nothing,       bad_chunks,      bad_chunks_twice, bad_lane,      bad_peer,
@@ -232,10 +234,10 @@ static void test_refuses(void **state)
 static void too_many_chunks(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
-    disti_build_chunks(b, UINT32_C(1) << 30); /* of 4 blocks */
+    disti_build_chunks(b, UINT32_C(1) << 30); /* 4 times this: 4 blocks */
 }
 
-static void test_too_many(void **state)
+static void test_too_many_lanes_or_chunks_are_rejected(void **state)
 {
     struct disti_plan *plan = NULL;
 
@@ -249,7 +251,7 @@ static void test_too_many(void **state)
     assert_null(plan);
 }
 
-static void test_shape_refused(void **state)
+static void test_bad_shapes_are_rejected(void **state)
 {
     const struct disti_algorithm *ring = disti_algorithm_find(DIST_COLL_ALL_REDUCE, "ring");
     struct disti_topology *topology = NULL;
@@ -270,8 +272,8 @@ static void test_shape_refused(void **state)
     disti_topology_free(topology);
 }
 
-/* Both come from calloc'ed or fully assigned memory: equal plans are equal step by step. */
-static void test_pure(void **state)
+/* A plan depends only on its shape: writing it twice results in equal steps. */
+static void test_plans_depend_only_on_their_shape(void **state)
 {
     struct disti_topology *topology = NULL;
 
@@ -301,7 +303,7 @@ static void test_pure(void **state)
     disti_topology_free(topology);
 }
 
-static void test_table(void **state)
+static void test_algorithms_are_found_by_name(void **state)
 {
     (void)state;
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
@@ -316,10 +318,13 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extents),  cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_refuses),  cmocka_unit_test(test_shape_refused),
-        cmocka_unit_test(test_too_many), cmocka_unit_test(test_pure),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_chunks_cover_each_block),
+        cmocka_unit_test(test_steps_are_laid_out_by_lane),
+        cmocka_unit_test(test_malformed_plans_are_rejected),
+        cmocka_unit_test(test_bad_shapes_are_rejected),
+        cmocka_unit_test(test_too_many_lanes_or_chunks_are_rejected),
+        cmocka_unit_test(test_plans_depend_only_on_their_shape),
+        cmocka_unit_test(test_algorithms_are_found_by_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier finds races: what is unordered is named, what is ordered only by messages is not. */
+/* The verifier detects accesses that are not ordered (races), and accepts those that messages
+ * order. */
 #include "planted.h"
 
 #include "../base/unit.h"
 
-/* Recursive doubling: round 1 writes OUT, which in place is what round 0 is sending. */
-static void test_write_while_sent(void **state)
+/* Recursive doubling: round 1 writes OUT, which in place is the memory that round 0 is sending. */
+static void test_writing_memory_being_sent_is_a_race(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "recursive_doubling", 4, 0, 1);
     struct disti_step *second = planted_find(&p, 1, DISTI_RECV_REDUCE, 1);
@@ -15,15 +16,13 @@ static void test_write_while_sent(void **state)
     assert_int_not_equal(second->wait_lane, DISTI_NO_LANE);
     second->wait_lane = DISTI_NO_LANE;
     planted_wrong(&p, true, "race: it writes a chunk that may still be read");
-    planted_right(&p, false); /* IN and OUT are apart */
+    planted_right(&p, false); /* not in place: IN and OUT are different memory */
     planted_free(&p);
 }
 
-/*
- * The same for a slot of scratch, which is written again two rounds later. (Of rank 15, since the
- * run would come upon the wrong sums of others before anybody asks for races.)
- */
-static void test_scratch_reused(void **state)
+/* The same for a slot of scratch that is reused two rounds later. On rank 15, because on lower
+ * ranks the verifier finds wrong sums before it checks for races. */
+static void test_early_reuse_of_scratch_is_a_race(void **state)
 {
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "recursive_doubling", 16, 0, 1);
     struct disti_step *third = planted_find(&p, 15, DISTI_RECV_REDUCE, 2);
@@ -35,8 +34,9 @@ static void test_scratch_reused(void **state)
     planted_free(&p);
 }
 
-/* A wait dropped in each place where a plan has one is a fault, of one kind or another. */
-static void waits_matter(dist_collective collective, const char *name, int ranks, uint32_t segments)
+/* Checks that the removal of any wait of the plans is detected as some fault. */
+static void check_that_waits_matter(dist_collective collective, const char *name, int ranks,
+                                    uint32_t segments)
 {
     struct planted p = planted_write(collective, name, ranks, 0, segments);
     int waits = 0;
@@ -60,30 +60,30 @@ static void waits_matter(dist_collective collective, const char *name, int ranks
     planted_free(&p);
 }
 
-static void test_every_wait_matters(void **state)
+static void test_no_wait_of_all_reduce_is_redundant(void **state)
 {
     (void)state;
-    waits_matter(DIST_COLL_ALL_REDUCE, "ring", 5, 2);
-    waits_matter(DIST_COLL_ALL_REDUCE, "tree", 7, 2);
-    waits_matter(DIST_COLL_ALL_REDUCE, "direct", 4, 2);
-    waits_matter(DIST_COLL_ALL_REDUCE, "halving_doubling", 6, 1);
-    waits_matter(DIST_COLL_ALL_REDUCE, "recursive_doubling", 6, 1);
-    waits_matter(DIST_COLL_ALL_REDUCE, "direct_ordered", 5, 2);
+    check_that_waits_matter(DIST_COLL_ALL_REDUCE, "ring", 5, 2);
+    check_that_waits_matter(DIST_COLL_ALL_REDUCE, "tree", 7, 2);
+    check_that_waits_matter(DIST_COLL_ALL_REDUCE, "direct", 4, 2);
+    check_that_waits_matter(DIST_COLL_ALL_REDUCE, "halving_doubling", 6, 1);
+    check_that_waits_matter(DIST_COLL_ALL_REDUCE, "recursive_doubling", 6, 1);
+    check_that_waits_matter(DIST_COLL_ALL_REDUCE, "direct_ordered", 5, 2);
 }
 
-static void test_every_wait_matters_elsewhere(void **state)
+static void test_no_wait_of_other_collectives_is_redundant(void **state)
 {
     (void)state;
-    waits_matter(DIST_COLL_REDUCE, "chain", 3, 6);
-    waits_matter(DIST_COLL_REDUCE, "scatter_gather", 4, 2);
-    waits_matter(DIST_COLL_REDUCE, "binomial_ordered", 6, 6);
-    waits_matter(DIST_COLL_REDUCE_SCATTER, "ring", 5, 2);
-    waits_matter(DIST_COLL_REDUCE_SCATTER, "recursive_halving", 7, 1);
-    waits_matter(DIST_COLL_SCATTER, "binomial", 7, 1);
-    waits_matter(DIST_COLL_ALL_TO_ALL, "bruck", 7, 1);
+    check_that_waits_matter(DIST_COLL_REDUCE, "chain", 3, 6);
+    check_that_waits_matter(DIST_COLL_REDUCE, "scatter_gather", 4, 2);
+    check_that_waits_matter(DIST_COLL_REDUCE, "binomial_ordered", 6, 6);
+    check_that_waits_matter(DIST_COLL_REDUCE_SCATTER, "ring", 5, 2);
+    check_that_waits_matter(DIST_COLL_REDUCE_SCATTER, "recursive_halving", 7, 1);
+    check_that_waits_matter(DIST_COLL_SCATTER, "binomial", 7, 1);
+    check_that_waits_matter(DIST_COLL_ALL_TO_ALL, "bruck", 7, 1);
 }
 
-/* The result is copied to OUT while the input, the same memory, may still be on its way. */
+/* Copies the result to OUT while IN, which is the same memory, may still be being sent. */
 static void copy_early(const struct disti_shape *shape, struct disti_builder *b)
 {
     int peer = 1 - shape->rank;
@@ -97,7 +97,7 @@ static void copy_early(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_copy(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0));
 }
 
-static void test_copy_early(void **state)
+static void test_copying_over_memory_being_sent_is_a_race(void **state)
 {
     struct planted p = planted_own(DIST_COLL_ALL_REDUCE, copy_early, 2);
 
@@ -107,7 +107,8 @@ static void test_copy_early(void **state)
     planted_free(&p);
 }
 
-/* Two receives write the same place: which one stays is chance, though both bring the same. */
+/* Two receives write the same place without an order. It is a race although both write the same
+ * data. */
 static void two_writers(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
@@ -120,7 +121,7 @@ static void two_writers(const struct disti_shape *shape, struct disti_builder *b
     }
 }
 
-static void test_two_writers(void **state)
+static void test_two_unordered_writes_are_a_race(void **state)
 {
     struct planted p = planted_own(DIST_COLL_BROADCAST, two_writers, 2);
 
@@ -132,7 +133,7 @@ static void test_two_writers(void **state)
     planted_free(&p);
 }
 
-/* Sends what another lane is just receiving. */
+/* Sends data that another lane may still be receiving. */
 static void read_early(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
@@ -148,7 +149,7 @@ static void read_early(const struct disti_shape *shape, struct disti_builder *b)
     }
 }
 
-static void test_read_early(void **state)
+static void test_sending_memory_being_received_is_a_race(void **state)
 {
     struct planted p = planted_own(DIST_COLL_BROADCAST, read_early, 3);
 
@@ -160,16 +161,18 @@ static void test_read_early(void **state)
 }
 
 /*
- * Two ranks, two chunks. Rank 0 sends its part of chunk `first` and later writes the sum there;
- * that rank 1 has taken the part it can know only from a message about the other chunk:
+ * Two ranks, two chunks. Rank 0 sends its part of chunk `first` and later writes the sum there. It
+ * learns that rank 1 has received its part only from a message about the other chunk:
  *
  *   rank 0   SEND first --+      +--> RECV_REDUCE other --> RECV_REDUCE first --> SEND both back
  *                         v      |                             ^
- *   rank 1           RECV first, SEND other      SEND first ---+ (a lane of its own)
+ *   rank 1           RECV first, SEND other      SEND first ---+ (in another lane)
  *
- * If other is chunk 1 it may be empty when chunk 0 is not, and then nothing orders them.
+ * If `other` is chunk 1, it may be empty although chunk 0 is not. Then there is no such message,
+ * and the accesses are not ordered.
  */
-static void hearsay(const struct disti_shape *shape, struct disti_builder *b, uint32_t first)
+static void order_by_other_chunk(const struct disti_shape *shape, struct disti_builder *b,
+                                 uint32_t first)
 {
     uint32_t other = 1 - first;
 
@@ -178,16 +181,17 @@ static void hearsay(const struct disti_shape *shape, struct disti_builder *b, ui
     uint16_t a = disti_build_lane(b, 0), c = disti_build_lane(b, 1), d = disti_build_lane(b, 2);
     if (shape->rank == 0) {
         disti_build_send(b, .lane = a, .peer = 1, .src = disti_in(first), .data = first);
-        struct disti_step_ref heard =
+        struct disti_step_ref received_other =
             disti_build_recv_reduce(b, .lane = c, .peer = 1, .dst = disti_out(other),
                                     .src = disti_in(other), .data = other, .finish = true);
-        disti_build_recv_reduce(b, .lane = d, .after = heard, .peer = 1, .dst = disti_out(first),
-                                .src = disti_in(first), .data = first, .finish = true);
+        disti_build_recv_reduce(b, .lane = d, .after = received_other, .peer = 1,
+                                .dst = disti_out(first), .src = disti_in(first), .data = first,
+                                .finish = true);
         disti_build_send(b, .lane = d, .peer = 1, .src = disti_out(0), .chunks = 2);
     } else {
-        struct disti_step_ref taken =
+        struct disti_step_ref received_first =
             disti_build_recv(b, .lane = a, .peer = 0, .dst = disti_scratch(0), .data = first);
-        disti_build_send(b, .lane = c, .after = taken, .peer = 0, .src = disti_in(other),
+        disti_build_send(b, .lane = c, .after = received_first, .peer = 0, .src = disti_in(other),
                          .data = other);
         disti_build_send(b, .lane = d, .peer = 0, .src = disti_in(first), .data = first);
         disti_build_recv(b, .lane = disti_build_lane(b, 2), .peer = 0, .dst = disti_out(0),
@@ -195,24 +199,24 @@ static void hearsay(const struct disti_shape *shape, struct disti_builder *b, ui
     }
 }
 
-static void hearsay_0(const struct disti_shape *shape, struct disti_builder *b)
+static void order_by_chunk_1(const struct disti_shape *shape, struct disti_builder *b)
 {
-    hearsay(shape, b, 0);
+    order_by_other_chunk(shape, b, 0);
 }
 
-static void hearsay_1(const struct disti_shape *shape, struct disti_builder *b)
+static void order_by_chunk_0(const struct disti_shape *shape, struct disti_builder *b)
 {
-    hearsay(shape, b, 1);
+    order_by_other_chunk(shape, b, 1);
 }
 
-static void test_order_by_another_chunk(void **state)
+static void test_messages_of_chunks_that_may_be_empty_order_nothing(void **state)
 {
-    struct planted p = planted_own(DIST_COLL_ALL_REDUCE, hearsay_1, 2);
+    struct planted p = planted_own(DIST_COLL_ALL_REDUCE, order_by_chunk_0, 2);
 
     (void)state;
     planted_right(&p, true);
     planted_free(&p);
-    p = planted_own(DIST_COLL_ALL_REDUCE, hearsay_0, 2);
+    p = planted_own(DIST_COLL_ALL_REDUCE, order_by_chunk_1, 2);
     planted_wrong(&p, true, "race: it writes a chunk that may still be read");
     planted_free(&p);
 }
@@ -220,14 +224,14 @@ static void test_order_by_another_chunk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_while_sent),
-        cmocka_unit_test(test_scratch_reused),
-        cmocka_unit_test(test_every_wait_matters),
-        cmocka_unit_test(test_every_wait_matters_elsewhere),
-        cmocka_unit_test(test_copy_early),
-        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_read_early),
-        cmocka_unit_test(test_order_by_another_chunk),
+        cmocka_unit_test(test_writing_memory_being_sent_is_a_race),
+        cmocka_unit_test(test_early_reuse_of_scratch_is_a_race),
+        cmocka_unit_test(test_no_wait_of_all_reduce_is_redundant),
+        cmocka_unit_test(test_no_wait_of_other_collectives_is_redundant),
+        cmocka_unit_test(test_copying_over_memory_being_sent_is_a_race),
+        cmocka_unit_test(test_two_unordered_writes_are_a_race),
+        cmocka_unit_test(test_sending_memory_being_received_is_a_race),
+        cmocka_unit_test(test_messages_of_chunks_that_may_be_empty_order_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

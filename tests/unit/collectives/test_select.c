@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Selection: what is forced, what is refused, and what the rules say. */
+/* Selection: forced algorithms, rejected settings, and the rules. */
 #include "topology/topology.h"
 #include "tuning/choose.h"
 
@@ -12,7 +12,7 @@
 #define KIB ((size_t)1024)
 #define MIB (1024 * KIB)
 
-static void test_parse(void **state)
+static void test_DIST_ALGO_is_parsed(void **state)
 {
     struct disti_choice choice;
 
@@ -34,8 +34,8 @@ static void test_parse(void **state)
     assert_null(choice.forced[DIST_COLL_ALL_REDUCE]);
 }
 
-/* Each algorithm of the table can be forced by the name that the error lists. */
-static void test_parse_all(void **state)
+/* Each algorithm of the table can be forced by its name, and the error lists that name. */
+static void test_every_algorithm_can_be_forced(void **state)
 {
     struct disti_choice choice;
 
@@ -51,7 +51,7 @@ static void test_parse_all(void **state)
     }
 }
 
-static void test_parse_refuses(void **state)
+static void test_bad_values_of_DIST_ALGO_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "ring",
@@ -77,10 +77,10 @@ static void test_parse_refuses(void **state)
         assert_non_null(strstr(dist_last_error(), "DIST_ALGO"));
         assert_non_null(strstr(dist_last_error(), "all_gather:direct"));
     }
-    assert_int_equal(choice.forced_segments, 77); /* untouched */
+    assert_int_equal(choice.forced_segments, 77); /* unchanged */
 }
 
-static void test_segments(void **state)
+static void test_DIST_SEGMENTS_is_parsed(void **state)
 {
     static const char *const bad[] = {"-1", "0", "1025", "x", "4x"};
     struct disti_choice choice = {.forced_segments = 77};
@@ -98,8 +98,8 @@ static void test_segments(void **state)
     unsetenv("DIST_SEGMENTS");
 }
 
-static void chosen(const char *topology_text, dist_collective collective, size_t bytes,
-                   const char *algorithm, uint32_t segments)
+static void expect_selection(const char *topology_text, dist_collective collective, size_t bytes,
+                             const char *algorithm, uint32_t segments)
 {
     static const struct disti_choice nothing;
     const struct disti_algorithm *got = NULL;
@@ -114,61 +114,62 @@ static void chosen(const char *topology_text, dist_collective collective, size_t
     disti_topology_free(topology);
 }
 
-static void test_rules(void **state)
+static void test_rules_for_whole_vectors(void **state)
 {
     (void)state;
-    chosen("core:8", DIST_COLL_ALL_REDUCE, 0, "recursive_doubling", 1);
-    chosen("core:8", DIST_COLL_ALL_REDUCE, 8 * KIB, "recursive_doubling", 1);
-    chosen("core:8", DIST_COLL_ALL_REDUCE, 8 * KIB + 1, "direct", 1);
-    chosen("core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "direct", 1); /* a slice is one segment */
-    chosen("core:8", DIST_COLL_ALL_REDUCE, 16 * MIB, "direct", 16);
-    chosen("core:8", DIST_COLL_ALL_REDUCE, SIZE_MAX, "direct", 64);
-    chosen("node:4 core:8", DIST_COLL_ALL_REDUCE, 8, "tree", 1);
-    chosen("node:4 core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "hierarchical", 1);
-    chosen("node:4", DIST_COLL_ALL_REDUCE, 8, "recursive_doubling", 1);
-    chosen("node:4", DIST_COLL_ALL_REDUCE, 256 * KIB, "halving_doubling", 1);
-    chosen("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB, "ring", 2);
-    chosen("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB + 8, "ring", 4);
-    chosen("core:8", DIST_COLL_BROADCAST, 1 * KIB, "binomial", 1);
-    chosen("core:8", DIST_COLL_BROADCAST, 1 * MIB, "chain", 8);
-    chosen("core:17", DIST_COLL_BROADCAST, 1 * MIB, "tree", 4);
-    chosen("node:3", DIST_COLL_BARRIER, 0, "dissemination", 1);
-    chosen("core:8", DIST_COLL_ALL_GATHER, 1 * MIB, "direct", 1);
-    chosen("node:8", DIST_COLL_ALL_GATHER, 64, "direct", 1);
-    chosen("node:8", DIST_COLL_ALL_GATHER, 1 * MIB, "ring", 1);
+    expect_selection("core:8", DIST_COLL_ALL_REDUCE, 0, "recursive_doubling", 1);
+    expect_selection("core:8", DIST_COLL_ALL_REDUCE, 8 * KIB, "recursive_doubling", 1);
+    expect_selection("core:8", DIST_COLL_ALL_REDUCE, 8 * KIB + 1, "direct", 1);
+    expect_selection("core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "direct",
+                     1); /* a block is one segment */
+    expect_selection("core:8", DIST_COLL_ALL_REDUCE, 16 * MIB, "direct", 16);
+    expect_selection("core:8", DIST_COLL_ALL_REDUCE, SIZE_MAX, "direct", 64);
+    expect_selection("node:4 core:8", DIST_COLL_ALL_REDUCE, 8, "tree", 1);
+    expect_selection("node:4 core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "hierarchical", 1);
+    expect_selection("node:4", DIST_COLL_ALL_REDUCE, 8, "recursive_doubling", 1);
+    expect_selection("node:4", DIST_COLL_ALL_REDUCE, 256 * KIB, "halving_doubling", 1);
+    expect_selection("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB, "ring", 2);
+    expect_selection("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB + 8, "ring", 4);
+    expect_selection("core:8", DIST_COLL_BROADCAST, 1 * KIB, "binomial", 1);
+    expect_selection("core:8", DIST_COLL_BROADCAST, 1 * MIB, "chain", 8);
+    expect_selection("core:17", DIST_COLL_BROADCAST, 1 * MIB, "tree", 4);
+    expect_selection("node:3", DIST_COLL_BARRIER, 0, "dissemination", 1);
+    expect_selection("core:8", DIST_COLL_ALL_GATHER, 1 * MIB, "direct", 1);
+    expect_selection("node:8", DIST_COLL_ALL_GATHER, 64, "direct", 1);
+    expect_selection("node:8", DIST_COLL_ALL_GATHER, 1 * MIB, "ring", 1);
 }
 
-static void test_rules_of_blocks(void **state)
+static void test_rules_for_blocks(void **state)
 {
     (void)state;
-    chosen("core:8", DIST_COLL_REDUCE, 1 * KIB, "binomial", 1);
-    chosen("core:8", DIST_COLL_REDUCE, 16 * MIB, "scatter_gather", 16);
-    chosen("node:8", DIST_COLL_REDUCE, 1 * MIB, "chain", 8);
-    chosen("node:4 core:8", DIST_COLL_REDUCE, 1 * MIB, "tree", 4);
-    chosen("core:9", DIST_COLL_ALL_GATHER, 64, "bruck", 1);
-    chosen("core:8", DIST_COLL_REDUCE_SCATTER, 64, "direct", 1);
-    chosen("core:9", DIST_COLL_REDUCE_SCATTER, 64, "recursive_halving", 1);
-    chosen("core:9", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "direct", 8);
-    chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "hierarchical", 1);
-    chosen("node:8", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "recursive_halving", 1);
-    chosen("node:8", DIST_COLL_REDUCE_SCATTER, 4 * MIB, "ring", 2);
-    chosen("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * KIB, "bruck", 1);
-    chosen("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * MIB, "hierarchical", 8);
-    chosen("core:8", DIST_COLL_GATHER, 64, "direct", 1);
-    chosen("core:9", DIST_COLL_GATHER, 64, "binomial", 1);
-    chosen("core:9", DIST_COLL_GATHER, 1 * MIB, "direct", 1);
-    chosen("core:9", DIST_COLL_SCATTER, 1 * KIB, "binomial", 1);
-    chosen("core:9", DIST_COLL_SCATTER, 1 * KIB + 1, "direct", 1);
-    chosen("core:8", DIST_COLL_ALL_TO_ALL, 256, "direct", 1);
-    chosen("core:9", DIST_COLL_ALL_TO_ALL, 256, "bruck", 1);
-    chosen("core:9", DIST_COLL_ALL_TO_ALL, 257, "direct", 1);
-    chosen("core:33", DIST_COLL_ALL_TO_ALL, 257, "pairwise", 1);
-    chosen("node:3", DIST_COLL_ALL_GATHER_V, 8 * MIB, "ring", 4);
-    chosen("core:3", DIST_COLL_REDUCE_SCATTER_V, 1 * MIB, "direct", 8);
+    expect_selection("core:8", DIST_COLL_REDUCE, 1 * KIB, "binomial", 1);
+    expect_selection("core:8", DIST_COLL_REDUCE, 16 * MIB, "scatter_gather", 16);
+    expect_selection("node:8", DIST_COLL_REDUCE, 1 * MIB, "chain", 8);
+    expect_selection("node:4 core:8", DIST_COLL_REDUCE, 1 * MIB, "tree", 4);
+    expect_selection("core:9", DIST_COLL_ALL_GATHER, 64, "bruck", 1);
+    expect_selection("core:8", DIST_COLL_REDUCE_SCATTER, 64, "direct", 1);
+    expect_selection("core:9", DIST_COLL_REDUCE_SCATTER, 64, "recursive_halving", 1);
+    expect_selection("core:9", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "direct", 8);
+    expect_selection("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "hierarchical", 1);
+    expect_selection("node:8", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "recursive_halving", 1);
+    expect_selection("node:8", DIST_COLL_REDUCE_SCATTER, 4 * MIB, "ring", 2);
+    expect_selection("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * KIB, "bruck", 1);
+    expect_selection("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * MIB, "hierarchical", 8);
+    expect_selection("core:8", DIST_COLL_GATHER, 64, "direct", 1);
+    expect_selection("core:9", DIST_COLL_GATHER, 64, "binomial", 1);
+    expect_selection("core:9", DIST_COLL_GATHER, 1 * MIB, "direct", 1);
+    expect_selection("core:9", DIST_COLL_SCATTER, 1 * KIB, "binomial", 1);
+    expect_selection("core:9", DIST_COLL_SCATTER, 1 * KIB + 1, "direct", 1);
+    expect_selection("core:8", DIST_COLL_ALL_TO_ALL, 256, "direct", 1);
+    expect_selection("core:9", DIST_COLL_ALL_TO_ALL, 256, "bruck", 1);
+    expect_selection("core:9", DIST_COLL_ALL_TO_ALL, 257, "direct", 1);
+    expect_selection("core:33", DIST_COLL_ALL_TO_ALL, 257, "pairwise", 1);
+    expect_selection("node:3", DIST_COLL_ALL_GATHER_V, 8 * MIB, "ring", 4);
+    expect_selection("core:3", DIST_COLL_REDUCE_SCATTER_V, 1 * MIB, "direct", 8);
 }
 
-/* Where ranks do not know each other's counts, what they think the size is must not matter. */
-static void test_rules_are_blind(void **state)
+/* In irregular calls ranks may have different sizes, so the size must not affect the choice. */
+static void test_rules_for_irregular_calls_ignore_the_size(void **state)
 {
     static const dist_collective blind[] = {DIST_COLL_GATHER_V, DIST_COLL_SCATTER_V,
                                             DIST_COLL_ALL_TO_ALL_V};
@@ -177,7 +178,7 @@ static void test_rules_are_blind(void **state)
     (void)state;
     for (int i = 0; i < 3; i++)
         for (size_t bytes = 0; bytes <= 64 * MIB; bytes = bytes * 4 + 1)
-            chosen("node:8 core:8", blind[i], bytes, names[i], 1);
+            expect_selection("node:8 core:8", blind[i], bytes, names[i], 1);
 }
 
 /* ---- reproducible results ---- */
@@ -185,8 +186,8 @@ static void test_rules_are_blind(void **state)
 static const dist_collective reducing[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
                                            DIST_COLL_REDUCE_SCATTER, DIST_COLL_REDUCE_SCATTER_V};
 
-/* Whatever the size and wherever the ranks are: what adds does so in one order. */
-static void test_reproducible(void **state)
+/* For any size and placement, a reducing collective selects an ordered algorithm. */
+static void test_reproducible_selections_are_ordered(void **state)
 {
     static const char *const topologies[] = {"core:1", "core:5", "node:5", "node:3 core:2"};
     const struct disti_choice choice = {.reproducible = true};
@@ -214,7 +215,7 @@ static void test_reproducible(void **state)
     }
 }
 
-static void test_reproducible_forced(void **state)
+static void test_unordered_algorithms_cannot_be_forced_if_reproducible(void **state)
 {
     struct disti_choice choice = {.forced_segments = 77};
 
@@ -232,7 +233,7 @@ static void test_reproducible_forced(void **state)
                      DIST_ERR_INVALID_ARGUMENT);
     assert_null(strstr(dist_last_error(), "reduce_scatter:ring"));
     assert_non_null(strstr(dist_last_error(), "reduce_scatter:direct_ordered"));
-    assert_non_null(strstr(dist_last_error(), "all_gather:ring")); /* it adds nothing */
+    assert_non_null(strstr(dist_last_error(), "all_gather:ring")); /* it does not reduce */
     assert_int_equal(
         disti_choice_parse("all_gather:ring,all_reduce:recursive_doubling", true, &choice),
         DIST_OK);
@@ -241,8 +242,8 @@ static void test_reproducible_forced(void **state)
     assert_string_equal(choice.forced[DIST_COLL_ALL_GATHER]->name, "ring");
 }
 
-/* Every call gets an answer that makes a plan; what is forced is obeyed. */
-static void test_always_answers(void **state)
+/* Each call gets an algorithm of its collective, and a forced algorithm is used. */
+static void test_an_algorithm_is_always_selected(void **state)
 {
     static const char *const topologies[] = {"core:1", "core:5", "node:5", "node:3 core:2"};
     struct disti_choice forced = {.forced_segments = 3};
@@ -271,11 +272,16 @@ static void test_always_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),           cmocka_unit_test(test_parse_all),
-        cmocka_unit_test(test_parse_refuses),   cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_rules),           cmocka_unit_test(test_rules_of_blocks),
-        cmocka_unit_test(test_rules_are_blind), cmocka_unit_test(test_always_answers),
-        cmocka_unit_test(test_reproducible),    cmocka_unit_test(test_reproducible_forced),
+        cmocka_unit_test(test_DIST_ALGO_is_parsed),
+        cmocka_unit_test(test_every_algorithm_can_be_forced),
+        cmocka_unit_test(test_bad_values_of_DIST_ALGO_are_rejected),
+        cmocka_unit_test(test_DIST_SEGMENTS_is_parsed),
+        cmocka_unit_test(test_rules_for_whole_vectors),
+        cmocka_unit_test(test_rules_for_blocks),
+        cmocka_unit_test(test_rules_for_irregular_calls_ignore_the_size),
+        cmocka_unit_test(test_an_algorithm_is_always_selected),
+        cmocka_unit_test(test_reproducible_selections_are_ordered),
+        cmocka_unit_test(test_unordered_algorithms_cannot_be_forced_if_reproducible),
     };
 
     unsetenv("DIST_SEGMENTS");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The simulator against times that were worked out by hand. */
+/* Simulated times, compared with times that were computed by hand. */
 #include "simulate/internal.h"
 #include "topology/topology.h"
 
@@ -45,8 +45,8 @@ static void assert_seconds(double found, double expected)
         fail_msg("%.9g s instead of %.9g s", found, expected);
 }
 
-/* Nothing costs anything but what a test sets. */
-static struct disti_cost costs_nothing(void)
+/* Costs that are all 0, for a test to set some of them. */
+static struct disti_cost no_costs(void)
 {
     return (struct disti_cost){.eager_bytes = SIZE_MAX};
 }
@@ -54,7 +54,7 @@ static struct disti_cost costs_nothing(void)
 static void test_one_message_between_nodes(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){3e-5, 4e-6, 1e9};
     cost.step_s = 1e-6;
     struct disti_forecast f =
@@ -67,11 +67,12 @@ static void test_one_message_between_nodes(void **state)
     assert_int_equal(f.steps, 2);
 }
 
-/* NUMA nodes have their own price; the receiver moves the bytes, and reduces them afterwards. */
+/* Links between NUMA nodes have their own costs; the receiver copies the data and reduces them
+ * afterwards. */
 static void test_one_message_inside_a_node(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_SAME_NUMA] = (struct disti_link_cost){1e-6, 2e-7, 1e10};
     cost.links[DISTI_SAME_NODE] = (struct disti_link_cost){2e-6, 3e-7, 5e9};
     cost.reduce_bytes_per_second = 2e9;
@@ -83,11 +84,11 @@ static void test_one_message_inside_a_node(void **state)
     assert_seconds(sum, far + 5e-4);
 }
 
-/* What comes over a line is reduced meanwhile, unless the reduction is the slower of the two. */
-static void test_reduction_while_it_comes_in(void **state)
+/* Data from another node are reduced while they arrive, so only the slower of the two counts. */
+static void test_reduction_while_data_arrive(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){1e-5, 0, 1e9};
     cost.reduce_bytes_per_second = 4e9;
     assert_seconds(simulated("node:2", DIST_COLL_REDUCE, "binomial", 1, 1000000, &cost).seconds,
@@ -95,15 +96,15 @@ static void test_reduction_while_it_comes_in(void **state)
     cost.reduce_bytes_per_second = 5e8;
     assert_seconds(simulated("node:2", DIST_COLL_REDUCE, "binomial", 1, 1000000, &cost).seconds,
                    1e-5 + 2e-3);
-    /* A short vector is in a cache: 100000 / 5e8 / 3 is less than it takes on the line. */
+    /* A short vector is in a cache: 100000 / 5e8 / 3 is less than its time on the link. */
     assert_seconds(simulated("node:2", DIST_COLL_REDUCE, "binomial", 1, 100000, &cost).seconds,
                    1e-5 + 1e-4);
 }
 
-static void test_ring_is_the_closed_form(void **state)
+static void test_a_ring_matches_its_formula(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){2e-5, 0, 1.25e9};
     for (int n = 2; n <= 33; n += n < 8 ? 1 : 5) {
         char place[32];
@@ -118,11 +119,11 @@ static void test_ring_is_the_closed_form(void **state)
     }
 }
 
-/* ceil(log2 n) rounds of a latency each; nothing is moved, whatever the bytes. */
+/* ceil(log2 n) rounds of one latency each; no data are sent, whatever the number of bytes. */
 static void test_barrier_moves_nothing(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){3e-6, 0, 1e9};
     struct disti_forecast f =
         simulated("node:9", DIST_COLL_BARRIER, "dissemination", 1, MIB, &cost);
@@ -131,47 +132,49 @@ static void test_barrier_moves_nothing(void **state)
     assert_seconds(f.links[DISTI_OTHER_NODE].bytes, 0);
 }
 
-/* A chain of n ranks that s segments follow each other on: n - 2 + s times the time of one. */
-static void test_chain_fills_and_drains(void **state)
+/* With a chain of n ranks and s segments, the time is n - 2 + s times that of one segment. */
+static void test_a_chain_matches_its_formula(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE].bytes_per_second = 1e9;
     struct disti_forecast f =
         simulated("node:6", DIST_COLL_BROADCAST, "chain", 10, 10 * 1000000, &cost);
     assert_seconds(f.seconds, (6 - 2 + 10) * 1e-3);
 }
 
-static void test_ranks_of_a_node_share_its_line(void **state)
+static void test_ranks_of_a_node_share_its_link(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE].bytes_per_second = 1e9;
     double one = simulated("node:2", DIST_COLL_ALL_TO_ALL, "direct", 1, MIB, &cost).seconds;
     struct disti_forecast two =
         simulated("node:2 core:2", DIST_COLL_ALL_TO_ALL, "direct", 1, MIB, &cost);
     assert_seconds(one, (double)MIB / 1e9);
-    assert_seconds(two.seconds, 4 * one); /* each of 2 ranks has 2 blocks for over there */
+    assert_seconds(two.seconds, 4 * one); /* each of 2 ranks sends 2 blocks to the other node */
     assert_seconds(two.links[DISTI_OTHER_NODE].busiest, 1);
     assert_true(two.links[DISTI_OTHER_NODE].waited_s > 0);
 }
 
-/* All send to one: its node's line in is what they wait for. Lines out are free. */
-static void test_line_in_is_shared_too(void **state)
+/* All ranks send to one: the incoming link of its node is the bottleneck. Outgoing links have
+ * capacity. */
+static void test_an_incoming_link_is_shared(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE].bytes_per_second = 1e9;
     struct disti_forecast f = simulated("node:5", DIST_COLL_GATHER, "direct", 1, MIB, &cost);
     assert_seconds(f.seconds, 4 * (double)MIB / 1e9);
     assert_seconds(f.links[DISTI_OTHER_NODE].waited_s, (1 + 2 + 3) * (double)MIB / 1e9);
 }
 
-/* Through a rack's line of half the rate go two messages, past the one that stays in the rack. */
-static void test_nodes_of_a_rack_share_its_line(void **state)
+/* Two messages share a rack's link of half the bandwidth; the message within the rack does not use
+ * it. */
+static void test_nodes_of_a_rack_share_its_link(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){1e-5, 0, 1e9};
     cost.links[DISTI_OTHER_RACK] = (struct disti_link_cost){3e-5, 0, 5e8};
     struct disti_forecast f = simulated("rack:2 node:2", DIST_COLL_GATHER, "direct", 1, MIB, &cost);
@@ -183,11 +186,12 @@ static void test_nodes_of_a_rack_share_its_line(void **state)
     assert_int_equal(f.simulated, 4);
 }
 
-/* Four messages of one lane: short ones leave at once, a long one once that before was taken. */
+/* Four messages of one lane: short ones are sent immediately, a long one only after the previous
+ * one has been received. */
 static void test_long_sends_wait_for_their_receives(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_SAME_NUMA] = (struct disti_link_cost){1e-4, 0, 1e9};
     cost.eager_bytes = 1000000;
     double early = simulated("core:2", DIST_COLL_BROADCAST, "chain", 4, 4000000, &cost).seconds;
@@ -200,7 +204,7 @@ static void test_long_sends_wait_for_their_receives(void **state)
 static void test_ranks_share_cpus(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_SAME_NUMA].bytes_per_second = 1e9;
     cost.node_cpus = 3;
     const char *const all = "direct";
@@ -209,16 +213,17 @@ static void test_ranks_share_cpus(void **state)
     double one = simulated("core:3", DIST_COLL_ALL_GATHER, all, 1, 1000000, &cost).seconds;
     cost.switch_s = 1e-3;
     double slow = simulated("core:3", DIST_COLL_ALL_GATHER, all, 1, 1000000, &cost).seconds;
-    assert_seconds(free, 2e-3); /* each takes two blocks */
+    assert_seconds(free, 2e-3); /* each receives two blocks */
     assert_seconds(one, 6e-3);
     assert_true(slow > one + 2e-3 && slow < one + 20e-3);
 }
 
-/* A piece is put into the network, carried, taken out; of a long message that overlaps. */
-static void test_work_for_the_network(void **state)
+/* Each piece is sent by a CPU, transferred, and received by a CPU; for a long message these
+ * overlap. */
+static void test_CPU_time_of_messages_between_nodes(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     const double latency = 3e-5, piece = DISTI_NETWORK_PIECE * 1e-9;
     cost.network_bytes_per_second = 1e9;
     cost.links[DISTI_OTHER_NODE].latency_s = latency;
@@ -227,24 +232,25 @@ static void test_work_for_the_network(void **state)
                    2 * piece + latency);
     assert_seconds(simulated("node:2", DIST_COLL_BROADCAST, way, 1, 1000000, &cost).seconds,
                    1e-3 + piece + latency);
-    /* Both send first, then both receive; and so they do with short ones. */
+    /* Both ranks first send and then receive, for long and short messages. */
     assert_seconds(simulated("node:2", DIST_COLL_ALL_REDUCE, swap, 1, 1000000, &cost).seconds,
                    2e-3);
     assert_seconds(simulated("node:2", DIST_COLL_ALL_REDUCE, swap, 1, 10000, &cost).seconds,
                    2e-5 + latency);
-    /* Where the line is slower the work is hidden, but for the first and the last piece. */
+    /* If the link is slower than the CPUs, their time shows only for the first and the last
+     * piece. */
     cost.links[DISTI_OTHER_NODE].bytes_per_second = 1e8;
     assert_seconds(simulated("node:2", DIST_COLL_BROADCAST, way, 1, 1000000, &cost).seconds,
                    piece + 1e-2 + latency + piece);
-    /* Inside a node there is no network. */
+    /* Inside a node no network is used. */
     assert_seconds(simulated("core:2", DIST_COLL_BROADCAST, way, 1, 1000000, &cost).seconds, 0);
 }
 
-/* Containers: what all their ranks do is done one after the other by the CPUs that they share. */
+/* Nodes that share CPUs (containers): the CPU time of all their ranks adds up. */
 static void test_nodes_share_cpus(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_OTHER_NODE].overhead_s = 1e-6;
     const char *const name = "dissemination";
     double own = simulated("node:4", DIST_COLL_BARRIER, name, 1, 0, &cost).seconds;
@@ -254,51 +260,52 @@ static void test_nodes_share_cpus(void **state)
     double one = simulated("node:4", DIST_COLL_BARRIER, name, 1, 0, &cost).seconds;
     double two = simulated("node:2 core:2", DIST_COLL_ALL_GATHER, "ring", 1, 8, &cost).seconds;
     assert_seconds(enough, own);
-    assert_seconds(one, 2 * 4 * 2e-6); /* rounds, ranks, a send and a reception */
-    assert_seconds(two, 3 * 2 * 2e-6); /* steps, of which two messages are between nodes */
+    assert_seconds(one, 2 * 4 * 2e-6); /* rounds, ranks, a send and a receive */
+    assert_seconds(two, 3 * 2 * 2e-6); /* steps, 2 messages between nodes each */
 }
 
-static void test_ranks_share_memory(void **state)
+static void test_ranks_share_memory_bandwidth(void **state)
 {
     (void)state;
-    struct disti_cost cost = costs_nothing();
+    struct disti_cost cost = no_costs();
     cost.links[DISTI_SAME_NUMA].bytes_per_second = 1e9;
     cost.node_bytes_per_second = 1.5e9;
     double f = simulated("core:3", DIST_COLL_ALL_GATHER, "direct", 1, 1000000, &cost).seconds;
-    assert_seconds(f, 9e6 / 1.5e9); /* each takes two blocks, and copies its own */
+    assert_seconds(f, 9e6 / 1.5e9); /* each receives two blocks and copies its own */
 }
 
-/* Nodes alike, of several kinds; the ranks of the last of them are dealt out to the nodes in turn.
- */
-static const char *const alike[] = {"node:2",
-                                    "node:8",
-                                    "node:2 core:3",
-                                    "node:4 core:2",
-                                    "node:5 core:3",
-                                    "node:3 numa:2 core:2",
-                                    "rack:2 node:2",
-                                    "rack:3 node:2 core:2",
-                                    "rack:2 node:3 core:3",
-                                    NULL};
+/* Topologies of identical nodes. In the last one (NULL), ranks are assigned to the nodes in
+ * turn. */
+static const char *const identical_nodes[] = {"node:2",
+                                              "node:8",
+                                              "node:2 core:3",
+                                              "node:4 core:2",
+                                              "node:5 core:3",
+                                              "node:3 numa:2 core:2",
+                                              "rack:2 node:2",
+                                              "rack:3 node:2 core:2",
+                                              "rack:2 node:3 core:3",
+                                              NULL};
 
-static struct disti_topology *alike_topology(size_t number)
+static struct disti_topology *identical_nodes_topology(size_t number)
 {
     struct disti_topology *topology;
-    struct dist_place dealt[12];
+    struct dist_place round_robin[12];
     for (int r = 0; r < 12; r++)
-        dealt[r] = (struct dist_place){r % 4, -1, -1, r / 4, -1};
-    if (alike[number])
-        assert_int_equal(disti_topology_synthetic(alike[number], &topology), DIST_OK);
+        round_robin[r] = (struct dist_place){r % 4, -1, -1, r / 4, -1};
+    if (identical_nodes[number])
+        assert_int_equal(disti_topology_synthetic(identical_nodes[number], &topology), DIST_OK);
     else
-        assert_int_equal(disti_topology_create(dealt, 12, &topology), DIST_OK);
+        assert_int_equal(disti_topology_create(round_robin, 12, &topology), DIST_OK);
     return topology;
 }
-#define ALIKE (sizeof(alike) / sizeof(*alike))
+#define IDENTICAL_NODES (sizeof(identical_nodes) / sizeof(*identical_nodes))
 
-/* Ranks that stand for others give what all give, to the last bit. */
-static void stands_for_others(const struct disti_algorithm *algorithm,
-                              const struct disti_shape *shape, size_t bytes,
-                              const struct disti_cost *cost)
+/* Checks that the result is exactly the same if representative ranks are simulated instead of
+ * all. */
+static void compare_with_all_ranks(const struct disti_algorithm *algorithm,
+                                   const struct disti_shape *shape, size_t bytes,
+                                   const struct disti_cost *cost)
 {
     struct disti_forecast few, all;
     struct disti_simulation *simulation;
@@ -314,16 +321,17 @@ static void stands_for_others(const struct disti_algorithm *algorithm,
                  shape->ranks, few.seconds, all.seconds);
 }
 
-/* The plans of symmetric algorithms are not all written; they must equal those that would be. */
-static void test_algorithms_symmetric(void **state)
+/* For symmetric algorithms, not all plans are written. Checks that the result is the same as if
+ * they were. */
+static void test_results_of_symmetric_algorithms(void **state)
 {
     (void)state;
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
-        for (size_t i = 0; a->symmetric && i < ALIKE * 2; i++) {
-            struct disti_topology *topology = alike_topology(i % ALIKE);
+        for (size_t i = 0; a->symmetric && i < IDENTICAL_NODES * 2; i++) {
+            struct disti_topology *topology = identical_nodes_topology(i % IDENTICAL_NODES);
             struct disti_shape shape = {.collective = a->collective,
                                         .ranks = topology->ranks,
-                                        .segments = i / ALIKE ? 3 : 1,
+                                        .segments = i / IDENTICAL_NODES ? 3 : 1,
                                         .topology = topology};
             struct disti_algorithm each = *a;
             struct disti_forecast few, all;
@@ -336,27 +344,28 @@ static void test_algorithms_symmetric(void **state)
         }
 }
 
-static void test_ranks_stand_for_others(void **state)
+static void test_representative_ranks_give_the_same_result(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1000, 100000, 12 * MIB};
-    struct disti_cost costs[3] = {disti_cost_usual, disti_cost_usual, costs_nothing()};
+    struct disti_cost costs[3] = {disti_cost_usual, disti_cost_usual, no_costs()};
     costs[1].node_cpus = 2;
-    costs[2].links[DISTI_OTHER_NODE].bytes_per_second = 1e9; /* much at the same time */
+    costs[2].links[DISTI_OTHER_NODE].bytes_per_second = 1e9; /* many events at the same time */
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
-        for (size_t i = 0; i < ALIKE * 4 * 3 * 2; i++) {
-            struct disti_topology *topology = alike_topology(i % ALIKE);
+        for (size_t i = 0; i < IDENTICAL_NODES * 4 * 3 * 2; i++) {
+            struct disti_topology *topology = identical_nodes_topology(i % IDENTICAL_NODES);
             struct disti_shape shape = {.collective = a->collective,
                                         .ranks = topology->ranks,
-                                        .segments = i / ALIKE / 12 ? 3 : 1,
+                                        .segments = i / IDENTICAL_NODES / 12 ? 3 : 1,
                                         .topology = topology};
-            stands_for_others(a, &shape, sizes[i / ALIKE % 4], &costs[i / ALIKE / 4 % 3]);
+            compare_with_all_ranks(a, &shape, sizes[i / IDENTICAL_NODES % 4],
+                                   &costs[i / IDENTICAL_NODES / 4 % 3]);
             disti_topology_free(topology);
         }
 }
 
-/* Every algorithm comes to an end, and twice in the same time. */
-static void test_all_algorithms_and_always_alike(void **state)
+/* Every algorithm terminates, and a second simulation has the same result. */
+static void test_every_algorithm_is_simulated_reproducibly(void **state)
 {
     (void)state;
     static const char *const places[] = {"core:1", "core:7", "node:5", "node:3 numa:2 core:2"};
@@ -378,21 +387,21 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_message_between_nodes),
         cmocka_unit_test(test_one_message_inside_a_node),
-        cmocka_unit_test(test_reduction_while_it_comes_in),
-        cmocka_unit_test(test_ring_is_the_closed_form),
+        cmocka_unit_test(test_reduction_while_data_arrive),
+        cmocka_unit_test(test_a_ring_matches_its_formula),
         cmocka_unit_test(test_barrier_moves_nothing),
-        cmocka_unit_test(test_chain_fills_and_drains),
-        cmocka_unit_test(test_ranks_of_a_node_share_its_line),
-        cmocka_unit_test(test_line_in_is_shared_too),
-        cmocka_unit_test(test_nodes_of_a_rack_share_its_line),
+        cmocka_unit_test(test_a_chain_matches_its_formula),
+        cmocka_unit_test(test_ranks_of_a_node_share_its_link),
+        cmocka_unit_test(test_an_incoming_link_is_shared),
+        cmocka_unit_test(test_nodes_of_a_rack_share_its_link),
         cmocka_unit_test(test_long_sends_wait_for_their_receives),
         cmocka_unit_test(test_ranks_share_cpus),
-        cmocka_unit_test(test_work_for_the_network),
+        cmocka_unit_test(test_CPU_time_of_messages_between_nodes),
         cmocka_unit_test(test_nodes_share_cpus),
-        cmocka_unit_test(test_ranks_share_memory),
-        cmocka_unit_test(test_algorithms_symmetric),
-        cmocka_unit_test(test_ranks_stand_for_others),
-        cmocka_unit_test(test_all_algorithms_and_always_alike),
+        cmocka_unit_test(test_ranks_share_memory_bandwidth),
+        cmocka_unit_test(test_results_of_symmetric_algorithms),
+        cmocka_unit_test(test_representative_ranks_give_the_same_result),
+        cmocka_unit_test(test_every_algorithm_is_simulated_reproducibly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tuning files: what is written is read again; what is strange is refused with its line. */
+/* Tuning files: written files can be read, and errors name the invalid line. */
 #include "tuning/tuning.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static dist_status parse(const char *text, struct disti_tuning *tuning)
     return disti_tuning_parse(text, "FILE", NULL, tuning, why, sizeof(why));
 }
 
-static void test_usual(void **state)
+static void test_defaults_are_valid(void **state)
 {
     struct disti_tuning tuning;
 
@@ -34,8 +34,8 @@ static void test_usual(void **state)
     assert_int_equal(tuning.fixed_count, 0);
 }
 
-/* Each number of a file comes where its word says, in its unit. */
-static void test_costs(void **state)
+/* Each number of a file sets the cost that its key names, in its unit. */
+static void test_costs_are_parsed(void **state)
 {
     struct disti_tuning tuning;
 
@@ -60,8 +60,8 @@ static void test_costs(void **state)
                 disti_cost_usual.links[DISTI_OTHER_NODE].latency_s);
 }
 
-/* A tuning that was measured and one that was read from what it was written to are the same. */
-static void test_round_trip(void **state)
+/* A measured tuning is the same after it has been written and read. */
+static void test_written_costs_are_read_unchanged(void **state)
 {
     struct disti_tuning tuning, again;
     char text[DISTI_TUNING_TEXT];
@@ -70,7 +70,7 @@ static void test_round_trip(void **state)
     disti_tuning_usual(&tuning);
     tuning.cost.links[DISTI_SAME_NUMA].latency_s = 4.5678912e-7;
     tuning.cost.links[DISTI_OTHER_NODE].bytes_per_second = 1234567890.123;
-    tuning.cost.links[DISTI_OTHER_NODE].overhead_s = -1; /* nonsense becomes possible */
+    tuning.cost.links[DISTI_OTHER_NODE].overhead_s = -1; /* an impossible value is corrected */
     tuning.cost.reduce_bytes_per_second = 1.0 / 0.0;
     tuning.cost.switch_s = 0.0 / 0.0;
     disti_tuning_round(&tuning);
@@ -86,8 +86,8 @@ static void test_round_trip(void **state)
     assert_non_null(strstr(why, "a machine2"));
 }
 
-/* A key names the processor, in as many words as its maker likes. */
-static void test_long_key(void **state)
+/* A key contains the name of the processor, which may have many words. */
+static void test_long_keys_are_compared(void **state)
 {
     static const char key[] =
         "kernel 6.1.0 on Intel(R) Xeon(R) Platinum 8370C CPU @ 2.80GHz, 2 of "
@@ -104,7 +104,7 @@ static void test_long_key(void **state)
                      DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void test_fixed(void **state)
+static void test_fixed_algorithms_are_parsed(void **state)
 {
     struct disti_tuning tuning, again;
     const struct disti_fixed *fixed;
@@ -134,8 +134,8 @@ static void test_fixed(void **state)
     assert_memory_equal(tuning.fixed, again.fixed, sizeof(tuning.fixed));
 }
 
-/* The error names the line, the last one, and the word. */
-static void refused(const char *line, const char *word)
+/* Checks that the error names line 3, where the text is inserted, and contains `word`. */
+static void expect_rejected(const char *line, const char *word)
 {
     struct disti_tuning tuning;
     char text[1024];
@@ -145,44 +145,44 @@ static void refused(const char *line, const char *word)
     assert_int_equal(parse(text, &tuning), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(why, "FILE, line 3"));
     assert_non_null(strstr(why, word));
-    assert_int_equal(tuning.predict, 0x55555555); /* untouched */
+    assert_int_equal(tuning.predict, 0x55555555); /* unchanged */
 }
 
-static void test_refuses(void **state)
+static void test_errors_name_the_line(void **state)
 {
     struct disti_tuning tuning;
 
     (void)state;
-    refused("steps_ns 50", "steps_ns");
-    refused("step_ns", "step_ns");
-    refused("step_ns 0", "0");
-    refused("step_ns -5", "step_ns");
-    refused("step_ns 5.5", "step_ns");
-    refused("step_ns 1e3", "step_ns");
-    refused("step_ns nan", "step_ns");
-    refused("step_ns 1000000001", "1000000001");
-    refused("step_ns 99999999999999999999999999", "9999999");
-    refused("step_ns 5 5", "step_ns");
-    refused("copy_bytes_per_second 999999", "999999");
-    refused("all_reduce ring", "ring");
-    refused("all_reduce bytes<=8", "all_reduce");
-    refused("all_reduce:", "all_reduce");
-    refused("all_reduce: chain", "chain");
-    refused("all_reduce: ring 4", "4");
-    refused("all_reduce: ring segments", "segments");
-    refused("all_reduce: ring segments 0", "segments");
-    refused("all_reduce: ring segments 1025", "segments");
-    refused("all_reduce: ring segments 4 5", "segments");
-    refused("all_reduce byte<=5: ring", "byte<=5");
-    refused("all_reduce bytes<=5x: ring", "bytes<=5x");
-    refused("all_reduce ranks<=0: ring", "ranks<=0");
-    refused("send: ring", "ring");
+    expect_rejected("steps_ns 50", "steps_ns");
+    expect_rejected("step_ns", "step_ns");
+    expect_rejected("step_ns 0", "0");
+    expect_rejected("step_ns -5", "step_ns");
+    expect_rejected("step_ns 5.5", "step_ns");
+    expect_rejected("step_ns 1e3", "step_ns");
+    expect_rejected("step_ns nan", "step_ns");
+    expect_rejected("step_ns 1000000001", "1000000001");
+    expect_rejected("step_ns 99999999999999999999999999", "9999999");
+    expect_rejected("step_ns 5 5", "step_ns");
+    expect_rejected("copy_bytes_per_second 999999", "999999");
+    expect_rejected("all_reduce ring", "ring");
+    expect_rejected("all_reduce bytes<=8", "all_reduce");
+    expect_rejected("all_reduce:", "all_reduce");
+    expect_rejected("all_reduce: chain", "chain");
+    expect_rejected("all_reduce: ring 4", "4");
+    expect_rejected("all_reduce: ring segments", "segments");
+    expect_rejected("all_reduce: ring segments 0", "segments");
+    expect_rejected("all_reduce: ring segments 1025", "segments");
+    expect_rejected("all_reduce: ring segments 4 5", "segments");
+    expect_rejected("all_reduce byte<=5: ring", "byte<=5");
+    expect_rejected("all_reduce bytes<=5x: ring", "bytes<=5x");
+    expect_rejected("all_reduce ranks<=0: ring", "ranks<=0");
+    expect_rejected("send: ring", "ring");
     assert_int_equal(parse("", &tuning), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(parse("libdist tuning 2\n", &tuning), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(parse("libdist tuning 12\n", &tuning), DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void test_many(void **state)
+static void test_too_many_or_long_lines_are_rejected(void **state)
 {
     struct disti_tuning tuning;
     char text[4096] = TITLE;
@@ -198,8 +198,8 @@ static void test_many(void **state)
     assert_non_null(strstr(why, "too long"));
 }
 
-/* What another process sent is not believed. */
-static void test_sane(void **state)
+/* Tunings from other processes are checked. */
+static void test_invalid_tunings_are_detected(void **state)
 {
     struct disti_tuning good, bad;
 
@@ -231,10 +231,14 @@ static void test_sane(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_usual),      cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_long_key),
-        cmocka_unit_test(test_fixed),      cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_many),       cmocka_unit_test(test_sane),
+        cmocka_unit_test(test_defaults_are_valid),
+        cmocka_unit_test(test_costs_are_parsed),
+        cmocka_unit_test(test_written_costs_are_read_unchanged),
+        cmocka_unit_test(test_long_keys_are_compared),
+        cmocka_unit_test(test_fixed_algorithms_are_parsed),
+        cmocka_unit_test(test_errors_name_the_line),
+        cmocka_unit_test(test_too_many_or_long_lines_are_rejected),
+        cmocka_unit_test(test_invalid_tunings_are_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every algorithm is right: for numbers of ranks to 64, root, topology, in place or not. */
+/* Verifies every algorithm for up to 64 ranks and several roots and topologies, in place or not. */
 #include "topology/topology.h"
 #include "verify/verify.h"
 
@@ -12,10 +12,8 @@
 
 enum layout { FLAT, NESTED, UNEVEN, LAYOUTS };
 
-/*
- * NESTED: nodes of equal size, of two packages, their ranks dealt round; UNEVEN: nodes of several
- * sizes. In both the order of ranks and that of places differ.
- */
+/* NESTED: nodes of equal size with two packages, to which ranks are assigned in turn. UNEVEN: nodes
+ * of different sizes. In both, the order of ranks differs from that of places. */
 static struct disti_topology *layout_topology(enum layout layout, int ranks)
 {
     struct disti_topology *topology = NULL;
@@ -49,8 +47,8 @@ static void verify_one(const struct disti_algorithm *algorithm, const struct dis
                  algorithm->name, shape->ranks, shape->root, shape->segments);
 }
 
-/* All roots of few ranks; of many the ends and some between. */
-static bool root_counts(const struct disti_algorithm *algorithm, int ranks, int root)
+/* True if this root is tested: all roots of few ranks; the ends and some between for many. */
+static bool is_root_tested(const struct disti_algorithm *algorithm, int ranks, int root)
 {
     if (!disti_collective_rooted(algorithm->collective))
         return root == 0;
@@ -58,7 +56,7 @@ static bool root_counts(const struct disti_algorithm *algorithm, int ranks, int 
            root == ranks * 2 / 3;
 }
 
-static bool in_place_exists(dist_collective c)
+static bool has_in_place(dist_collective c)
 {
     return c != DIST_COLL_BROADCAST && c != DIST_COLL_BARRIER && c != DIST_COLL_ALL_TO_ALL &&
            c != DIST_COLL_ALL_TO_ALL_V;
@@ -73,19 +71,20 @@ static void verify_shapes(const struct disti_algorithm *algorithm, int ranks, en
     struct disti_topology *topology = layout_topology(layout, ranks);
 
     for (int root = 0; root < ranks; root++) {
-        for (int s = 0; s < depths && root_counts(algorithm, ranks, root); s++) {
+        for (int s = 0; s < depths && is_root_tested(algorithm, ranks, root); s++) {
             const struct disti_shape shape = {c, ranks, 0, root, segments[s], topology};
 
             verify_one(algorithm, &shape, false, layout);
-            if (in_place_exists(c))
+            if (has_in_place(c))
                 verify_one(algorithm, &shape, true, layout);
         }
     }
     disti_topology_free(topology);
 }
 
-/* All up to 17; of more those beside powers of two and products, and all in the long form. */
-static bool ranks_count(int ranks)
+/* True if this number of ranks is tested: all up to 17, and some powers of 2, their neighbours and
+ * products; all if CHECK_LONG is set. */
+static bool is_number_tested(int ranks)
 {
     static const int some[] = {20, 23, 24, 27, 31, 32, 33, 36, 40, 47, 48, 63, RANKS_MAX};
 
@@ -96,7 +95,8 @@ static bool ranks_count(int ranks)
     return ranks <= 17 || getenv("CHECK_LONG");
 }
 
-/* The _V form of a collective besides, whose plans are checked more strictly. */
+/* Verifies all algorithms of a collective, and of its irregular form, whose plans are checked more
+ * strictly. */
 static void verify_collective(dist_collective collective, dist_collective also)
 {
     int rows = 0;
@@ -106,61 +106,61 @@ static void verify_collective(dist_collective collective, dist_collective also)
             continue;
         rows++;
         for (int ranks = 1; ranks <= RANKS_MAX; ranks++)
-            for (enum layout layout = FLAT; layout < LAYOUTS && ranks_count(ranks); layout++)
+            for (enum layout layout = FLAT; layout < LAYOUTS && is_number_tested(ranks); layout++)
                 verify_shapes(a, ranks, layout);
     }
     assert_true(rows > 1);
 }
 
-static void test_all_reduce(void **state)
+static void test_all_reduce_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_ALL_REDUCE, DIST_COLL_ALL_REDUCE);
 }
 
-static void test_broadcast(void **state)
+static void test_broadcast_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_BROADCAST, DIST_COLL_BROADCAST);
 }
 
-static void test_barrier(void **state)
+static void test_barrier_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_BARRIER, DIST_COLL_BARRIER);
 }
 
-static void test_reduce(void **state)
+static void test_reduce_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_REDUCE, DIST_COLL_REDUCE);
 }
 
-static void test_all_gather(void **state)
+static void test_all_gather_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_ALL_GATHER, DIST_COLL_ALL_GATHER_V);
 }
 
-static void test_reduce_scatter(void **state)
+static void test_reduce_scatter_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_REDUCE_SCATTER, DIST_COLL_REDUCE_SCATTER_V);
 }
 
-static void test_gather(void **state)
+static void test_gather_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_GATHER, DIST_COLL_GATHER_V);
 }
 
-static void test_scatter(void **state)
+static void test_scatter_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_SCATTER, DIST_COLL_SCATTER_V);
 }
 
-static void test_all_to_all(void **state)
+static void test_all_to_all_is_correct(void **state)
 {
     (void)state;
     verify_collective(DIST_COLL_ALL_TO_ALL, DIST_COLL_ALL_TO_ALL_V);
@@ -176,7 +176,7 @@ static uint32_t chunks_of(const struct disti_algorithm *a, const struct disti_sh
     return chunks;
 }
 
-/* Does the algorithm do what its row promises? */
+/* Checks that the number of messages and the data sent are those in the algorithm's table row. */
 static void cost_check(const struct disti_algorithm *a, int log)
 {
     const struct disti_promise *promise = &a->promise;
@@ -189,7 +189,7 @@ static void cost_check(const struct disti_algorithm *a, int log)
                  promise->blocks_rounds * halves;
     struct disti_verdict verdict;
 
-    assert_true(messages > 0); /* else nothing is promised */
+    assert_true(messages > 0); /* the row must have a promise */
     messages *= promise->segmented ? 3 : 1;
     messages += promise->besides_each * (n - 1) + promise->besides_rounds * log;
     assert_int_equal(disti_verify_algorithm(a, &shape, false, &verdict), DIST_OK);
@@ -199,7 +199,7 @@ static void cost_check(const struct disti_algorithm *a, int log)
     disti_topology_free(topology);
 }
 
-static void test_costs(void **state)
+static void test_algorithms_send_what_their_rows_promise(void **state)
 {
     (void)state;
     for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
@@ -210,11 +210,16 @@ static void test_costs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_barrier),    cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_all_gather), cmocka_unit_test(test_reduce_scatter),
-        cmocka_unit_test(test_gather),     cmocka_unit_test(test_scatter),
-        cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_all_reduce_is_correct),
+        cmocka_unit_test(test_broadcast_is_correct),
+        cmocka_unit_test(test_barrier_is_correct),
+        cmocka_unit_test(test_reduce_is_correct),
+        cmocka_unit_test(test_all_gather_is_correct),
+        cmocka_unit_test(test_reduce_scatter_is_correct),
+        cmocka_unit_test(test_gather_is_correct),
+        cmocka_unit_test(test_scatter_is_correct),
+        cmocka_unit_test(test_all_to_all_is_correct),
+        cmocka_unit_test(test_algorithms_send_what_their_rows_promise),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

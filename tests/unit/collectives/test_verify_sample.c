@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier for many ranks: right plans are right, and planted faults are found. */
+/* The verifier for many ranks accepts correct plans and detects planted faults. */
 #include "topology/topology.h"
 #include "verify/verify.h"
 
@@ -23,7 +23,7 @@ static struct disti_verdict sample_verdict(const struct disti_algorithm *algorit
     return verdict;
 }
 
-static void test_all_algorithms(void **state)
+static void test_all_algorithms_are_correct(void **state)
 {
     static const char *const places[] = {"core:1",         "core:2",
                                          "node:7",         "node:3 numa:2 core:2",
@@ -41,8 +41,8 @@ static void test_all_algorithms(void **state)
         }
 }
 
-/* More than fits: some of it. */
-static void test_a_sample_only(void **state)
+/* If not all chunks fit in memory, only a sample is verified. */
+static void test_a_sample_is_verified(void **state)
 {
     (void)state;
     const struct disti_algorithm *ring = disti_algorithm_find(DIST_COLL_ALL_REDUCE, "ring");
@@ -53,19 +53,19 @@ static void test_a_sample_only(void **state)
 
 /* ---- faults, each in the plan of one rank ---- */
 
-/* What is wrong on rank 5. */
-static int chain_spoilt;
-enum { SPOIL_NOTHING, SPOIL_OWN, SPOIL_TWICE, SPOIL_UNFINISHED, SPOIL_UNSENT, SPOIL_DEADLOCK };
+/* The fault in the plan of rank 5. */
+static int chain_fault;
+enum { FAULT_NONE, FAULT_OWN_ONLY, FAULT_TWICE, FAULT_UNFINISHED, FAULT_UNSENT, FAULT_DEADLOCK };
 
-/* All-reduce along a chain to rank 0 and back, of one chunk. */
-static void spoilt_chain(const struct disti_shape *shape, struct disti_builder *b)
+/* All-reduce of one chunk along a chain to rank 0 and back. */
+static void faulty_chain(const struct disti_shape *shape, struct disti_builder *b)
 {
     int rank = shape->rank, last = shape->ranks - 1;
-    int spoil = rank == 5 ? chain_spoilt : SPOIL_NOTHING;
+    int fault = rank == 5 ? chain_fault : FAULT_NONE;
     disti_build_chunks(b, 1);
     uint16_t lane = disti_build_lane(b, 0), down = disti_build_lane(b, 1);
     struct disti_step_ref mark = DISTI_NOW;
-    if (spoil == SPOIL_DEADLOCK) {
+    if (fault == FAULT_DEADLOCK) {
         mark = disti_build_recv(b, .lane = down, .peer = rank - 1, .dst = disti_out(0));
         disti_build_recv_reduce(b, .lane = lane, .after = mark, .peer = rank + 1,
                                 .dst = disti_out(0), .src = disti_in(0));
@@ -76,13 +76,13 @@ static void spoilt_chain(const struct disti_shape *shape, struct disti_builder *
     if (rank < last)
         mark = disti_build_recv_reduce(b, .lane = lane, .peer = rank + 1, .dst = disti_out(0),
                                        .src = disti_in(0),
-                                       .finish = rank == 0 && chain_spoilt != SPOIL_UNFINISHED);
-    if (spoil == SPOIL_TWICE)
+                                       .finish = rank == 0 && chain_fault != FAULT_UNFINISHED);
+    if (fault == FAULT_TWICE)
         mark = disti_build_reduce(b, .lane = lane, .dst = disti_out(0), .src = disti_in(0));
-    if (rank > 0 && spoil != SPOIL_UNSENT)
+    if (rank > 0 && fault != FAULT_UNSENT)
         mark = disti_build_send(b, .lane = lane, .peer = rank - 1,
-                                .src = rank == last || spoil == SPOIL_OWN ? disti_in(0)
-                                                                          : disti_out(0));
+                                .src = rank == last || fault == FAULT_OWN_ONLY ? disti_in(0)
+                                                                               : disti_out(0));
     if (rank > 0)
         mark =
             disti_build_recv(b, .lane = down, .after = mark, .peer = rank - 1, .dst = disti_out(0));
@@ -90,33 +90,34 @@ static void spoilt_chain(const struct disti_shape *shape, struct disti_builder *
         disti_build_send(b, .lane = down, .after = mark, .peer = rank + 1, .src = disti_out(0));
 }
 
-static void spoilt_is(int spoil, const char *what)
+static void expect_fault(int fault, const char *what)
 {
 
     const struct disti_algorithm own = {
-        .collective = DIST_COLL_ALL_REDUCE, .name = "chain", .write = spoilt_chain};
-    chain_spoilt = spoil;
+        .collective = DIST_COLL_ALL_REDUCE, .name = "chain", .write = faulty_chain};
+    chain_fault = fault;
     struct disti_verdict verdict = sample_verdict(&own, "core:70", 0, 1);
     assert_int_equal(verdict.ok, what == NULL);
     if (what && !strstr(verdict.text, what))
         fail_msg("\"%s\" instead of \"%s\"", verdict.text, what);
 }
 
-static void test_planted(void **state)
+static void test_planted_faults_are_detected(void **state)
 {
     (void)state;
-    spoilt_is(SPOIL_NOTHING, NULL);
-    spoilt_is(SPOIL_OWN, "rank 0, lane 0, step 0 (RECV_REDUCE from rank 1, chunk 0): finishes a "
-                         "sum without each rank's contribution exactly once");
-    spoilt_is(SPOIL_TWICE, "without each rank's contribution exactly once");
-    spoilt_is(SPOIL_UNFINISHED, "rank 0: output chunk 0 was finished 0 times");
-    spoilt_is(SPOIL_UNSENT, "rank 4, lane 0, step 0 (RECV_REDUCE from rank 5, chunk 0): no rank "
-                            "sends to it");
-    spoilt_is(SPOIL_DEADLOCK, "deadlock");
+    expect_fault(FAULT_NONE, NULL);
+    expect_fault(FAULT_OWN_ONLY,
+                 "rank 0, lane 0, step 0 (RECV_REDUCE from rank 1, chunk 0): finishes a sum "
+                 "without each rank's contribution exactly once");
+    expect_fault(FAULT_TWICE, "without each rank's contribution exactly once");
+    expect_fault(FAULT_UNFINISHED, "rank 0: output chunk 0 was finished 0 times");
+    expect_fault(FAULT_UNSENT, "rank 4, lane 0, step 0 (RECV_REDUCE from rank 5, chunk 0): no rank "
+                               "sends to it");
+    expect_fault(FAULT_DEADLOCK, "deadlock");
 }
 
-/* A barrier that rank 66 enters and nobody waits for. */
-static void deaf_barrier(const struct disti_shape *shape, struct disti_builder *b)
+/* A barrier that does not wait for rank 66. */
+static void incomplete_barrier(const struct disti_shape *shape, struct disti_builder *b)
 {
     int rank = shape->rank, last = shape->ranks - 1;
     disti_build_chunks(b, 1);
@@ -134,11 +135,11 @@ static void deaf_barrier(const struct disti_shape *shape, struct disti_builder *
     disti_build_recv(b, .lane = lane, .peer = 0, .dst = disti_out(0));
 }
 
-static void test_barrier_that_does_not_wait(void **state)
+static void test_an_incomplete_barrier_is_detected(void **state)
 {
     (void)state;
     const struct disti_algorithm own = {
-        .collective = DIST_COLL_BARRIER, .name = "deaf", .write = deaf_barrier};
+        .collective = DIST_COLL_BARRIER, .name = "deaf", .write = incomplete_barrier};
     struct disti_verdict verdict = sample_verdict(&own, "core:70", 0, 1);
     assert_false(verdict.ok);
     assert_non_null(strstr(verdict.text, "leaves the barrier after hearing from ranks"));
@@ -147,10 +148,10 @@ static void test_barrier_that_does_not_wait(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_algorithms),
-        cmocka_unit_test(test_a_sample_only),
-        cmocka_unit_test(test_planted),
-        cmocka_unit_test(test_barrier_that_does_not_wait),
+        cmocka_unit_test(test_all_algorithms_are_correct),
+        cmocka_unit_test(test_a_sample_is_verified),
+        cmocka_unit_test(test_planted_faults_are_detected),
+        cmocka_unit_test(test_an_incomplete_barrier_is_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
