@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An environment that no launcher has touched, for tests that play launcher. */
+/* Clears and sets the environment variables of launchers, for tests that simulate one. */
 #ifndef TESTS_UNIT_RENDEZVOUS_LAUNCHERS_H
 #define TESTS_UNIT_RENDEZVOUS_LAUNCHERS_H
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Takes away every variable that a launcher sets. */
+/* Unsets every variable that a launcher may set. */
 static inline void launchers_clear(void)
 {
     static const char *const prefixes[] = {"RANK=", "WORLD_SIZE=",  "LOCAL_",    "MASTER_",
@@ -30,7 +30,7 @@ static inline void launchers_clear(void)
     }
 }
 
-/* Sets "NAME=value" texts; ends with NULL. */
+/* Sets variables from texts "NAME=value"; the array ends with NULL. */
 static inline void launchers_set(const char *const *settings)
 {
     for (; *settings; settings++) {

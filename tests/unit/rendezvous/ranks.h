@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Test ranks as forked processes, each with a result; nothing is waited for for ever. */
+/* Runs test ranks as forked processes with exit codes; every wait has a time limit. */
 #ifndef TESTS_UNIT_RENDEZVOUS_RANKS_H
 #define TESTS_UNIT_RENDEZVOUS_RANKS_H
 
@@ -23,9 +23,9 @@
 #include "store/server.h"
 
 #define RANKS_MAX 48
-#define RANKS_LIMIT_MS 60000 /* for one set of ranks; a test that takes this long has failed */
+#define RANKS_LIMIT_MS 60000 /* for one set of ranks; if they take longer, the test fails */
 
-/* In a rank: says what failed and ends the process. */
+/* In a rank: if the condition is false, prints it and ends the process. */
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -35,7 +35,7 @@
         }                                                                                          \
     } while (0)
 
-/* The last error holds each of these words; ends with NULL. */
+/* Checks that the last error contains each of these strings. */
 #define CHECK_SAYS(...) CHECK(ranks_say((const char *[]){__VA_ARGS__, NULL}))
 static inline bool ranks_say(const char *const *words)
 {
@@ -86,7 +86,7 @@ static inline void ranks_finish(struct ranks *ranks)
     }
 }
 
-/* A server in this process, which is rank 0's. */
+/* Starts a server in this process, held by rank 0. */
 static inline dist_status ranks_serve(const char *host, int port, int world_size,
                                       struct disti_store_server **server_p)
 {
@@ -105,7 +105,7 @@ static inline dist_status ranks_serve(const char *host, int port, int world_size
     return status;
 }
 
-/* ---- the handshake by hand, on a blocking socket ---- */
+/* ---- the handshake on a blocking socket, without the library's client ---- */
 
 static inline void ranks_put_frame(int fd, uint8_t op, uint32_t id, const void *value, size_t bytes)
 {
@@ -117,24 +117,25 @@ static inline void ranks_put_frame(int fd, uint8_t op, uint32_t id, const void *
     (void)!send(fd, frame, DISTI_WIRE_HEAD + bytes, MSG_NOSIGNAL);
 }
 
-/* Packs a hello; the nonce is of this test. */
-static inline void ranks_pack_hello(struct disti_wire_handshake *said, int rank, int world_size)
+/* Encodes a hello; the nonce is fixed. */
+static inline void ranks_pack_hello(struct disti_wire_handshake *handshake, int rank,
+                                    int world_size)
 {
     struct disti_wire_id id = {.rank = rank, .world_size = (uint32_t)world_size, .host = "h"};
 
     memset(id.proof, 'n', sizeof(id.proof));
-    disti_wire_put_id(said->hello, &id);
+    disti_wire_put_id(handshake->hello, &id);
 }
 
-static inline void ranks_say_hello(int fd, struct disti_wire_handshake *said, int rank,
-                                   int world_size)
+static inline void ranks_send_hello(int fd, struct disti_wire_handshake *handshake, int rank,
+                                    int world_size)
 {
-    ranks_pack_hello(said, rank, world_size);
-    ranks_put_frame(fd, DISTI_WIRE_HELLO, 1, said->hello, sizeof(said->hello));
+    ranks_pack_hello(handshake, rank, world_size);
+    ranks_put_frame(fd, DISTI_WIRE_HELLO, 1, handshake->hello, sizeof(handshake->hello));
 }
 
-/* Reads a reply with a value of at most that size; its status. */
-static inline dist_status ranks_hear(int fd, void *value, size_t room, size_t *bytes_p)
+/* Reads a reply whose value has at most `room` bytes. Returns its status. */
+static inline dist_status ranks_read_reply(int fd, void *value, size_t room, size_t *bytes_p)
 {
     unsigned char bytes[DISTI_WIRE_HEAD];
     struct disti_wire_head head;
@@ -148,40 +149,42 @@ static inline dist_status ranks_hear(int fd, void *value, size_t room, size_t *b
     return head.arg;
 }
 
-static inline bool ranks_hear_challenge(int fd, struct disti_wire_handshake *said)
+static inline bool ranks_read_challenge(int fd, struct disti_wire_handshake *handshake)
 {
     size_t bytes = 0;
 
-    return ranks_hear(fd, said->challenge, sizeof(said->challenge), &bytes) == DIST_OK &&
-           bytes == sizeof(said->challenge);
+    return ranks_read_reply(fd, handshake->challenge, sizeof(handshake->challenge), &bytes) ==
+               DIST_OK &&
+           bytes == sizeof(handshake->challenge);
 }
 
-/* With no secret. */
-static inline void ranks_say_proof(int fd, const struct disti_wire_handshake *said)
+/* Sends the proof of a client without a secret. */
+static inline void ranks_send_proof(int fd, const struct disti_wire_handshake *handshake)
 {
     static const struct disti_secret none;
     unsigned char proof[DISTI_HMAC_BYTES];
 
-    disti_wire_prove_client(said, &none, proof);
+    disti_wire_prove_client(handshake, &none, proof);
     ranks_put_frame(fd, DISTI_WIRE_PROOF, 2, proof, sizeof(proof));
 }
 
-/* Comes in as that rank, and reads the welcome. */
-static inline bool ranks_enter(int fd, int rank, int world_size)
+/* Completes the handshake as that rank and reads the welcome. False: that failed. */
+static inline bool ranks_join(int fd, int rank, int world_size)
 {
     unsigned char welcome[DISTI_WIRE_WELCOME];
-    struct disti_wire_handshake said = {0};
+    struct disti_wire_handshake handshake = {0};
     size_t bytes = 0;
 
-    ranks_say_hello(fd, &said, rank, world_size);
-    if (!ranks_hear_challenge(fd, &said))
+    ranks_send_hello(fd, &handshake, rank, world_size);
+    if (!ranks_read_challenge(fd, &handshake))
         return false;
-    ranks_say_proof(fd, &said);
-    return ranks_hear(fd, welcome, sizeof(welcome), &bytes) == DIST_OK && bytes == sizeof(welcome);
+    ranks_send_proof(fd, &handshake);
+    return ranks_read_reply(fd, welcome, sizeof(welcome), &bytes) == DIST_OK &&
+           bytes == sizeof(welcome);
 }
 
-/* Somebody calls, who has not said anything yet. */
-static inline int ranks_stranger(const struct disti_store_server *server)
+/* Opens a connection to the server and sends nothing. */
+static inline int ranks_open_connection(const struct disti_store_server *server)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)disti_store_server_port(server)),
@@ -197,7 +200,7 @@ static inline int ranks_stranger(const struct disti_store_server *server)
 static inline dist_status ranks_connect(const char *host, int port, int rank, int world_size,
                                         int timeout_ms, struct disti_store **store_p)
 {
-    /* Of a rank that dies with it open: not lost to valgrind. */
+    /* Keeps the store of a rank that is killed reachable, so that valgrind reports no leak. */
     static struct disti_store *volatile last;
     struct disti_store_target target = {
         .host = host, .port = port, .rank = rank, .world_size = world_size};
@@ -209,7 +212,7 @@ static inline dist_status ranks_connect(const char *host, int port, int rank, in
     return status;
 }
 
-/* Runs fn in `count` processes; every one must end with 0. */
+/* Runs fn in `count` processes; each must exit with 0. */
 static inline void ranks_run(int count, ranks_fn fn, void *arg)
 {
     struct ranks ranks;

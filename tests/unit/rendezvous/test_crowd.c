@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's discovery when more come at once than it has read, or has descriptors for. */
+/* The store with more connections at once than it can process, or has descriptors for. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "ranks.h"
@@ -20,7 +20,7 @@
 #define WAIT_MS 20000
 #define SLOW_RANKS 2000
 
-/* Both ends of all connections are here. */
+/* Raises the limit on descriptors: both ends of all connections are in this process. */
 static void raise_limit(void)
 {
     struct rlimit files;
@@ -32,37 +32,37 @@ static void raise_limit(void)
         skip();
 }
 
-/* Who comes, and says nothing. */
-/* A crowd that says nothing cannot keep others out: the oldest have to go. */
-static void test_silent_crowd(void **state)
+/* ---- silent clients ---- */
+/* Many silent connections cannot keep ranks out: the server closes the oldest ones. */
+static void test_silent_clients_do_not_keep_ranks_out(void **state)
 {
     const int64_t deadline = disti_deadline_ms(WAIT_MS);
     struct pollfd crowd[400];
     struct disti_store_server *server;
     struct disti_store *store;
-    int hung_up = 0;
+    int closed = 0;
 
     (void)state;
     assert_int_equal(ranks_serve("127.0.0.1", 0, 1, &server), DIST_OK);
     for (int i = 0; i < 400; i++)
-        crowd[i] = (struct pollfd){.fd = ranks_stranger(server), .events = POLLIN};
+        crowd[i] = (struct pollfd){.fd = ranks_open_connection(server), .events = POLLIN};
     assert_int_equal(
         ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
         DIST_OK);
-    while (hung_up < 100 && !disti_expired(deadline)) { /* the server takes its time under load */
-        hung_up = poll(crowd, 400, 10);
+    while (closed < 100 && !disti_expired(deadline)) { /* a loaded machine may be slow */
+        closed = poll(crowd, 400, 10);
         disti_sleep_ns(10 * 1000 * 1000);
     }
     for (int i = 0; i < 400; i++)
         close(crowd[i].fd);
     disti_store_close(store);
     disti_store_server_stop(server, 1000);
-    assert_in_range(hung_up, 100, 200);
+    assert_in_range(closed, 100, 200);
 }
 
-/* ---- slow ones ---- */
+/* ---- slow clients ---- */
 
-/* All call at once, before the store takes the first call. */
+/* All ranks connect before the store accepts the first connection. */
 static void call_all(const struct disti_store_server *server, int *fds)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -77,7 +77,7 @@ static void call_all(const struct disti_store_server *server, int *fds)
     }
 }
 
-/* The connection is there. From now on who reads waits. */
+/* Waits until the connection is established, and makes the socket blocking. */
 static void wait_connected(int fd)
 {
     struct pollfd made = {.fd = fd, .events = POLLOUT};
@@ -90,11 +90,12 @@ static void wait_connected(int fd)
     assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
 }
 
-/* All ranks are there before the first of them has got round to its hello: nobody has to go. */
-static void test_slow_hellos(void **state)
+/* All ranks are connected before the first of them sends its hello: none of them is
+ * disconnected. */
+static void test_slow_ranks_are_not_disconnected(void **state)
 {
     unsigned char welcome[DISTI_WIRE_WELCOME];
-    struct disti_wire_handshake said = {0};
+    struct disti_wire_handshake handshake = {0};
     struct disti_store_server *server;
     size_t bytes;
     int fds[SLOW_RANKS];
@@ -107,26 +108,26 @@ static void test_slow_hellos(void **state)
     for (int r = 0; r < SLOW_RANKS; r++)
         wait_connected(fds[r]);
     for (int r = 0; r < SLOW_RANKS; r++)
-        ranks_say_hello(fds[r], &said, r, SLOW_RANKS);
+        ranks_send_hello(fds[r], &handshake, r, SLOW_RANKS);
     for (int r = 0; r < SLOW_RANKS; r++) {
-        ranks_pack_hello(&said, r, SLOW_RANKS);
-        assert_true(ranks_hear_challenge(fds[r], &said));
-        ranks_say_proof(fds[r], &said);
-        assert_int_equal(ranks_hear(fds[r], welcome, sizeof(welcome), &bytes), DIST_OK);
+        ranks_pack_hello(&handshake, r, SLOW_RANKS);
+        assert_true(ranks_read_challenge(fds[r], &handshake));
+        ranks_send_proof(fds[r], &handshake);
+        assert_int_equal(ranks_read_reply(fds[r], welcome, sizeof(welcome), &bytes), DIST_OK);
     }
     disti_store_server_stop(server, 0);
     for (int r = 0; r < SLOW_RANKS; r++)
         close(fds[r]);
 }
 
-/* ---- many at once ---- */
+/* ---- many ranks at once ---- */
 
 #define CROWD_FORKS 4
 
 struct crowd {
     struct disti_store_server *server;
-    int ranks, silent; /* who connect and say nothing, before the ranks */
-    int *strangers;    /* their sockets */
+    int ranks, silent; /* clients that connect before the ranks and send nothing */
+    int *silent_fds;   /* sockets of the silent clients */
     atomic_int *connected;
 };
 
@@ -150,7 +151,7 @@ static void *member_joins(void *arg)
     return NULL;
 }
 
-/* A part of the ranks, as threads: processes for all of them would take long. */
+/* Runs a part of the ranks as threads, because a process for each rank would be slow. */
 static void members_join(int part, void *arg)
 {
     const struct crowd *crowd = arg;
@@ -170,20 +171,20 @@ static void members_join(int part, void *arg)
     free(members);
 }
 
-/* All of them stand before the discovery when it opens. */
-static void crowd_comes(int ranks, int silent)
+/* All connections are waiting when the server starts to accept. */
+static void crowd_joins(int ranks, int silent)
 {
     struct crowd crowd = {.ranks = ranks, .silent = silent};
     int64_t until = disti_deadline_ms(20000);
     struct ranks parts;
 
-    crowd.strangers = silent ? calloc((size_t)silent, sizeof(*crowd.strangers)) : NULL;
+    crowd.silent_fds = silent ? calloc((size_t)silent, sizeof(*crowd.silent_fds)) : NULL;
     crowd.connected = mmap(NULL, sizeof(*crowd.connected), PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(crowd.connected != MAP_FAILED);
     assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, 0, &crowd.server), DIST_OK);
     for (int i = 0; i < silent; i++)
-        crowd.strangers[i] = ranks_stranger(crowd.server);
+        crowd.silent_fds[i] = ranks_open_connection(crowd.server);
     ranks_start(&parts, CROWD_FORKS, members_join, &crowd);
     while (atomic_load(crowd.connected) < ranks && !disti_expired(until))
         disti_sleep_ns(10 * 1000 * 1000);
@@ -193,35 +194,35 @@ static void crowd_comes(int ranks, int silent)
     for (int i = 0; i < CROWD_FORKS; i++)
         assert_int_equal(parts.codes[i], 0);
     for (int i = 0; i < silent; i++)
-        close(crowd.strangers[i]);
+        close(crowd.silent_fds[i]);
     disti_store_server_stop(crowd.server, 1000);
     munmap(crowd.connected, sizeof(*crowd.connected));
-    free(crowd.strangers);
+    free(crowd.silent_fds);
 }
 
-/* Nobody is hung up on, though all come before the first has been read. */
-static void test_all_ranks_at_once(void **state)
+/* No rank is disconnected, although all connect before the first hello has been read. */
+static void test_all_ranks_may_connect_at_once(void **state)
 {
     (void)state;
     raise_limit();
-    if (unit_patience() > 1) { /* hundreds of threads would take turns */
-        crowd_comes(32, 0);
-        crowd_comes(16, 700);
+    if (unit_patience() > 1) { /* under valgrind, threads run one at a time */
+        crowd_joins(32, 0);
+        crowd_joins(16, 700);
         return;
     }
-    crowd_comes(600, 0);
-    crowd_comes(400, 700);
-    crowd_comes(16, 2000);
+    crowd_joins(600, 0);
+    crowd_joins(400, 700);
+    crowd_joins(16, 2000);
     if (getenv("CHECK_LONG"))
-        crowd_comes(1000, 700);
+        crowd_joins(1000, 700);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_crowd),
-        cmocka_unit_test(test_slow_hellos),
-        cmocka_unit_test(test_all_ranks_at_once),
+        cmocka_unit_test(test_silent_clients_do_not_keep_ranks_out),
+        cmocka_unit_test(test_slow_ranks_are_not_disconnected),
+        cmocka_unit_test(test_all_ranks_may_connect_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store where descriptors are few, or none is left. */
+/* The store with few or no free descriptors. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "ranks.h"
@@ -16,7 +16,7 @@
 
 #define FEW_FILES 256
 
-/* The soft limit is raised as far as the ranks need it; a hard one is an error, at once. */
+/* The soft limit is raised to what the ranks need; too low a hard limit is an error immediately. */
 static void serve_with_few_files(int rank, void *arg)
 {
     struct rlimit files;
@@ -36,11 +36,11 @@ static void serve_with_few_files(int rank, void *arg)
     CHECK(strstr(dist_last_error(), "ulimit -Hn"));
 }
 
-static void test_few_descriptors(void **state)
+static void test_the_soft_limit_is_raised(void **state)
 {
     (void)state;
     if (unit_patience() > 1)
-        skip(); /* valgrind does not have its limits changed */
+        skip(); /* valgrind does not let its limits be changed */
     ranks_run(1, serve_with_few_files, NULL);
 }
 
@@ -61,8 +61,9 @@ static void count_warnings(void *arg, dist_log_level level, const char *line)
         atomic_fetch_add(&warnings, 1);
 }
 
-/* With not one descriptor left: who knocks waits, in either queue, and nobody burns a CPU. */
-static void knock_at_a_full_house(void)
+/* Without a free descriptor, clients of the store and of discovery wait, and the server does not
+ * spin. */
+static void join_without_descriptors(void)
 {
     struct disti_log log = {.fn = count_warnings, .level = DIST_LOG_WARN};
     struct disti_store_server *full;
@@ -71,7 +72,7 @@ static void knock_at_a_full_house(void)
     char job[32], secret[128];
     int discovery, port = 0;
     int64_t used;
-    pid_t guest;
+    pid_t client;
 
     disti_log_use(&log);
     snprintf(job, sizeof(job), "full.%d", (int)getpid());
@@ -79,9 +80,9 @@ static void knock_at_a_full_house(void)
     CHECK(disti_discovery_open(job, &discovery) == DIST_OK);
     disti_store_server_set_discovery(full, discovery);
     port = disti_store_server_port(full);
-    guest = fork();
-    CHECK(guest >= 0);
-    if (guest == 0) { /* asks at the discovery until it is answered, then comes in */
+    client = fork();
+    CHECK(client >= 0);
+    if (client == 0) { /* asks discovery until it answers, then joins */
         int64_t until = disti_deadline_ms(WAIT_MS);
 
         while (disti_discovery_ask(job, &port, secret) != DIST_OK)
@@ -94,33 +95,33 @@ static void knock_at_a_full_house(void)
     none = (struct rlimit){.rlim_cur = 3, .rlim_max = files.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     CHECK(disti_store_server_run(full) == DIST_OK);
-    disti_sleep_ns(200 * 1000 * 1000); /* the guest has come */
+    disti_sleep_ns(200 * 1000 * 1000); /* the client is waiting */
     used = cpu_ms();
     disti_sleep_ns(1000 * 1000 * 1000);
     CHECK(cpu_ms() - used < 50);
     CHECK(atomic_load(&warnings) == 1);
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    CHECK(waitpid(guest, &port, 0) == guest && port == 0);
+    CHECK(waitpid(client, &port, 0) == client && port == 0);
     disti_store_server_stop(full, 1000);
 }
 
-static void full_house(int rank, void *arg)
+static void rank_without_descriptors(int rank, void *arg)
 {
     (void)rank;
     (void)arg;
-    knock_at_a_full_house();
+    join_without_descriptors();
 }
 
-static void test_no_descriptors(void **state)
+static void test_clients_wait_for_descriptors(void **state)
 {
     (void)state;
-    ranks_run(1, full_house, NULL);
+    ranks_run(1, rank_without_descriptors, NULL);
 }
 
-#define HOUSE_FILES 64
+#define LIMITED_FILES 64
 
-/* Has come in before the strangers' time is over. */
-static void come_in(struct disti_store_server *server)
+/* Joins before the silent clients time out. */
+static void join_in_time(struct disti_store_server *server)
 {
     struct disti_store *store;
 
@@ -138,66 +139,67 @@ static int lowest_free(void)
     return fd;
 }
 
-/* Strangers take what a small limit leaves, and then the program the rest: a rank comes in. */
-static void house_of_strangers(int rank, void *arg)
+/* Silent clients use half of a small limit, and the program uses up the other half: a rank can
+ * still join. */
+static void rank_among_silent_clients(int rank, void *arg)
 {
     struct rlimit files;
     struct disti_store_server *server;
-    pid_t strangers, guest;
-    int kept[HOUSE_FILES], count = 0, status, lowest, gate[2];
+    pid_t clients, client;
+    int kept[LIMITED_FILES], count = 0, status, lowest, gate[2];
     int64_t until = disti_deadline_ms(WAIT_MS);
 
     (void)rank;
     (void)arg;
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    files.rlim_cur = HOUSE_FILES;
+    files.rlim_cur = LIMITED_FILES;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     CHECK(disti_store_server_listen("127.0.0.1", 0, 1, 0, &server) == DIST_OK);
     CHECK(pipe(gate) == 0);
-    CHECK((strangers = fork()) >= 0);
-    if (strangers == 0) {
+    CHECK((clients = fork()) >= 0);
+    if (clients == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (int i = 0; i < HOUSE_FILES / 2; i++)
-            ranks_stranger(server);
+        for (int i = 0; i < LIMITED_FILES / 2; i++)
+            ranks_open_connection(server);
         pause();
     }
-    CHECK((guest = fork()) >= 0);
-    if (guest == 0) {
+    CHECK((client = fork()) >= 0);
+    if (client == 0) {
         char go;
 
         CHECK(read(gate[0], &go, 1) == 1);
-        come_in(server);
+        join_in_time(server);
     }
     lowest = lowest_free();
     CHECK(disti_store_server_run(server) == DIST_OK);
-    while (lowest_free() < lowest + 8 && !disti_expired(until)) /* strangers are in */
+    while (lowest_free() < lowest + 8 && !disti_expired(until)) /* silent clients are connected */
         disti_sleep_ns(10 * 1000 * 1000);
-    while (count < HOUSE_FILES && (kept[count] = dup(STDERR_FILENO)) >= 0)
+    while (count < LIMITED_FILES && (kept[count] = dup(STDERR_FILENO)) >= 0)
         count++;
-    CHECK(count >= HOUSE_FILES / 4);
+    CHECK(count >= LIMITED_FILES / 4);
     CHECK(write(gate[1], "", 1) == 1);
-    CHECK(waitpid(guest, &status, 0) == guest && status == 0);
-    kill(strangers, SIGKILL);
-    CHECK(waitpid(strangers, &status, 0) == strangers);
+    CHECK(waitpid(client, &status, 0) == client && status == 0);
+    kill(clients, SIGKILL);
+    CHECK(waitpid(clients, &status, 0) == clients);
     while (count)
         close(kept[--count]);
     disti_store_server_stop(server, 1000);
 }
 
-static void test_house_of_strangers(void **state)
+static void test_a_rank_joins_among_silent_clients(void **state)
 {
     (void)state;
     if (unit_patience() > 1)
-        skip(); /* valgrind does not have its limits changed */
-    ranks_run(1, house_of_strangers, NULL);
+        skip(); /* valgrind does not let its limits be changed */
+    ranks_run(1, rank_among_silent_clients, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_descriptors),
-        cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_house_of_strangers),
+        cmocka_unit_test(test_the_soft_limit_is_raised),
+        cmocka_unit_test(test_clients_wait_for_descriptors),
+        cmocka_unit_test(test_a_rank_joins_among_silent_clients),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

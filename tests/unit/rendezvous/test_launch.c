@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Detection of the launcher from the environment alone. */
+/* Detection of the launcher from environment variables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void expect(const struct disti_launch *launch, const char *launcher, int 
     assert_int_equal(launch->local_world_size, local_world_size);
 }
 
-static void test_nothing(void **state)
+static void test_without_variables_there_is_no_launcher(void **state)
 {
     struct disti_launch launch = detect();
 
@@ -73,7 +73,7 @@ static void set_torchrun(void)
              "LOCAL_WORLD_SIZE=4", "MASTER_ADDR=node1", "MASTER_PORT=1234");
 }
 
-static void test_torchrun(void **state)
+static void test_torchrun_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -83,14 +83,14 @@ static void test_torchrun(void **state)
     expect(&launch, "torchrun", 5, 8, 1, 4);
     assert_string_equal(launch.host, "node1");
     assert_int_equal(launch.port, 1234);
-    /* The agent has the port itself. */
+    /* The agent uses the port itself. */
     LAUNCHED("TORCHELASTIC_USE_AGENT_STORE=True");
     launch = detect();
     assert_int_equal(launch.port, 1235);
     assert_false(launch.agent_store);
     LAUNCHED("MASTER_PORT=65535");
     assert_int_equal(detect().port, 65534);
-    /* Unless the agent is ours. */
+    /* If the agent is distrun, the port is the store's. */
     LAUNCHED("MASTER_PORT=1234", "DIST_AGENT_STORE=1");
     launch = detect();
     assert_int_equal(launch.port, 1234);
@@ -98,14 +98,15 @@ static void test_torchrun(void **state)
     assert_string_equal(launch.host, "node1");
 }
 
-/* The launcher's process is the nearest one without its variable; nobody looks after a shell's. */
-static void test_process(void **state)
+/* The launcher's process is the nearest ancestor without its variable; for a shell no process is
+ * looked for. */
+static void test_the_process_of_a_launcher_is_found(void **state)
 {
     char name[DISTI_PROCESS_NAME] = "";
     int pid = 0, fd = disti_launcher_process("DIST_TEST_NOBODY_HAS_IT", &pid, name);
 
     (void)state;
-    if (getppid() > 1 && fd >= 0) { /* else a kernel before 5.3 */
+    if (getppid() > 1 && fd >= 0) { /* fails only on kernels before 5.3 */
         assert_int_equal(pid, getppid());
         assert_string_not_equal(name, "");
         disti_descriptor_close(fd);
@@ -119,8 +120,8 @@ static void test_process(void **state)
     assert_null(detect().mark);
 }
 
-/* What a worker of distrun has started counts, not distrun around it. */
-static void test_inside_distrun(void **state)
+/* The launcher inside a worker of distrun is detected, not distrun around it. */
+static void test_a_launcher_inside_distrun_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -140,8 +141,8 @@ static void test_inside_distrun(void **state)
     assert_false(detect().agent_store);
 }
 
-/* distrun leaves MASTER_PORT to the program, and says where its own store is. */
-static void test_distrun(void **state)
+/* distrun leaves MASTER_PORT to the program and sets the address of its own store. */
+static void test_distruns_store_is_found(void **state)
 {
     char path[] = "/tmp/dist-test-XXXXXX", variable[64];
     int fd = mkstemp(path);
@@ -168,11 +169,9 @@ static void test_distrun(void **state)
     assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
 }
 
-/*
- * The file with the secret: inherited, or by its path if that leads to it; the number and the path
- * of another file are no way to it.
- */
-static void test_handed_secret(void **state)
+/* The file with the secret is found by its inherited descriptor, or by its path if that leads to
+ * it; the descriptor number and the path of another file are rejected. */
+static void test_an_inherited_secret_is_read(void **state)
 {
     int fd = disti_handed_secret("sealed word"), other = disti_handed_secret("another one");
     char name[DISTI_HANDED_TEXT], files[64], path[64], other_path[64];
@@ -187,7 +186,7 @@ static void test_handed_secret(void **state)
     LAUNCHED("DIST_AGENT_STORE=127.0.0.1:4321", files, "DIST_AGENT_STORE_SECRET=/nowhere");
     assert_string_equal(detect().agent_secret, "sealed word");
     assert_int_equal(pwrite(fd, "x", 1, 0), -1);
-    /* The number is not the file's any more. */
+    /* The descriptor number now belongs to another file. */
     snprintf(files, sizeof(files), "DIST_AGENT_FILES=%d%s", other, strchr(name, ':'));
     LAUNCHED(files, path);
     assert_string_equal(detect().agent_secret, "sealed word");
@@ -201,8 +200,9 @@ static void test_handed_secret(void **state)
     close(other);
 }
 
-/* distrun --role mindspore: the workers are as always, and who has no rank holds the store. */
-static void test_distrun_roles(void **state)
+/* distrun --role mindspore: workers are detected as usual; the process without a rank is the
+ * scheduler, which holds the store. */
+static void test_roles_of_distrun_are_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -228,7 +228,7 @@ static void test_distrun_roles(void **state)
     assert_string_equal(warnings, "");
 }
 
-static void test_openmpi(void **state)
+static void test_Open_MPI_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -244,8 +244,8 @@ static void test_openmpi(void **state)
     assert_string_equal(detect().job, "ompi.88.abc-def");
 }
 
-/* PMIx is offered where a server's address is there too, and unless it is not wanted. */
-static void test_pmix(void **state)
+/* PMIx is detected if the server's address is set too, unless DIST_PMIX disables it. */
+static void test_PMIx_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -267,8 +267,8 @@ static void test_pmix(void **state)
     assert_non_null(strstr(dist_last_error(), "DIST_PMIX"));
 }
 
-/* Another launcher's ranks, as of torchrun within mpirun, are not those of PMIx. */
-static void test_whose_pmix(void **state)
+/* PMIx is not used for the ranks of another launcher, as with torchrun inside mpirun. */
+static void test_PMIx_of_another_launcher_is_ignored(void **state)
 {
     (void)state;
     LAUNCHED("PMIX_RANK=1", "PMIX_NAMESPACE=space", "PMIX_SERVER_URI3=space.0;tcp4://127.0.0.1:1",
@@ -286,7 +286,7 @@ static void test_whose_pmix(void **state)
     assert_false(detect().pmix);
 }
 
-static void test_mpich(void **state)
+static void test_MPICH_is_detected(void **state)
 {
     struct disti_launch launch;
     char fd[32], job[32];
@@ -307,12 +307,12 @@ static void test_mpich(void **state)
     assert_string_equal(detect().job, "");
 }
 
-static void test_srun(void **state)
+static void test_srun_is_detected(void **state)
 {
     struct disti_launch launch;
 
     (void)state;
-    /* A batch script sees these too, and is no task. */
+    /* A batch script has these variables too, but is no task. */
     LAUNCHED("SLURM_JOB_ID=42", "SLURM_PROCID=0", "SLURM_NTASKS=7", "SLURM_LOCALID=0");
     expect((launch = detect(), &launch), "none", -1, -1, -1, -1);
     LAUNCHED("SLURM_STEP_ID=4294967290");
@@ -330,8 +330,8 @@ static void test_srun(void **state)
     assert_string_equal(detect().host, "m1");
 }
 
-/* srun -m arbitrary: rank 0 may run on any node, the first task of node 0 holds the store. */
-static void test_srun_arbitrary(void **state)
+/* srun -m arbitrary: rank 0 may run on any node; the first task of node 0 holds the store. */
+static void test_srun_with_arbitrary_distribution_is_detected(void **state)
 {
     (void)state;
     LAUNCHED("SLURM_JOB_ID=42", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=4",
@@ -345,7 +345,7 @@ static void test_srun_arbitrary(void **state)
     assert_false(detect().serves);
 }
 
-static void test_srun_one_node(void **state)
+static void test_srun_on_one_node_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -361,7 +361,7 @@ static void test_srun_one_node(void **state)
     assert_non_null(strstr(dist_last_error(), "SLURM_STEP_TASKS_PER_NODE"));
 }
 
-static void test_environment(void **state)
+static void test_plain_variables_are_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -371,7 +371,7 @@ static void test_environment(void **state)
     assert_string_equal(launch.host, "");
     LAUNCHED("LOCAL_RANK=0");
     expect((launch = detect(), &launch), "environment", 1, 2, 0, -1);
-    /* A shell loop that sets nothing but LOCAL_RANK. */
+    /* A shell loop that sets only LOCAL_RANK. */
     unsetenv("RANK");
     expect((launch = detect(), &launch), "environment", 0, 2, 0, 2);
     assert_string_equal(launch.host, "127.0.0.1");
@@ -387,7 +387,7 @@ static void test_environment(void **state)
     expect((launch = detect(), &launch), "environment", 2, -1, -1, -1);
 }
 
-static void test_mindspore(void **state)
+static void test_MindSpore_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -414,8 +414,8 @@ static void test_mindspore(void **state)
     assert_non_null(strstr(dist_last_error(), "MS_WORKER_NUM"));
 }
 
-/* srun --mpi=pmi2, and MPICH's mpirun within a step. */
-static void test_slurm_pmi(void **state)
+/* srun --mpi=pmi2, and MPICH's mpirun inside a step. */
+static void test_PMI_inside_Slurm_is_detected(void **state)
 {
     struct disti_launch launch;
 
@@ -431,7 +431,7 @@ static void test_slurm_pmi(void **state)
     expect(&launch, "MPICH", 1, 2, 1, 2);
 }
 
-static void test_order(void **state)
+static void test_launchers_have_a_precedence(void **state)
 {
     (void)state;
     LAUNCHED("MS_WORKER_NUM=2", "MS_NODE_ID=0");
@@ -448,7 +448,7 @@ static void test_order(void **state)
     assert_string_equal(detect().launcher, "torchrun");
 }
 
-static void test_disagreement(void **state)
+static void test_inconsistent_variables_cause_a_warning(void **state)
 {
     (void)state;
     LAUNCHED("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2");
@@ -462,14 +462,15 @@ static void test_disagreement(void **state)
     assert_non_null(strstr(warnings, "OMPI_COMM_WORLD_RANK=1"));
     assert_non_null(strstr(warnings, "RANK=0"));
     assert_null(strstr(warnings, "WORLD_SIZE=2"));
-    /* mpirun inside a Slurm step is no disagreement. */
+    /* mpirun inside a Slurm step is no inconsistency. */
     LAUNCHED("RANK=1", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=1");
     detect();
     assert_string_equal(warnings, "");
 }
 
-/* Each variable of each launcher, with each kind of nonsense, is named. */
-static void test_nonsense(void **state)
+/* For each variable of each launcher and each kind of invalid value, the error names the
+ * variable. */
+static void test_invalid_numbers_are_named(void **state)
 {
     static const struct {
         const char *mark, *numbers[5];
@@ -504,7 +505,7 @@ static void test_nonsense(void **state)
     }
 }
 
-static void test_zero_is_no_size(void **state)
+static void test_zero_is_no_world_size_and_no_port(void **state)
 {
     struct disti_launch launch;
 
@@ -525,7 +526,7 @@ static bool needs_mpi(const char *init_method)
     return disti_rendezvous_needs_mpi(&options);
 }
 
-static void test_needs_mpi(void **state)
+static void test_jobs_that_need_MPI_are_detected(void **state)
 {
     (void)state;
     assert_false(disti_rendezvous_needs_mpi(NULL));
@@ -545,28 +546,28 @@ static void test_needs_mpi(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_nothing, clean),
-        cmocka_unit_test_setup(test_torchrun, clean),
-        cmocka_unit_test_setup(test_process, clean),
-        cmocka_unit_test_setup(test_inside_distrun, clean),
-        cmocka_unit_test_setup(test_distrun, clean),
-        cmocka_unit_test_setup(test_handed_secret, clean),
-        cmocka_unit_test_setup(test_distrun_roles, clean),
-        cmocka_unit_test_setup(test_openmpi, clean),
-        cmocka_unit_test_setup(test_pmix, clean),
-        cmocka_unit_test_setup(test_whose_pmix, clean),
-        cmocka_unit_test_setup(test_mpich, clean),
-        cmocka_unit_test_setup(test_srun_arbitrary, clean),
-        cmocka_unit_test_setup(test_srun, clean),
-        cmocka_unit_test_setup(test_srun_one_node, clean),
-        cmocka_unit_test_setup(test_environment, clean),
-        cmocka_unit_test_setup(test_mindspore, clean),
-        cmocka_unit_test_setup(test_slurm_pmi, clean),
-        cmocka_unit_test_setup(test_order, clean),
-        cmocka_unit_test_setup(test_disagreement, clean),
-        cmocka_unit_test_setup(test_nonsense, clean),
-        cmocka_unit_test_setup(test_zero_is_no_size, clean),
-        cmocka_unit_test_setup(test_needs_mpi, clean),
+        cmocka_unit_test_setup(test_without_variables_there_is_no_launcher, clean),
+        cmocka_unit_test_setup(test_torchrun_is_detected, clean),
+        cmocka_unit_test_setup(test_the_process_of_a_launcher_is_found, clean),
+        cmocka_unit_test_setup(test_a_launcher_inside_distrun_is_detected, clean),
+        cmocka_unit_test_setup(test_distruns_store_is_found, clean),
+        cmocka_unit_test_setup(test_an_inherited_secret_is_read, clean),
+        cmocka_unit_test_setup(test_roles_of_distrun_are_detected, clean),
+        cmocka_unit_test_setup(test_Open_MPI_is_detected, clean),
+        cmocka_unit_test_setup(test_PMIx_is_detected, clean),
+        cmocka_unit_test_setup(test_PMIx_of_another_launcher_is_ignored, clean),
+        cmocka_unit_test_setup(test_MPICH_is_detected, clean),
+        cmocka_unit_test_setup(test_srun_with_arbitrary_distribution_is_detected, clean),
+        cmocka_unit_test_setup(test_srun_is_detected, clean),
+        cmocka_unit_test_setup(test_srun_on_one_node_is_detected, clean),
+        cmocka_unit_test_setup(test_plain_variables_are_detected, clean),
+        cmocka_unit_test_setup(test_MindSpore_is_detected, clean),
+        cmocka_unit_test_setup(test_PMI_inside_Slurm_is_detected, clean),
+        cmocka_unit_test_setup(test_launchers_have_a_precedence, clean),
+        cmocka_unit_test_setup(test_inconsistent_variables_cause_a_warning, clean),
+        cmocka_unit_test_setup(test_invalid_numbers_are_named, clean),
+        cmocka_unit_test_setup(test_zero_is_no_world_size_and_no_port, clean),
+        cmocka_unit_test_setup(test_jobs_that_need_MPI_are_detected, clean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

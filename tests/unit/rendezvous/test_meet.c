@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every way to meet, with forked ranks; and what a user can get wrong. */
+/* Every method of rendezvous, with forked ranks, and errors in its settings. */
 #include "ranks.h"
 
 #include "base/descriptor.h"
@@ -36,11 +36,11 @@ static int remove_directory(void **state)
 {
     (void)state;
     unlink(path);
-    /* Fails if a draft was left behind. */
+    /* Fails if a temporary file was left. */
     return rmdir(directory);
 }
 
-/* A port that was free a moment ago. */
+/* Returns a port that was free just now. */
 static int free_port(void)
 {
     int fd, port;
@@ -58,7 +58,7 @@ static void set_int(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* Joins, checks that all are there, and leaves. */
+/* Joins, checks that all ranks have joined, and leaves. */
 static void meet(const struct dist_options *options, int rank, int ranks)
 {
     struct disti_bootstrap bootstrap;
@@ -91,7 +91,7 @@ static void rank_by_env(int rank, void *arg)
         meet(NULL, rank, *ranks);
 }
 
-static void test_env(void **state)
+static void test_ranks_meet_by_environment(void **state)
 {
     int counts[] = {1, 2, 3, 8};
 
@@ -110,7 +110,7 @@ static void rank_by_local_rank(int rank, void *arg)
     meet(NULL, rank, 3);
 }
 
-static void test_shell_loop(void **state)
+static void test_ranks_meet_by_local_rank(void **state)
 {
     (void)state;
     set_int("MASTER_PORT", free_port());
@@ -121,7 +121,7 @@ static void test_shell_loop(void **state)
 struct by_url {
     char url[128];
     int ranks, times;
-    bool late; /* rank 0 comes last */
+    bool late; /* rank 0 is the last to join */
 };
 
 static void rank_by_url(int rank, void *arg)
@@ -138,7 +138,7 @@ static void rank_by_url(int rank, void *arg)
         meet(&options, rank, by->ranks);
 }
 
-static void test_tcp(void **state)
+static void test_ranks_meet_by_tcp(void **state)
 {
     struct by_url by = {.ranks = 8, .times = 1};
 
@@ -149,7 +149,7 @@ static void test_tcp(void **state)
     ranks_run(by.ranks, rank_by_url, &by);
 }
 
-static void test_tcp_ipv6(void **state)
+static void test_ranks_meet_by_tcp_over_IPv6(void **state)
 {
     struct by_url by = {.ranks = 2, .times = 1};
     int fd, port;
@@ -172,7 +172,7 @@ static void rank_by_query(int rank, void *arg)
     meet(&options, rank, 2);
 }
 
-static void test_tcp_query(void **state)
+static void test_ranks_meet_by_tcp_with_parameters(void **state)
 {
     int port = free_port();
 
@@ -180,7 +180,7 @@ static void test_tcp_query(void **state)
     ranks_run(2, rank_by_query, &port);
 }
 
-static void test_file(void **state)
+static void test_ranks_meet_by_file(void **state)
 {
     struct by_url by = {.ranks = 4, .times = 1};
     struct stat info;
@@ -203,7 +203,7 @@ static void write_file(const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* A store in a process of its own: this one must have no threads when it forks ranks. */
+/* Starts a store in its own process: this process must have no threads when it forks ranks. */
 static pid_t start_other_store(int *port_p)
 {
     struct disti_store_server *other;
@@ -229,8 +229,8 @@ static pid_t start_other_store(int *port_p)
     return pid;
 }
 
-/* What earlier runs, or others, may have left in the file. */
-static void test_file_stale(void **state)
+/* Contents of the file that earlier runs or other programs may have left. */
+static void test_stale_files_are_replaced(void **state)
 {
     struct by_url by = {.ranks = 3, .times = 1, .late = true};
     char text[256];
@@ -243,11 +243,11 @@ static void test_file_stale(void **state)
     ranks_run(by.ranks, rank_by_url, &by);
     write_file("junk\n");
     ranks_run(by.ranks, rank_by_url, &by);
-    /* A port where nobody listens any more. */
+    /* A port without a listener. */
     snprintf(text, sizeof(text), "libdist 1\n127.0.0.1\n%d\nabc\n", free_port());
     write_file(text);
     ranks_run(by.ranks, rank_by_url, &by);
-    /* A store that is alive, but another job's. */
+    /* A running store, but of another job. */
     other = start_other_store(&port);
     snprintf(text, sizeof(text), "libdist 1\n127.0.0.1\n%d\nabc\n", port);
     write_file(text);
@@ -256,7 +256,7 @@ static void test_file_stale(void **state)
     waitpid(other, NULL, 0);
 }
 
-static void test_file_bad(void **state)
+static void test_bad_files_are_errors(void **state)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     struct disti_bootstrap bootstrap;
@@ -274,7 +274,7 @@ static void test_file_bad(void **state)
     assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
 }
 
-/* The ranks share a job's name and nothing else, as under mpirun. */
+/* The ranks share only the name of the job, as under mpirun. */
 static void rank_by_job(int rank, void *arg)
 {
     int *ranks = arg;
@@ -289,7 +289,7 @@ static void rank_by_job(int rank, void *arg)
         meet(NULL, rank, *ranks);
 }
 
-static void test_local(void **state)
+static void test_ranks_meet_by_job_name(void **state)
 {
     int counts[] = {2, 5, 8};
 
@@ -299,8 +299,8 @@ static void test_local(void **state)
         ranks_run(counts[i], rank_by_job, &counts[i]);
 }
 
-/* Two jobs at a time do not mix. */
-static void test_local_two_jobs(void **state)
+/* Two jobs at the same time do not interfere. */
+static void test_two_jobs_do_not_interfere(void **state)
 {
     struct ranks first, second;
     int count = 3;
@@ -316,8 +316,8 @@ static void test_local_two_jobs(void **state)
         assert_int_equal(first.codes[r] + second.codes[r], 0);
 }
 
-/* Without rank 0 the others end in time and say what they waited for. */
-static void test_local_alone(void **state)
+/* Without rank 0, another rank times out and names rank 0. */
+static void test_a_missing_rank_0_is_named(void **state)
 {
     struct disti_bootstrap bootstrap;
     int64_t begin = disti_now_ns();
@@ -330,7 +330,7 @@ static void test_local_alone(void **state)
     assert_true(disti_now_ns() - begin < UNIT_SOON_NS);
 }
 
-/* The all-gather that a program may bring: here by pipes through the parent of all. */
+/* An all-gather of the program: here with pipes through the parent process. */
 struct oob {
     int ranks;
     int up[RANKS_MAX][2], down[RANKS_MAX][2];
@@ -358,7 +358,7 @@ static int oob_gather(void *arg, const void *in, void *out, size_t bytes)
     return 0;
 }
 
-/* Hands everything that one rank says to all, in rank order, whatever the size. */
+/* Forwards the data of each rank to all ranks, in rank order. */
 static void oob_exchange(struct oob *oob)
 {
     char bytes[4096];
@@ -385,7 +385,7 @@ static void rank_by_oob(int rank, void *arg)
     meet(&options, rank, oob.ranks);
 }
 
-static void test_oob(void **state)
+static void test_ranks_meet_by_the_programs_all_gather(void **state)
 {
     struct oob oob = {.ranks = 4};
     struct ranks ranks;
@@ -401,7 +401,7 @@ static void test_oob(void **state)
         assert_int_equal(ranks.codes[r], 0);
 }
 
-static void test_oob_fails(void **state)
+static void test_a_failed_all_gather_of_the_program_is_reported(void **state)
 {
     struct oob oob = {.ranks = 2, .fails = true};
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -417,7 +417,7 @@ static void test_oob_fails(void **state)
     assert_non_null(strstr(dist_last_error(), "returned 7"));
 }
 
-static void test_world_of_one(void **state)
+static void test_a_world_of_one_needs_no_store(void **state)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     struct disti_bootstrap bootstrap;
@@ -435,8 +435,8 @@ static void test_world_of_one(void **state)
     disti_bootstrap_close(&bootstrap, 0);
 }
 
-/* What the environment lacks is named, and at once. */
-static void expect_failure(const char *init_method, dist_status status, const char *const *words)
+/* Missing variables are named immediately. */
+static void expect_failure(const char *init_method, dist_status status, const char *const *parts)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     struct disti_bootstrap bootstrap;
@@ -444,13 +444,13 @@ static void expect_failure(const char *init_method, dist_status status, const ch
 
     options.init_method = init_method;
     assert_int_equal(disti_rendezvous(&options, WAIT_MS, &bootstrap), status);
-    assert_true(ranks_say(words));
+    assert_true(ranks_say(parts));
     assert_true(disti_now_ns() - begin < UNIT_SOON_NS);
 }
 #define EXPECT_FAILURE(init_method, status, ...)                                                   \
     expect_failure(init_method, status, (const char *[]){__VA_ARGS__, NULL})
 
-static void test_missing(void **state)
+static void test_missing_variables_are_named(void **state)
 {
     (void)state;
     EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "RANK", "WORLD_SIZE");
@@ -465,7 +465,7 @@ static void test_missing(void **state)
     EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "rank 1", "WORLD_SIZE");
 }
 
-static void test_out_of_range(void **state)
+static void test_ranks_out_of_range_are_rejected(void **state)
 {
     (void)state;
     LAUNCHED("RANK=4", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1");
@@ -479,7 +479,7 @@ static void test_out_of_range(void **state)
     EXPECT_FAILURE(NULL, DIST_ERR_INVALID_ARGUMENT, "RANK");
 }
 
-static void test_port_in_use(void **state)
+static void test_a_port_in_use_is_reported(void **state)
 {
     char port[16], url[64];
     int fd, number;
@@ -492,7 +492,7 @@ static void test_port_in_use(void **state)
     close(fd);
 }
 
-static void test_not_here(void **state)
+static void test_addresses_of_other_hosts_are_reported(void **state)
 {
     (void)state;
     EXPECT_FAILURE("tcp://192.0.2.77:29999?rank=0&world_size=2", DIST_ERR_RENDEZVOUS, "192.0.2.77",
@@ -501,7 +501,8 @@ static void test_not_here(void **state)
                    "no-such-host.invalid");
 }
 
-/* srun -m arbitrary without MASTER_ADDR: rank 1 is the first task of the first node. */
+/* srun -m arbitrary without MASTER_ADDR: rank 1 is the first task of the first node, and holds the
+ * store. */
 static void rank_by_slurm(int rank, void *arg)
 {
     struct disti_bootstrap bootstrap;
@@ -517,7 +518,7 @@ static void rank_by_slurm(int rank, void *arg)
     disti_bootstrap_close(&bootstrap, WAIT_MS);
 }
 
-static void test_slurm_arbitrary(void **state)
+static void test_the_first_task_of_the_first_node_holds_the_store(void **state)
 {
     (void)state;
     LAUNCHED("SLURM_JOB_ID=42", "SLURM_STEP_ID=0", "SLURM_NTASKS=2", "SLURM_LOCALID=0",
@@ -526,7 +527,7 @@ static void test_slurm_arbitrary(void **state)
     ranks_run(2, rank_by_slurm, NULL);
 }
 
-static void test_spelled_addresses(void **state)
+static void test_IPv4_mapped_addresses_are_accepted(void **state)
 {
     static const char *const hosts[] = {"::ffff:127.0.0.1", "[::ffff:7f00:1]"};
     int ranks = 2;
@@ -539,7 +540,7 @@ static void test_spelled_addresses(void **state)
     }
 }
 
-static void test_no_zone(void **state)
+static void test_a_link_local_address_needs_a_zone(void **state)
 {
     (void)state;
     EXPECT_FAILURE("tcp://[fe80::1]:29999?rank=0&world_size=2", DIST_ERR_RENDEZVOUS,
@@ -557,8 +558,8 @@ static void keep_warning(void *arg, dist_log_level level, const char *line)
         snprintf(warned, sizeof(warned), "%s", line);
 }
 
-/* MASTER_ADDR=localhost in a job of two machines: rank 1 warns before its time is over. */
-static void test_localhost_of_two(void **state)
+/* MASTER_ADDR=localhost in a job on two hosts: rank 1 warns before its timeout. */
+static void test_localhost_on_two_hosts_causes_a_warning(void **state)
 {
     struct disti_bootstrap bootstrap;
     struct disti_log log;
@@ -576,7 +577,8 @@ static void test_localhost_of_two(void **state)
     assert_non_null(strstr(warned, "gives up in"));
 }
 
-/* Rank 1 reaches the store, and then has no address to listen at: rank 0 is told that. */
+/* Rank 1 connects to the store but has no address to listen on: rank 0 is notified of the
+ * reason. */
 static void rank_without_interface(int rank, void *arg)
 {
     const struct by_url *by = arg;
@@ -598,7 +600,7 @@ static void rank_without_interface(int rank, void *arg)
     disti_bootstrap_close(&bootstrap, WAIT_MS);
 }
 
-static void test_no_interface(void **state)
+static void test_a_rank_without_an_interface_is_reported(void **state)
 {
     struct by_url by = {.ranks = 2};
 
@@ -610,29 +612,29 @@ static void test_no_interface(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_env, clean),
-        cmocka_unit_test_setup(test_shell_loop, clean),
-        cmocka_unit_test_setup(test_tcp, clean),
-        cmocka_unit_test_setup(test_tcp_ipv6, clean),
-        cmocka_unit_test_setup(test_tcp_query, clean),
-        cmocka_unit_test_setup(test_file, clean),
-        cmocka_unit_test_setup(test_file_stale, clean),
-        cmocka_unit_test_setup(test_file_bad, clean),
-        cmocka_unit_test_setup(test_local, clean),
-        cmocka_unit_test_setup(test_local_two_jobs, clean),
-        cmocka_unit_test_setup(test_local_alone, clean),
-        cmocka_unit_test_setup(test_oob, clean),
-        cmocka_unit_test_setup(test_oob_fails, clean),
-        cmocka_unit_test_setup(test_world_of_one, clean),
-        cmocka_unit_test_setup(test_missing, clean),
-        cmocka_unit_test_setup(test_out_of_range, clean),
-        cmocka_unit_test_setup(test_port_in_use, clean),
-        cmocka_unit_test_setup(test_not_here, clean),
-        cmocka_unit_test_setup(test_no_interface, clean),
-        cmocka_unit_test_setup(test_slurm_arbitrary, clean),
-        cmocka_unit_test_setup(test_spelled_addresses, clean),
-        cmocka_unit_test_setup(test_no_zone, clean),
-        cmocka_unit_test_setup(test_localhost_of_two, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_environment, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_local_rank, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_tcp, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_tcp_over_IPv6, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_tcp_with_parameters, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_file, clean),
+        cmocka_unit_test_setup(test_stale_files_are_replaced, clean),
+        cmocka_unit_test_setup(test_bad_files_are_errors, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_job_name, clean),
+        cmocka_unit_test_setup(test_two_jobs_do_not_interfere, clean),
+        cmocka_unit_test_setup(test_a_missing_rank_0_is_named, clean),
+        cmocka_unit_test_setup(test_ranks_meet_by_the_programs_all_gather, clean),
+        cmocka_unit_test_setup(test_a_failed_all_gather_of_the_program_is_reported, clean),
+        cmocka_unit_test_setup(test_a_world_of_one_needs_no_store, clean),
+        cmocka_unit_test_setup(test_missing_variables_are_named, clean),
+        cmocka_unit_test_setup(test_ranks_out_of_range_are_rejected, clean),
+        cmocka_unit_test_setup(test_a_port_in_use_is_reported, clean),
+        cmocka_unit_test_setup(test_addresses_of_other_hosts_are_reported, clean),
+        cmocka_unit_test_setup(test_a_rank_without_an_interface_is_reported, clean),
+        cmocka_unit_test_setup(test_the_first_task_of_the_first_node_holds_the_store, clean),
+        cmocka_unit_test_setup(test_IPv4_mapped_addresses_are_accepted, clean),
+        cmocka_unit_test_setup(test_a_link_local_address_needs_a_zone, clean),
+        cmocka_unit_test_setup(test_localhost_on_two_hosts_causes_a_warning, clean),
     };
 
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

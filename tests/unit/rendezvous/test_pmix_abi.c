@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is taken for PMIx's binary interface is what rendezvous/meet.h says. */
+/* The copy of PMIx's binary interface in rendezvous/meet.h matches PMIx's header. */
 #include "rendezvous/pmix_abi.h"
 
 #include <pmix.h>
@@ -33,7 +33,7 @@ SAME(sizeof(struct disti_pmix_info), sizeof(pmix_info_t));
 SAME_PLACE(struct disti_pmix_info, flags, pmix_info_t, flags);
 SAME_PLACE(struct disti_pmix_info, value, pmix_info_t, value);
 
-static void test_keys(void **state)
+static void test_keys_match(void **state)
 {
     (void)state;
     assert_string_equal(DISTI_PMIX_JOB_SIZE, PMIX_JOB_SIZE);
@@ -44,7 +44,7 @@ static void test_keys(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys_match)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

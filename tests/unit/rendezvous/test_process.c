@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which process above a rank is its launcher's: rows of shells, each started with its own mark. */
+/* Which ancestor of a rank is its launcher: chains of shells, each with its program value of the
+ * launcher's variable. */
 #include "rendezvous/meet.h"
 
 #include <setjmp.h>
@@ -14,10 +15,10 @@
 
 #include <cmocka.h>
 
-static const char *own; /* this program's path */
+static const char *program; /* this program's path */
 
-/* The rank at the end of the row: tells the launcher's number, and that of the process above it. */
-static int be_rank(void)
+/* The rank at the end of the chain: prints the pids of the launcher and of its program parent. */
+static int rank_main(void)
 {
     char name[DISTI_PROCESS_NAME];
     int pid = -1;
@@ -27,64 +28,65 @@ static int be_rank(void)
     return 0;
 }
 
-/* Runs a command of the shell, in which $0 begins the rank. */
-static void run(const char *command, int *launcher_p, int *above_p)
+/* Runs a shell command that starts the rank as $RANK_PROGRAM. */
+static void run(const char *command, int *launcher_p, int *parent_p)
 {
     char line[256];
-    FILE *said;
+    FILE *output;
 
-    snprintf(line, sizeof(line), "RANK_PROGRAM='%s' ; export RANK_PROGRAM; %s", own, command);
-    said = popen(line, "r");
-    assert_non_null(said);
-    assert_int_equal(fscanf(said, "%d %d", launcher_p, above_p), 2);
-    assert_int_equal(pclose(said), 0);
+    snprintf(line, sizeof(line), "RANK_PROGRAM='%s' ; export RANK_PROGRAM; %s", program, command);
+    output = popen(line, "r");
+    assert_non_null(output);
+    assert_int_equal(fscanf(output, "%d %d", launcher_p, parent_p), 2);
+    assert_int_equal(pclose(output), 0);
 }
 
-/* The shell without the mark that started the one with it; `;:` keeps a shell from becoming what it
- * runs. */
-static void test_shells_between(void **state)
+/* The launcher is the shell without the variable. The trailing `:` keeps a shell from replacing
+ * itself by its last command. */
+static void test_shells_with_the_variable_are_skipped(void **state)
 {
-    int launcher, above;
+    int launcher, parent;
 
     (void)state;
-    run("DIST_TEST_MARK=1 sh -c '\"$RANK_PROGRAM\" rank; :'; :", &launcher, &above);
+    run("DIST_TEST_MARK=1 sh -c '\"$RANK_PROGRAM\" rank; :'; :", &launcher, &parent);
     assert_int_not_equal(launcher, -1);
-    assert_int_not_equal(launcher, above);
-    run("DIST_TEST_MARK=1 \"$RANK_PROGRAM\" rank; :", &launcher, &above);
-    assert_int_equal(launcher, above);
+    assert_int_not_equal(launcher, parent);
+    run("DIST_TEST_MARK=1 \"$RANK_PROGRAM\" rank; :", &launcher, &parent);
+    assert_int_equal(launcher, parent);
 }
 
-/* The launcher is a rank of another one: it has a mark too, and that is another. */
-static void test_launcher_in_a_rank(void **state)
+/* The launcher is itself a rank of another launcher, so it has the variable too, with another
+ * value. */
+static void test_a_launcher_may_have_another_value(void **state)
 {
-    int launcher, above;
+    int launcher, parent;
 
     (void)state;
     run("DIST_TEST_MARK=1 sh -c 'DIST_TEST_MARK=2 \"$RANK_PROGRAM\" rank; :'; :", &launcher,
-        &above);
-    assert_int_equal(launcher, above);
+        &parent);
+    assert_int_equal(launcher, parent);
 }
 
-static void test_no_launcher(void **state)
+static void test_without_the_variable_there_is_no_launcher(void **state)
 {
-    int launcher, above;
+    int launcher, parent;
 
     (void)state;
-    run("\"$RANK_PROGRAM\" rank; :", &launcher, &above);
+    run("\"$RANK_PROGRAM\" rank; :", &launcher, &parent);
     assert_int_equal(launcher, -1);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shells_between),
-        cmocka_unit_test(test_launcher_in_a_rank),
-        cmocka_unit_test(test_no_launcher),
+        cmocka_unit_test(test_shells_with_the_variable_are_skipped),
+        cmocka_unit_test(test_a_launcher_may_have_another_value),
+        cmocka_unit_test(test_without_the_variable_there_is_no_launcher),
     };
 
     (void)argv;
     if (argc > 1)
-        return be_rank();
-    own = realpath("/proc/self/exe", NULL);
+        return rank_main();
+    program = realpath("/proc/self/exe", NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

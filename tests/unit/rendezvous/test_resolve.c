@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names of hosts: lookups that take too long, spellings of addresses, addresses of no use. */
+/* Host names: lookups that time out, spellings of addresses, and addresses that can never be
+ * reached. */
 #include "base/clock.h"
 #include "base/net.h"
 #include "launchers.h"
@@ -15,11 +16,11 @@
 #include <string.h>
 #include <time.h>
 
-/* The name server for slow.test answers after test_answer is posted, or after a long time. */
+/* The lookup of slow.test ends after test_answer is posted, or after a timeout. */
 static sem_t test_answer;
 static atomic_int test_lookups;
 
-/* Replaces libc's. */
+/* Replaces the function of libc. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                 struct addrinfo **addresses_p)
 {
@@ -37,7 +38,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     return real("127.0.0.1", service, hints, addresses_p);
 }
 
-static void test_deadline(void **state)
+static void test_a_slow_lookup_times_out(void **state)
 {
     struct addrinfo *addresses;
 
@@ -45,7 +46,7 @@ static void test_deadline(void **state)
     assert_int_equal(disti_resolve("slow.test", 1, disti_deadline_ms(20), &addresses), EAI_AGAIN);
     assert_null(addresses);
     assert_int_equal(test_lookups, 0);
-    sem_post(&test_answer); /* the abandoned lookup ends, and frees its memory */
+    sem_post(&test_answer); /* the abandoned lookup ends and frees its memory */
     while (test_lookups == 0)
         disti_sleep_ns(1000000);
     sem_post(&test_answer);
@@ -55,8 +56,8 @@ static void test_deadline(void **state)
     freeaddrinfo(addresses);
 }
 
-/* The timeout of a join bounds the lookup, on rank 0 and on rank 1. */
-static void test_join(void **state)
+/* The timeout of a join limits the lookup, on rank 0 and on rank 1. */
+static void test_the_timeout_limits_the_lookup_of_a_join(void **state)
 {
     static const char *const ranks[] = {"RANK=0", "RANK=1"};
     struct disti_bootstrap bootstrap;
@@ -73,7 +74,7 @@ static void test_join(void **state)
     assert_non_null(strstr(dist_last_error(), "the name servers do not respond"));
 }
 
-static void test_spellings(void **state)
+static void test_spellings_of_addresses_are_normalized(void **state)
 {
     static const char *const spellings[][2] = {
         {"[::1]", "::1"},
@@ -105,7 +106,7 @@ static void test_spellings(void **state)
         assert_false(disti_host_is_loopback(others[i]));
 }
 
-static bool hopeless(const char *host, int error, char why[256])
+static bool is_hopeless(const char *host, int error, char why[256])
 {
     struct addrinfo *addresses;
     bool is;
@@ -116,26 +117,28 @@ static bool hopeless(const char *host, int error, char why[256])
     return is;
 }
 
-static void test_hopeless(void **state)
+static void test_unreachable_addresses_are_explained(void **state)
 {
     char why[256] = "";
 
     (void)state;
-    assert_true(hopeless("127.0.0.1", ENETUNREACH, why));
+    assert_true(is_hopeless("127.0.0.1", ENETUNREACH, why));
     assert_non_null(strstr(why, "ip link set lo up"));
-    assert_true(hopeless("::1", EADDRNOTAVAIL, why));
-    assert_true(hopeless("fe80::1", EINVAL, why));
+    assert_true(is_hopeless("::1", EADDRNOTAVAIL, why));
+    assert_true(is_hopeless("fe80::1", EINVAL, why));
     assert_non_null(strstr(why, "fe80::1%eth0"));
-    assert_false(hopeless("127.0.0.1", ECONNREFUSED, why));
-    assert_false(hopeless("192.0.2.1", ENETUNREACH, why));
-    assert_false(hopeless("fe80::1%lo", EINVAL, why));
+    assert_false(is_hopeless("127.0.0.1", ECONNREFUSED, why));
+    assert_false(is_hopeless("192.0.2.1", ENETUNREACH, why));
+    assert_false(is_hopeless("fe80::1%lo", EINVAL, why));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_deadline), cmocka_unit_test(test_join),
-                                       cmocka_unit_test(test_spellings),
-                                       cmocka_unit_test(test_hopeless)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_slow_lookup_times_out),
+        cmocka_unit_test(test_the_timeout_limits_the_lookup_of_a_join),
+        cmocka_unit_test(test_spellings_of_addresses_are_normalized),
+        cmocka_unit_test(test_unreachable_addresses_are_explained)};
 
     sem_init(&test_answer, 0, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A scheduler: it serves its job, and says how that ended. */
+/* A scheduler process serves its job and returns how it ended. */
 #include "ranks.h"
 
 #include "store/store.h"
@@ -24,7 +24,8 @@ static void barrier(struct disti_store *store)
     CHECK(disti_store_all_gather(store, NULL, "barrier", NULL, NULL, 0, WAIT_MS) == DIST_OK);
 }
 
-/* This process schedules a job of `ranks`, of which `started` come and call fn. */
+/* Schedules a job of `ranks` ranks in this process; `started` of them join and call fn. Returns the
+ * scheduler's status. */
 static dist_status schedule(int ranks, int started, ranks_fn fn, int timeout_ms)
 {
     struct job job = {.ranks = ranks};
@@ -41,8 +42,8 @@ static dist_status schedule(int ranks, int started, ranks_fn fn, int timeout_ms)
     return status;
 }
 
-/* Two groups, one after the other: the pause between them is shorter than the scheduler's patience.
- */
+/* Two groups in succession, with a gap between them that is shorter than the time that the
+ * scheduler waits. */
 static void rank_joins_twice(int rank, void *job)
 {
     (void)rank;
@@ -55,7 +56,7 @@ static void rank_joins_twice(int rank, void *job)
     }
 }
 
-static void test_ends_well(void **state)
+static void test_a_scheduler_ends_after_its_job(void **state)
 {
     (void)state;
     assert_int_equal(schedule(3, 3, rank_joins_twice, WAIT_MS), DIST_OK);
@@ -74,15 +75,15 @@ static void rank_may_die(int rank, void *job)
     disti_store_close(store);
 }
 
-static void test_lost(void **state)
+static void test_a_lost_rank_is_reported(void **state)
 {
     (void)state;
     assert_int_equal(schedule(3, 3, rank_may_die, WAIT_MS), DIST_ERR_PEER_LOST);
     assert_non_null(strstr(dist_last_error(), "rank 1 "));
 }
 
-/* It waits for the others until the scheduler gives up, and hears who they are. */
-static void rank_is_alone(int rank, void *job)
+/* Waits for the other ranks until the scheduler ends, and gets an error that names them. */
+static void rank_joins_alone(int rank, void *job)
 {
     struct disti_store *store = join(job);
 
@@ -93,56 +94,60 @@ static void rank_is_alone(int rank, void *job)
     disti_store_close(store);
 }
 
-static void test_missing(void **state)
+static void test_missing_ranks_are_named(void **state)
 {
     (void)state;
-    assert_int_equal(schedule(3, 1, rank_is_alone, 500), DIST_ERR_TIMEOUT);
+    assert_int_equal(schedule(3, 1, rank_joins_alone, 500), DIST_ERR_TIMEOUT);
     assert_non_null(strstr(dist_last_error(), "1 have joined; missing: rank 1, 2"));
 }
 
-/* Nobody waits for the whole of the time after a loss before all had come. */
+/* If a rank is lost before all ranks have joined, the scheduler does not wait for the full
+ * timeout. */
 static void rank_dies_early(int rank, void *job)
 {
     (void)rank;
     join(job);
 }
 
-static void test_lost_early(void **state)
+static void test_an_early_loss_ends_the_scheduler(void **state)
 {
     (void)state;
     assert_int_equal(schedule(3, 1, rank_dies_early, 600000), DIST_ERR_PEER_LOST);
 }
 
-/* It is welcomed and lost within one turn of the scheduler, which stands still meanwhile. */
-static void rank_dies_unseen(int rank, void *arg)
+/* The scheduler is stopped while the rank sends its proof and exits, so that it finds both at
+ * once. */
+static void rank_dies_while_joining(int rank, void *arg)
 {
     const struct job *job = arg;
-    struct disti_wire_handshake said = {0};
-    int fd = ranks_stranger(job->server);
+    struct disti_wire_handshake handshake = {0};
+    int fd = ranks_open_connection(job->server);
 
     (void)rank;
-    ranks_say_hello(fd, &said, 0, job->ranks);
-    CHECK(ranks_hear_challenge(fd, &said));
+    ranks_send_hello(fd, &handshake, 0, job->ranks);
+    CHECK(ranks_read_challenge(fd, &handshake));
     kill(getppid(), SIGSTOP);
     disti_sleep_ns(100 * 1000000);
-    ranks_say_proof(fd, &said);
+    ranks_send_proof(fd, &handshake);
     close(fd);
     kill(getppid(), SIGCONT);
 }
 
-static void test_lost_unseen(void **state)
+static void test_a_rank_lost_while_joining_is_reported(void **state)
 {
     (void)state;
-    assert_int_equal(schedule(3, 1, rank_dies_unseen, 600000), DIST_ERR_PEER_LOST);
+    assert_int_equal(schedule(3, 1, rank_dies_while_joining, 600000), DIST_ERR_PEER_LOST);
     assert_non_null(strstr(dist_last_error(), "rank 0 "));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends_well),   cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_missing),     cmocka_unit_test(test_lost_early),
-        cmocka_unit_test(test_lost_unseen),
+        cmocka_unit_test(test_a_scheduler_ends_after_its_job),
+        cmocka_unit_test(test_a_lost_rank_is_reported),
+        cmocka_unit_test(test_missing_ranks_are_named),
+        cmocka_unit_test(test_an_early_loss_ends_the_scheduler),
+        cmocka_unit_test(test_a_rank_lost_while_joining_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

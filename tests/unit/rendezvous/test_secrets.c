@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store and those who have another secret, none, or somebody else's proof. */
+/* The store and clients with another secret, without one, or with the proof of another client. */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/net.h"
@@ -25,7 +25,8 @@ static int open_job(void **state)
     return disti_store_server_run(server);
 }
 
-static dist_status come(int rank, const struct disti_secret *with, struct disti_store **store_p)
+static dist_status connect_with(int rank, const struct disti_secret *with,
+                                struct disti_store **store_p)
 {
     struct disti_store_target target = {.host = "127.0.0.1",
                                         .port = disti_store_server_port(server),
@@ -37,14 +38,14 @@ static dist_status come(int rank, const struct disti_secret *with, struct disti_
     return disti_store_reach(&target, WAIT_MS, disti_deadline_ms(WAIT_MS), store_p);
 }
 
-/* Whoever was refused has taken no place: all ranks can still come, and have one key. */
+/* Refused clients have used up no rank: all ranks can still join, and they get the same key. */
 static int close_job(void **state)
 {
     struct disti_store *stores[WORLD];
 
     (void)state;
     for (int r = 0; r < WORLD; r++) {
-        assert_int_equal(come(r, &secret, &stores[r]), DIST_OK);
+        assert_int_equal(connect_with(r, &secret, &stores[r]), DIST_OK);
         assert_memory_equal(disti_store_key(stores[r]), disti_store_key(stores[0]),
                             DISTI_STORE_KEY);
     }
@@ -58,12 +59,12 @@ static void expect_refused(const struct disti_secret *with, const char *says)
 {
     struct disti_store *store;
 
-    assert_int_equal(come(1, with, &store), DIST_ERR_RENDEZVOUS);
+    assert_int_equal(connect_with(1, with, &store), DIST_ERR_RENDEZVOUS);
     assert_null(store);
     assert_non_null(strstr(dist_last_error(), says));
 }
 
-static void test_other_secrets(void **state)
+static void test_other_secrets_are_refused(void **state)
 {
     (void)state;
     expect_refused(&another, "has a different secret");
@@ -73,128 +74,129 @@ static void test_other_secrets(void **state)
     expect_refused(NULL, "DIST_SECRET_FILE");
 }
 
-/* The store hangs up, after a refusal. */
-static void expect_shown_out(int fd)
+/* Expects that the store refuses the client and closes the connection. */
+static void expect_closed(int fd)
 {
     char text[512];
     size_t bytes;
 
-    assert_int_equal(ranks_hear(fd, text, sizeof(text), &bytes), DIST_ERR_MISMATCH);
+    assert_int_equal(ranks_read_reply(fd, text, sizeof(text), &bytes), DIST_ERR_MISMATCH);
     assert_int_equal(recv(fd, text, 1, 0), 0);
     close(fd);
 }
 
-static void say(int fd, const unsigned char *proof)
+static void send_proof(int fd, const unsigned char *proof)
 {
     ranks_put_frame(fd, DISTI_WIRE_PROOF, 2, proof, DISTI_HMAC_BYTES);
 }
 
-/* What was right on one connection is said again on another, hello and all. */
-static void test_replay(void **state)
+/* A hello and a proof that are valid on one connection are repeated on another. */
+static void test_a_replayed_proof_is_refused(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES], welcome[DISTI_WIRE_WELCOME];
-    struct disti_wire_handshake said = {0}, again;
-    int first = ranks_stranger(server), second = ranks_stranger(server);
+    struct disti_wire_handshake handshake = {0}, again;
+    int first = ranks_open_connection(server), second = ranks_open_connection(server);
     size_t bytes;
 
     (void)state;
-    ranks_say_hello(first, &said, 1, WORLD);
-    assert_true(ranks_hear_challenge(first, &said));
-    disti_wire_prove_client(&said, &secret, proof);
-    ranks_say_hello(second, &again, 1, WORLD);
-    assert_true(ranks_hear_challenge(second, &again));
-    assert_memory_equal(said.hello, again.hello, sizeof(said.hello));
-    assert_memory_not_equal(said.challenge, again.challenge, DISTI_NONCE_BYTES);
-    say(second, proof);
-    expect_shown_out(second);
-    say(first, proof);
-    assert_int_equal(ranks_hear(first, welcome, sizeof(welcome), &bytes), DIST_OK);
+    ranks_send_hello(first, &handshake, 1, WORLD);
+    assert_true(ranks_read_challenge(first, &handshake));
+    disti_wire_prove_client(&handshake, &secret, proof);
+    ranks_send_hello(second, &again, 1, WORLD);
+    assert_true(ranks_read_challenge(second, &again));
+    assert_memory_equal(handshake.hello, again.hello, sizeof(handshake.hello));
+    assert_memory_not_equal(handshake.challenge, again.challenge, DISTI_NONCE_BYTES);
+    send_proof(second, proof);
+    expect_closed(second);
+    send_proof(first, proof);
+    assert_int_equal(ranks_read_reply(first, welcome, sizeof(welcome), &bytes), DIST_OK);
     ranks_put_frame(first, DISTI_WIRE_GOODBYE, 0, "", 0);
     close(first);
 }
 
-/* The store's own proof, sent back to it; nothing at all; many that are guessed. */
-static void test_reflected(void **state)
+/* The store's own proof, a proof without a secret, and a guess, many times. */
+static void test_a_reflected_proof_is_refused(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES] = {0}, welcome[DISTI_WIRE_WELCOME] = {0};
-    struct disti_wire_handshake said = {0};
+    struct disti_wire_handshake handshake = {0};
     const int tries = getenv("CHECK_LONG") ? 20000 : 200;
 
     (void)state;
     for (int i = 0; i < tries; i++) {
-        int fd = ranks_stranger(server);
+        int fd = ranks_open_connection(server);
 
-        ranks_say_hello(fd, &said, 1, WORLD);
-        assert_true(ranks_hear_challenge(fd, &said));
+        ranks_send_hello(fd, &handshake, 1, WORLD);
+        assert_true(ranks_read_challenge(fd, &handshake));
         if (i % 3 == 0)
-            disti_wire_prove_server(&said, welcome, &secret, proof);
+            disti_wire_prove_server(&handshake, welcome, &secret, proof);
         else if (i % 3 == 1)
-            disti_wire_prove_client(&said, &none, proof);
+            disti_wire_prove_client(&handshake, &none, proof);
         else
-            memcpy(proof, said.challenge, sizeof(proof));
-        say(fd, proof);
-        expect_shown_out(fd);
+            memcpy(proof, handshake.challenge, sizeof(proof));
+        send_proof(fd, proof);
+        expect_closed(fd);
     }
 }
 
-/* A proof that is right for rank 1 does not make its bearer rank 2. */
-static void test_another_rank(void **state)
+/* A proof that is valid for rank 1 is not valid for rank 2. */
+static void test_a_proof_of_another_rank_is_refused(void **state)
 {
     unsigned char proof[DISTI_HMAC_BYTES];
-    struct disti_wire_handshake said = {0}, other = {0};
-    int fd = ranks_stranger(server);
+    struct disti_wire_handshake handshake = {0}, other = {0};
+    int fd = ranks_open_connection(server);
 
     (void)state;
-    ranks_say_hello(fd, &said, 2, WORLD);
-    assert_true(ranks_hear_challenge(fd, &said));
+    ranks_send_hello(fd, &handshake, 2, WORLD);
+    assert_true(ranks_read_challenge(fd, &handshake));
     ranks_pack_hello(&other, 1, WORLD);
-    memcpy(other.challenge, said.challenge, sizeof(other.challenge));
+    memcpy(other.challenge, handshake.challenge, sizeof(other.challenge));
     disti_wire_prove_client(&other, &secret, proof);
-    say(fd, proof);
-    expect_shown_out(fd);
+    send_proof(fd, proof);
+    expect_closed(fd);
 }
 
-/* Requests, and a second hello, before the proof: nobody answers those. */
-static void test_out_of_turn(void **state)
+/* Requests and a second hello before the proof get no answer. */
+static void test_requests_before_the_proof_are_refused(void **state)
 {
-    struct disti_wire_handshake said = {0};
+    struct disti_wire_handshake handshake = {0};
 
     (void)state;
     for (int op = DISTI_WIRE_HELLO; op <= DISTI_WIRE_LEAVE; op++) {
-        int fd = ranks_stranger(server);
+        int fd = ranks_open_connection(server);
         char byte;
 
-        ranks_say_hello(fd, &said, 1, WORLD);
-        assert_true(ranks_hear_challenge(fd, &said));
-        ranks_put_frame(fd, (uint8_t)op, 3, said.hello, sizeof(said.hello));
+        ranks_send_hello(fd, &handshake, 1, WORLD);
+        assert_true(ranks_read_challenge(fd, &handshake));
+        ranks_put_frame(fd, (uint8_t)op, 3, handshake.hello, sizeof(handshake.hello));
         assert_true(recv(fd, &byte, 1, 0) <= 0);
         close(fd);
     }
 }
 
-/* Somebody has the store's port, and no secret: the rank sees that, whatever he answers. */
+/* A process without the secret listens on the store's port: the rank detects that, whatever it
+ * answers. */
 static void impostor(int listener, bool with_flag)
 {
-    struct disti_wire_handshake said = {0};
+    struct disti_wire_handshake handshake = {0};
     unsigned char head[DISTI_WIRE_HEAD], welcome[DISTI_WIRE_WELCOME] = {0};
     struct disti_wire_head reply = {.op = DISTI_WIRE_REPLY};
     int fd = accept(listener, NULL, NULL);
 
     for (int step = 0; step < 2; step++) {
         size_t expected = step ? DISTI_HMAC_BYTES : DISTI_WIRE_ID;
-        size_t bytes = step ? sizeof(welcome) : sizeof(said.challenge);
+        size_t bytes = step ? sizeof(welcome) : sizeof(handshake.challenge);
 
         if (recv(fd, head, sizeof(head), MSG_WAITALL) != sizeof(head))
-            break; /* the rank has left at the challenge */
+            break; /* the rank has closed the connection after the challenge */
         reply.id = disti_wire_get32(head + 8);
-        /* The proof that he is given is the one that he tries, below. */
-        CHECK(recv(fd, step ? welcome + 16 : said.hello, expected, MSG_WAITALL) ==
+        /* Returns the rank's own proof as the server's proof. */
+        CHECK(recv(fd, step ? welcome + 16 : handshake.hello, expected, MSG_WAITALL) ==
               (ssize_t)expected);
-        said.challenge[DISTI_NONCE_BYTES] = with_flag;
+        handshake.challenge[DISTI_NONCE_BYTES] = with_flag;
         reply.value_bytes = bytes;
         disti_wire_put_head(head, &reply);
         (void)!send(fd, head, sizeof(head), MSG_NOSIGNAL);
-        (void)!send(fd, step ? welcome : said.challenge, bytes, MSG_NOSIGNAL);
+        (void)!send(fd, step ? welcome : handshake.challenge, bytes, MSG_NOSIGNAL);
     }
     (void)!recv(fd, head, 1, 0);
     _exit(0);
@@ -209,7 +211,7 @@ static void meet_impostor(bool with_flag, const char *says)
     pid_t child;
 
     assert_int_equal(disti_listen("127.0.0.1", 0, 0, &listener, &target.port), DIST_OK);
-    fd = dup(listener); /* the library's own is closed in a child */
+    fd = dup(listener); /* the library's descriptor is closed in a child */
     disti_descriptor_close(listener);
     fcntl(fd, F_SETFL, 0);
     fflush(NULL);
@@ -228,7 +230,7 @@ static void meet_impostor(bool with_flag, const char *says)
     waitpid(child, NULL, 0);
 }
 
-static void test_impostors(void **state)
+static void test_a_server_without_the_secret_is_refused(void **state)
 {
     (void)state;
     meet_impostor(true, "did not prove");
@@ -238,12 +240,14 @@ static void test_impostors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_other_secrets, open_job, close_job),
-        cmocka_unit_test_setup_teardown(test_replay, open_job, NULL),
-        cmocka_unit_test_setup_teardown(test_reflected, open_job, close_job),
-        cmocka_unit_test_setup_teardown(test_another_rank, open_job, close_job),
-        cmocka_unit_test_setup_teardown(test_out_of_turn, open_job, close_job),
-        cmocka_unit_test(test_impostors),
+        cmocka_unit_test_setup_teardown(test_other_secrets_are_refused, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_a_replayed_proof_is_refused, open_job, NULL),
+        cmocka_unit_test_setup_teardown(test_a_reflected_proof_is_refused, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_a_proof_of_another_rank_is_refused, open_job,
+                                        close_job),
+        cmocka_unit_test_setup_teardown(test_requests_before_the_proof_are_refused, open_job,
+                                        close_job),
+        cmocka_unit_test(test_a_server_without_the_secret_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store with several ranks: numbers, all-gathers, deaths. */
+/* The store with several ranks: numbers, all-gathers, lost ranks. */
 #include "ranks.h"
 
 #include "store/store.h"
@@ -9,7 +9,7 @@
 
 #define WAIT_MS 30000
 
-/* The parent holds the server, the ranks are processes. */
+/* The parent runs the server; the ranks are child processes. */
 struct job {
     struct disti_store_server *server;
     int ranks, port;
@@ -54,8 +54,8 @@ static void barrier(struct disti_store *store, const char *name)
     CHECK(disti_store_all_gather(store, NULL, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
 }
 
-/* Waits for the next piece of news. */
-static struct disti_notice news(struct disti_store *store)
+/* Waits for the next notice. */
+static struct disti_notice next_notice(struct disti_store *store)
 {
     struct pollfd ready = {.fd = disti_store_fd(store), .events = POLLIN};
     struct disti_notice notice = {.rank = -99};
@@ -66,20 +66,21 @@ static struct disti_notice news(struct disti_store *store)
     return notice;
 }
 
-/* Ranks that come without one are handed out, each once, beside those who know theirs. */
-static void rank_is_handed_out(int rank, void *arg)
+/* Ranks that join without a number get one, each a different one, which no other rank has
+ * requested. */
+static void rank_without_number(int rank, void *arg)
 {
     struct job *job = arg;
-    bool knows = rank == 1;
+    bool has_number = rank == 1;
     struct disti_store *store;
     int mine, all[5];
     bool taken[5] = {false};
 
-    if (!knows)
+    if (!has_number)
         disti_sleep_ns(200 * 1000000); /* rank 1 is taken by then */
-    store = join(job, knows ? 1 : -1);
+    store = join(job, has_number ? 1 : -1);
     mine = store->rank;
-    CHECK(mine >= 0 && mine < 5 && knows == (mine == 1));
+    CHECK(mine >= 0 && mine < 5 && has_number == (mine == 1));
     CHECK(disti_store_all_gather(store, NULL, "mine", &mine, all, sizeof(mine), WAIT_MS) ==
           DIST_OK);
     for (int r = 0; r < 5; r++) {
@@ -89,13 +90,13 @@ static void rank_is_handed_out(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_handed_out(void **state)
+static void test_ranks_without_a_number_get_one(void **state)
 {
     (void)state;
-    job_all(5, rank_is_handed_out);
+    job_all(5, rank_without_number);
 }
 
-/* Every request's numbers are its own, and none is left out. */
+/* Each request gets numbers of its own, and no number is skipped. */
 static void rank_takes_numbers(int rank, void *arg)
 {
     enum { ROUNDS = 100 };
@@ -117,7 +118,7 @@ static void rank_takes_numbers(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_numbers(void **state)
+static void test_numbers_are_unique(void **state)
 {
     (void)state;
     job_all(4, rank_takes_numbers);
@@ -129,7 +130,7 @@ static void rank_gathers(int rank, void *arg)
     struct disti_store *store = join(job, rank);
     size_t sizes[] = {0, 1, 7, 4096, 300000};
 
-    /* The same name again and again: each all-gather ends before the next begins. */
+    /* The same name repeatedly: each all-gather ends before the next begins. */
     for (int i = 0; i < 50; i++) {
         size_t bytes = sizes[i % 5];
         unsigned char *in = malloc(bytes + 1), *out = malloc(bytes * (size_t)job->ranks + 1);
@@ -144,7 +145,7 @@ static void rank_gathers(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_all_gather(void **state)
+static void test_all_gathers_exchange_values(void **state)
 {
     (void)state;
     job_all(8, rank_gathers);
@@ -167,7 +168,7 @@ static void rank_gathers_too_much(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_limits(void **state)
+static void test_values_are_limited(void **state)
 {
     (void)state;
     job_all(1, rank_gathers_too_much);
@@ -191,13 +192,13 @@ static void rank_disagrees(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_all_gather_mismatch(void **state)
+static void test_different_sizes_are_a_mismatch(void **state)
 {
     (void)state;
     job_all(2, rank_disagrees);
 }
 
-static void rank_waits_in_vain(int rank, void *arg)
+static void rank_waits_for_missing(int rank, void *arg)
 {
     struct job *job = arg;
     struct disti_store *store;
@@ -213,10 +214,10 @@ static void rank_waits_in_vain(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_missing_ranks(void **state)
+static void test_missing_ranks_are_named(void **state)
 {
     (void)state;
-    job_all(6, rank_waits_in_vain);
+    job_all(6, rank_waits_for_missing);
 }
 
 static void rank_dies(int rank, void *arg)
@@ -238,15 +239,15 @@ static void rank_dies(int rank, void *arg)
               DIST_ERR_PEER_LOST);
     if (rank < 2)
         CHECK_SAYS("rank 2 (host ", ", pid ", "was killed by signal 9 (SIGKILL)");
-    notice = news(store);
+    notice = next_notice(store);
     CHECK(notice.rank == 2 && !notice.graceful && strstr(notice.text, "rank 2 (host "));
-    /* Whoever comes later learns it too. */
+    /* Later operations fail with the same reason. */
     CHECK(disti_store_all_gather(store, NULL, "h", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
     CHECK_SAYS("rank 2 (host ");
     disti_store_close(store);
 }
 
-static void test_dead_rank(void **state)
+static void test_a_killed_rank_is_named(void **state)
 {
     struct ranks ranks;
     struct job job;
@@ -271,7 +272,7 @@ static void rank_leaves(int rank, void *arg)
         disti_store_close(store);
         return;
     }
-    notice = news(store);
+    notice = next_notice(store);
     CHECK(notice.rank == 1 && notice.graceful);
     CHECK(!disti_store_notice(store, &notice));
     CHECK(disti_store_all_gather(store, NULL, "g", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
@@ -279,7 +280,7 @@ static void rank_leaves(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_goodbye(void **state)
+static void test_a_rank_that_leaves_is_named(void **state)
 {
     (void)state;
     job_all(2, rank_leaves);
@@ -297,11 +298,11 @@ static void rank_reports(int rank, void *arg)
         disti_store_close(store);
         return;
     }
-    /* In the middle of a call, and once only although the rank then goes. */
+    /* During a call, and only once although the rank then leaves. */
     if (rank == 0)
         CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
               DIST_ERR_PEER_LOST);
-    notice = news(store);
+    notice = next_notice(store);
     CHECK(notice.rank == 1 && !notice.graceful && strstr(notice.text, "the disk is full"));
     disti_sleep_ns(200000000);
     while (disti_store_notice(store, &notice))
@@ -309,13 +310,13 @@ static void rank_reports(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_report(void **state)
+static void test_a_reported_failure_is_forwarded(void **state)
 {
     (void)state;
     job_all(3, rank_reports);
 }
 
-/* Rank 0 holds the server, as without a launcher, and is killed. */
+/* Rank 0 runs the server, as without a launcher, and is killed. */
 static void rank_loses_server(int rank, void *arg)
 {
     struct job *job = arg;
@@ -338,21 +339,21 @@ static void rank_loses_server(int rank, void *arg)
               DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 0 (host ", "holds the store");
     }
-    notice = news(store);
+    notice = next_notice(store);
     CHECK(notice.rank == 0 && !notice.graceful && strstr(notice.text, "rank 0 (host "));
     CHECK(!disti_store_notice(store, &notice));
     CHECK(disti_store_take_numbers(store, 1, &number) == DIST_ERR_PEER_LOST);
     disti_store_close(store);
 }
 
-static void test_server_dies(void **state)
+static void test_a_killed_server_is_reported(void **state)
 {
     struct ranks ranks;
     struct job job;
 
     (void)state;
     job_open(&job, 3);
-    disti_store_server_stop(job.server, 0); /* only its port is wanted, now a free one */
+    disti_store_server_stop(job.server, 0); /* only its port, which is free now, is used */
     ranks_start(&ranks, 3, rank_loses_server, &job);
     ranks_finish(&ranks);
     assert_int_equal(ranks.codes[0], 128 + SIGKILL);
@@ -360,8 +361,8 @@ static void test_server_dies(void **state)
     assert_int_equal(ranks.codes[2], 0);
 }
 
-/* Rank 0's launcher ends while it waits. That ends its waits, and is the loss of rank 0 for others.
- */
+/* Rank 0's launcher ends while rank 0 waits. That ends rank 0's waits, and other ranks are notified
+ * that rank 0 is lost. */
 static void rank_loses_launcher(int rank, void *arg)
 {
     struct disti_store *store = join(arg, rank);
@@ -370,7 +371,7 @@ static void rank_loses_launcher(int rank, void *arg)
     int64_t number;
 
     if (rank == 1) {
-        notice = news(store);
+        notice = next_notice(store);
         CHECK(notice.rank == 0 && !notice.graceful);
         disti_store_close(store);
         return;
@@ -392,7 +393,7 @@ static void rank_loses_launcher(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_launcher_ends(void **state)
+static void test_the_end_of_a_launcher_is_reported(void **state)
 {
     const int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 
@@ -403,7 +404,8 @@ static void test_launcher_ends(void **state)
     job_all(2, rank_loses_launcher);
 }
 
-/* One rank comes twice: the second is refused with both named, and the others are told. */
+/* A second process joins as rank 1: it is refused with an error that names both, and the other
+ * ranks fail. */
 static void rank_comes_twice(int rank, void *arg)
 {
     struct job *job = arg;
@@ -424,7 +426,7 @@ static void rank_comes_twice(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_duplicate_rank(void **state)
+static void test_a_duplicate_rank_is_refused(void **state)
 {
     (void)state;
     job_all(3, rank_comes_twice);
@@ -450,13 +452,13 @@ static void rank_miscounts(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_world_size(void **state)
+static void test_a_different_world_size_is_refused(void **state)
 {
     (void)state;
     job_all(3, rank_miscounts);
 }
 
-/* A second group in the same processes: the store of a launcher is as new. */
+/* A second group in the same processes: the launcher's store is reset for it. */
 static void rank_joins_again(int rank, void *arg)
 {
     struct job *job = arg;
@@ -467,19 +469,19 @@ static void rank_joins_again(int rank, void *arg)
 
         CHECK(disti_store_take_numbers(store, 1, &first) == DIST_OK && first <= job->ranks);
         barrier(store, "all");
-        /* Some leave late, others are back already. */
+        /* Some ranks leave late, when other ranks have already joined again. */
         disti_sleep_ns(rank * 20000000);
         disti_store_close(store);
     }
 }
 
-static void test_next_group(void **state)
+static void test_the_store_is_reset_for_the_next_group(void **state)
 {
     (void)state;
     job_all(4, rank_joins_again);
 }
 
-static void test_server_stop_waits(void **state)
+static void test_stopping_the_server_waits_for_ranks(void **state)
 {
     struct disti_store_server *server;
     struct disti_store *store;
@@ -495,7 +497,7 @@ static void test_server_stop_waits(void **state)
     begin = disti_now_ns();
     disti_store_server_stop(server, 300);
     assert_true(disti_now_ns() - begin >= 290000000);
-    /* In order: the server says that it goes. */
+    /* An orderly end: the server announces it. */
     assert_true(disti_store_notice(store, &notice));
     assert_true(notice.graceful && notice.rank == 0);
     assert_false(disti_store_notice(store, &notice));
@@ -505,7 +507,7 @@ static void test_server_stop_waits(void **state)
     disti_store_close(NULL);
 }
 
-static void test_address_in_use(void **state)
+static void test_an_address_in_use_is_reported(void **state)
 {
     struct disti_store_server *server, *second = NULL;
     char port[16];
@@ -521,7 +523,7 @@ static void test_address_in_use(void **state)
     disti_store_server_stop(server, 0);
 }
 
-static void test_nobody_there(void **state)
+static void test_a_missing_server_is_reported(void **state)
 {
     struct disti_store_server *server;
     struct disti_store *store = NULL;
@@ -541,23 +543,23 @@ static void test_nobody_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_handed_out),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_all_gather),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_all_gather_mismatch),
-        cmocka_unit_test(test_missing_ranks),
-        cmocka_unit_test(test_dead_rank),
-        cmocka_unit_test(test_goodbye),
-        cmocka_unit_test(test_report),
-        cmocka_unit_test(test_server_dies),
-        cmocka_unit_test(test_launcher_ends),
-        cmocka_unit_test(test_duplicate_rank),
-        cmocka_unit_test(test_world_size),
-        cmocka_unit_test(test_next_group),
-        cmocka_unit_test(test_server_stop_waits),
-        cmocka_unit_test(test_address_in_use),
-        cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_ranks_without_a_number_get_one),
+        cmocka_unit_test(test_numbers_are_unique),
+        cmocka_unit_test(test_all_gathers_exchange_values),
+        cmocka_unit_test(test_values_are_limited),
+        cmocka_unit_test(test_different_sizes_are_a_mismatch),
+        cmocka_unit_test(test_missing_ranks_are_named),
+        cmocka_unit_test(test_a_killed_rank_is_named),
+        cmocka_unit_test(test_a_rank_that_leaves_is_named),
+        cmocka_unit_test(test_a_reported_failure_is_forwarded),
+        cmocka_unit_test(test_a_killed_server_is_reported),
+        cmocka_unit_test(test_the_end_of_a_launcher_is_reported),
+        cmocka_unit_test(test_a_duplicate_rank_is_refused),
+        cmocka_unit_test(test_a_different_world_size_is_refused),
+        cmocka_unit_test(test_the_store_is_reset_for_the_next_group),
+        cmocka_unit_test(test_stopping_the_server_waits_for_ranks),
+        cmocka_unit_test(test_an_address_in_use_is_reported),
+        cmocka_unit_test(test_a_missing_server_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the store says of ranks that have ended, and keeps of groups that have. Its clients are all
- * in this process. */
+/* Messages of the store about ranks that have ended, and memory of groups that have ended. All
+ * clients are in this process. */
 #include "ranks.h"
 
 #include "base/log.h"
@@ -39,8 +39,9 @@ static dist_status meet(struct disti_store *store, int timeout_ms)
     return disti_store_all_gather(store, NULL, "meet", NULL, NULL, 0, timeout_ms);
 }
 
-/* Rank 0 gives up, says why, and leaves before all have come: rank 1, which is late, is told. */
-static void test_who_gave_up(void **state)
+/* Rank 0 reports a failure and leaves before all ranks have joined: rank 1, which joins later, gets
+ * the reason. */
+static void test_a_late_rank_gets_an_earlier_failure(void **state)
 {
     struct disti_store_server *server = serve(-1);
     struct disti_store *first = join(server, 0), *late;
@@ -55,8 +56,8 @@ static void test_who_gave_up(void **state)
     disti_store_server_stop(server, 1000);
 }
 
-/* Rank 2 is lost, and so rank 0 leaves, with the store: rank 1 is to hear of rank 2. */
-static void test_who_began_it(void **state)
+/* Rank 2 is lost, so rank 0, which holds the store, leaves: rank 1's error names rank 2. */
+static void test_the_first_rank_to_end_is_named(void **state)
 {
     struct disti_store_server *server = serve(0);
     struct disti_store *holder = join(server, 0), *one = join(server, 1), *lost = join(server, 2);
@@ -72,28 +73,28 @@ static void test_who_began_it(void **state)
     disti_store_close(one);
 }
 
-/* Rank 0 leaves with the store, and nobody before it: whoever ends then explains nothing. */
-static void test_holder_began_it(void **state)
+/* Rank 0, which holds the store, leaves first: the error names no other rank. */
+static void test_no_other_rank_is_named_if_the_holder_left_first(void **state)
 {
     struct disti_store_server *server = serve(0);
     struct disti_store *holder = join(server, 0), *one = join(server, 1), *two = join(server, 2);
-    const char *said_once;
+    const char *message;
 
     (void)state;
     disti_store_close(holder);
     disti_store_close(two);
     disti_store_server_stop(server, 0);
     assert_int_equal(meet(one, WAIT_MS), DIST_ERR_PEER_LOST);
-    said_once = strstr(dist_last_error(), "has left the job");
-    assert_non_null(said_once);
-    assert_null(strstr(said_once + 1, "has left the job"));
+    message = strstr(dist_last_error(), "has left the job");
+    assert_non_null(message);
+    assert_null(strstr(message + 1, "has left the job"));
     disti_store_close(one);
 }
 
 static const int both[] = {0, 1};
 static const struct disti_party group = {.group = 7, .ranks = both, .count = 2};
 
-/* In a thread, where cmocka cannot fail: the status is the result. */
+/* Called in a thread, where cmocka assertions cannot fail, so it returns the status. */
 static void *leave(void *store)
 {
     return (void *)(intptr_t)disti_store_leave(store, &group, "leave", NULL, NULL, 0, WAIT_MS, NULL,
@@ -116,8 +117,9 @@ static void together(struct disti_store *one, struct disti_store *other, void *(
     assert_int_equal((intptr_t)status, DIST_OK);
 }
 
-/* That a rank waits to leave may come when it has left: nothing is kept of that. */
-static void test_ended_group_is_forgotten(void **state)
+/* The message that a rank is leaving may arrive after it has left: the store keeps nothing of
+ * it. */
+static void test_nothing_is_kept_of_an_ended_group(void **state)
 {
     struct disti_store_server *server = serve(-1);
     struct disti_store *zero = join(server, 0), *one = join(server, 1);
@@ -144,8 +146,8 @@ static void *leave_world(void *store)
                                                tell_leaving, store);
 }
 
-/* The next piece of news; text "": none has come. */
-static struct disti_notice news(struct disti_store *store)
+/* Waits for the next notice; text "": none within the timeout. */
+static struct disti_notice next_notice(struct disti_store *store)
 {
     const int64_t until = disti_deadline_ms(WAIT_MS);
     struct disti_notice notice = {.rank = -1};
@@ -155,8 +157,9 @@ static struct disti_notice news(struct disti_store *store)
     return notice;
 }
 
-/* Rank 0 has begun to leave the world, which then fails. It comes to no other group for that. */
-static void test_leaver_of_failed_world(void **state)
+/* Rank 0 has begun to leave the world, which then fails. Operations of other rank sets do not wait
+ * for it. */
+static void test_a_leaving_rank_of_a_failed_world_is_not_waited_for(void **state)
 {
     const struct disti_party others = {.group = DISTI_NO_GROUP, .ranks = both, .count = 2};
     struct disti_store_server *server = serve(-1);
@@ -168,9 +171,9 @@ static void test_leaver_of_failed_world(void **state)
     for (int r = 0; r < SIZE; r++)
         stores[r] = join(server, r);
     assert_int_equal(pthread_create(&thread, NULL, leave_world, stores[0]), 0);
-    assert_true(news(stores[1]).leaving);
+    assert_true(next_notice(stores[1]).leaving);
     disti_store_report(stores[2], &world, DIST_ERR_MISMATCH, "broken");
-    assert_int_equal(news(stores[1]).rank, 2);
+    assert_int_equal(next_notice(stores[1]).rank, 2);
     pthread_join(thread, &status);
     assert_int_equal((intptr_t)status, DIST_ERR_MISMATCH);
     assert_int_equal(
@@ -182,8 +185,9 @@ static void test_leaver_of_failed_world(void **state)
     disti_store_server_stop(server, 1000);
 }
 
-/* Who says first that a group failed hears what the next says: that may name the one to blame. */
-static void test_second_report(void **state)
+/* The first rank to report a failure of a group gets the second report too, which may name the
+ * cause. */
+static void test_a_second_report_reaches_the_first_reporter(void **state)
 {
     struct disti_store_server *server = serve(-1);
     struct disti_store *stores[SIZE];
@@ -193,35 +197,36 @@ static void test_second_report(void **state)
     for (int r = 0; r < SIZE; r++)
         stores[r] = join(server, r);
     disti_store_report(stores[0], &world, DIST_ERR_TIMEOUT, "waited for rank 1");
-    assert_int_equal(news(stores[0]).rank, 0); /* it was the first */
-    assert_int_equal(news(stores[1]).status, DIST_ERR_TIMEOUT);
+    assert_int_equal(next_notice(stores[0]).rank, 0); /* its own report was the first */
+    assert_int_equal(next_notice(stores[1]).status, DIST_ERR_TIMEOUT);
     disti_store_report(stores[1], &world, DIST_ERR_TIMEOUT, "waited for rank 2");
-    notice = news(stores[0]);
+    notice = next_notice(stores[0]);
     assert_int_equal(notice.rank, 1);
     assert_non_null(strstr(notice.text, "waited for rank 2"));
-    assert_int_equal(news(stores[2]).rank, 0);
+    assert_int_equal(next_notice(stores[2]).rank, 0);
     assert_false(disti_store_notice(stores[2], &notice));
     for (int r = SIZE; r-- > 0;)
         disti_store_close(stores[r]);
     disti_store_server_stop(server, 1000);
 }
 
-/* A line of the store's log, as its thread writes it. */
+/* A line of the store's log, written by its thread. */
 static struct {
     pthread_mutex_t lock;
     char line[512];
-} said = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} store_log = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void note(void *arg, dist_log_level level, const char *line)
+static void keep_line(void *arg, dist_log_level level, const char *line)
 {
     (void)arg, (void)level;
-    pthread_mutex_lock(&said.lock);
+    pthread_mutex_lock(&store_log.lock);
     if (strstr(line, "rejected a connection"))
-        snprintf(said.line, sizeof(said.line), "%s", line);
-    pthread_mutex_unlock(&said.lock);
+        snprintf(store_log.line, sizeof(store_log.line), "%s", line);
+    pthread_mutex_unlock(&store_log.lock);
 }
 
-/* Sends what is no hello, and is gone, with a reset, before anybody looks. Returns its port. */
+/* Sends something that is no hello, and closes the connection with a reset before the server reads
+ * it. Returns the local port. */
 static int call_and_reset(int port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -240,10 +245,10 @@ static int call_and_reset(int port)
     return ntohs(to.sin_port);
 }
 
-/* Who was refused is named though the socket has forgotten him. */
-static void test_reset_caller_is_named(void **state)
+/* The refused client is named although its address can no longer be read from the socket. */
+static void test_a_refused_client_that_reset_is_named(void **state)
 {
-    const struct disti_log log = {.fn = note, .level = DIST_LOG_WARN};
+    const struct disti_log log = {.fn = keep_line, .level = DIST_LOG_WARN};
     struct disti_store_server *server;
     const int64_t until = disti_deadline_ms(WAIT_MS);
     char caller[64];
@@ -258,17 +263,18 @@ static void test_reset_caller_is_named(void **state)
     disti_log_use(NULL);
     while (!named && !disti_expired(until)) {
         disti_sleep_ns(1000000);
-        pthread_mutex_lock(&said.lock);
-        named = said.line[0];
-        pthread_mutex_unlock(&said.lock);
+        pthread_mutex_lock(&store_log.lock);
+        named = store_log.line[0];
+        pthread_mutex_unlock(&store_log.lock);
     }
     disti_store_server_stop(server, 0);
-    if (!strstr(said.line, caller))
-        fail_msg("no \"%s\" in \"%s\"", caller, said.line);
+    if (!strstr(store_log.line, caller))
+        fail_msg("no \"%s\" in \"%s\"", caller, store_log.line);
 }
 
-/* A child that no handler of fork knows of has copies of what the server hangs up on. */
-static void test_copies_in_a_child(void **state)
+/* A child made by clone, without fork handlers, has copies of descriptors that the server
+ * closes. */
+static void test_copies_of_descriptors_in_a_child_do_no_harm(void **state)
 {
     struct disti_store_server *server = serve(0);
     int fds[COPIES];
@@ -276,18 +282,18 @@ static void test_copies_in_a_child(void **state)
 
     (void)state;
     for (int i = 0; i < COPIES; i++)
-        fds[i] = ranks_stranger(server);
+        fds[i] = ranks_open_connection(server);
     disti_sleep_ns(COPIES * COPIES_NAP_NS); /* the server has accepted them */
     child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test be killed */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test is killed */
         for (;;)
             pause();
     }
     assert_true(child > 0);
     for (int i = 0; i < COPIES; i++) {
         assert_int_equal(send(fds[i], "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
-        disti_sleep_ns(COPIES_NAP_NS); /* the server hangs up, but for the copy */
+        disti_sleep_ns(COPIES_NAP_NS); /* the server closes its descriptor, but the copy stays */
         assert_int_equal(send(fds[i], "still there?", 12, MSG_NOSIGNAL), 12);
     }
     disti_sleep_ns(COPIES_NAP_NS);
@@ -299,8 +305,8 @@ static void test_copies_in_a_child(void **state)
     disti_store_server_stop(server, WAIT_MS);
 }
 
-/* Serves in a process of its own, which can be stopped. Returns its id. */
-static pid_t serve_elsewhere(int *port_p)
+/* Runs a server in its own process, which can be stopped. Returns its pid. */
+static pid_t serve_in_child(int *port_p)
 {
     struct disti_store_server *server;
     int pipes[2], port;
@@ -309,7 +315,7 @@ static pid_t serve_elsewhere(int *port_p)
     assert_int_equal(pipe(pipes), 0);
     child = fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test be killed */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test is killed */
         server = serve(-1);
         port = disti_store_server_port(server);
         CHECK(write(pipes[1], &port, sizeof(port)) == sizeof(port));
@@ -323,22 +329,23 @@ static pid_t serve_elsewhere(int *port_p)
     return child;
 }
 
-static atomic_bool told;
+static atomic_bool has_sent;
 
-/* More than the sockets take. */
-static void *tell_much(void *store)
+/* Sends more than the sockets can buffer. */
+static void *send_much(void *store)
 {
     static unsigned char much[DISTI_VALUE_MAX];
     struct disti_party self = {.group = DISTI_NO_GROUP, .ranks = both, .count = 1};
     dist_status status =
         disti_store_all_gather(store, &self, "much", much, NULL, sizeof(much), WAIT_MS);
 
-    atomic_store(&told, true);
+    atomic_store(&has_sent, true);
     return (void *)(intptr_t)status;
 }
 
-/* A store that does not read: who has much to tell it holds up no other thread of its rank. */
-static void test_stopped_store(void **state)
+/* If the store does not read, a thread that sends much to it does not block the other threads of
+ * its rank. */
+static void test_a_stopped_store_blocks_only_the_sender(void **state)
 {
     struct disti_store *store = NULL;
     pthread_t thread;
@@ -347,13 +354,13 @@ static void test_stopped_store(void **state)
     int port;
 
     (void)state;
-    child = serve_elsewhere(&port);
+    child = serve_in_child(&port);
     assert_int_equal(ranks_connect("127.0.0.1", port, 0, SIZE, WAIT_MS, &store), DIST_OK);
     kill(child, SIGSTOP);
-    assert_int_equal(pthread_create(&thread, NULL, tell_much, store), 0);
-    disti_sleep_ns(100 * 1000 * 1000); /* it has begun */
+    assert_int_equal(pthread_create(&thread, NULL, send_much, store), 0);
+    disti_sleep_ns(100 * 1000 * 1000); /* it is sending */
     assert_int_equal(meet(store, 100), DIST_ERR_TIMEOUT);
-    assert_false(atomic_load(&told));
+    assert_false(atomic_load(&has_sent));
     kill(child, SIGCONT);
     pthread_join(thread, &status);
     assert_int_equal((intptr_t)status, DIST_OK);
@@ -365,15 +372,15 @@ static void test_stopped_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_gave_up),
-        cmocka_unit_test(test_who_began_it),
-        cmocka_unit_test(test_holder_began_it),
-        cmocka_unit_test(test_ended_group_is_forgotten),
-        cmocka_unit_test(test_leaver_of_failed_world),
-        cmocka_unit_test(test_second_report),
-        cmocka_unit_test(test_reset_caller_is_named),
-        cmocka_unit_test(test_copies_in_a_child),
-        cmocka_unit_test(test_stopped_store),
+        cmocka_unit_test(test_a_late_rank_gets_an_earlier_failure),
+        cmocka_unit_test(test_the_first_rank_to_end_is_named),
+        cmocka_unit_test(test_no_other_rank_is_named_if_the_holder_left_first),
+        cmocka_unit_test(test_nothing_is_kept_of_an_ended_group),
+        cmocka_unit_test(test_a_leaving_rank_of_a_failed_world_is_not_waited_for),
+        cmocka_unit_test(test_a_second_report_reaches_the_first_reporter),
+        cmocka_unit_test(test_a_refused_client_that_reset_is_named),
+        cmocka_unit_test(test_copies_of_descriptors_in_a_child_do_no_harm),
+        cmocka_unit_test(test_a_stopped_store_blocks_only_the_sender),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What groups leave in the store when they end: nothing, or why they failed. */
+/* The memory that the store uses for ended groups: none, or the reason of a failure. */
 #include "ranks.h"
 
 #include <malloc.h>
@@ -8,7 +8,7 @@
 
 #define WAIT_MS 20000
 
-/* One of three threads, each a rank of a store in this very process. */
+/* One of three threads, each a rank of a store in this process. */
 struct user {
     pthread_t thread;
     struct disti_store *store;
@@ -36,11 +36,11 @@ static void *user_makes_groups(void *arg)
         CHECK(disti_store_leave(user->store, &party, key, NULL, NULL, 0, WAIT_MS, NULL, NULL) ==
               DIST_OK);
     }
-    CHECK(disti_store_take_numbers(user->store, 1, &number) == DIST_OK); /* all before it is done */
+    CHECK(disti_store_take_numbers(user->store, 1, &number) == DIST_OK); /* a round trip */
     return NULL;
 }
 
-static void test_groups_leave_nothing(void **state)
+static void test_ended_groups_use_no_memory(void **state)
 {
     struct disti_store_server *server;
     struct user users[3];
@@ -63,7 +63,7 @@ static void test_groups_leave_nothing(void **state)
     disti_store_server_stop(server, 1000);
 }
 
-static void test_failures_are_short(void **state)
+static void test_failures_use_little_memory(void **state)
 {
     const struct disti_party party = {.group = 7};
     struct disti_store_server *server;
@@ -76,7 +76,7 @@ static void test_failures_are_short(void **state)
         ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
         DIST_OK);
     disti_store_report(store, &party, DIST_ERR_PEER_LOST, "has no more work");
-    assert_int_equal(disti_store_take_numbers(store, 1, &number), DIST_OK); /* it has been read */
+    assert_int_equal(disti_store_take_numbers(store, 1, &number), DIST_OK); /* a round trip */
     assert_false(TAILQ_EMPTY(&server->failures));
     assert_string_equal(strstr(TAILQ_FIRST(&server->failures)->news, "has no"), "has no more work");
     assert_in_range(malloc_usable_size(TAILQ_FIRST(&server->failures)), 1, 256);
@@ -87,8 +87,8 @@ static void test_failures_are_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_leave_nothing),
-        cmocka_unit_test(test_failures_are_short),
+        cmocka_unit_test(test_ended_groups_use_no_memory),
+        cmocka_unit_test(test_failures_use_little_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

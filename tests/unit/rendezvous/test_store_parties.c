@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store shared by threads and by parties: some ranks of the job, for one group of them. */
+/* The store shared by several threads and by rank sets, each for one group. */
 #include "ranks.h"
 
 #include "store/store.h"
@@ -9,7 +9,7 @@
 
 #define WAIT_MS 20000
 
-/* The parent holds the server, the ranks are processes. */
+/* The parent runs the server; the ranks are child processes. */
 struct job {
     struct disti_store_server *server;
     int ranks, port;
@@ -57,7 +57,8 @@ struct asker {
     int rank, ranks, number;
 };
 
-/* Its own all-gathers and counters, which must not be mixed up with those of the others. */
+/* Makes all-gathers and requests numbers, which must not interfere with those of the other
+ * threads. */
 static void *asker_run(void *arg)
 {
     struct asker *asker = arg;
@@ -78,7 +79,8 @@ static void *asker_run(void *arg)
     return NULL;
 }
 
-/* The ranks start their threads in different orders: nobody's wait may hold up another's. */
+/* The ranks start their threads in different orders: a waiting thread must not block another
+ * one. */
 static void rank_asks_with_threads(int rank, void *arg)
 {
     struct job *job = arg;
@@ -97,7 +99,7 @@ static void rank_asks_with_threads(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_threads(void **state)
+static void test_threads_share_a_store(void **state)
 {
     (void)state;
     job_all(4, rank_asks_with_threads);
@@ -113,8 +115,9 @@ static void *wait_for_the_last(void *arg)
     return NULL;
 }
 
-/* A thread of rank 0 waits long, for rank 2: the others get their answers, and the news. */
-static void rank_waits_beside_news(int rank, void *arg)
+/* A thread of rank 0 waits for rank 2 for a long time: other threads get their replies and
+ * notices. */
+static void rank_waits_beside_notices(int rank, void *arg)
 {
     struct job *job = arg;
     struct disti_store *store = join(job, rank);
@@ -132,7 +135,7 @@ static void rank_waits_beside_news(int rank, void *arg)
         CHECK(pthread_create(&thread, NULL, wait_for_the_last, store) == 0);
     for (int i = 0; i < 1000 && !disti_store_notice(store, &notice); i++) {
         CHECK(poll(&ready, 1, WAIT_MS) == 1);
-        disti_sleep_ns(100000); /* who waits for a reply reads the news too */
+        disti_sleep_ns(100000); /* a thread that waits for a reply reads the notice too */
     }
     CHECK(notice.rank == 1 && notice.graceful);
     CHECK(disti_store_all_gather(store, NULL, "none", NULL, NULL, 0, WAIT_MS) ==
@@ -144,13 +147,13 @@ static void rank_waits_beside_news(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_news_beside_a_wait(void **state)
+static void test_notices_arrive_during_a_wait(void **state)
 {
     (void)state;
-    job_all(3, rank_waits_beside_news);
+    job_all(3, rank_waits_beside_notices);
 }
 
-/* Two parties share rank 1; each has an order of its own, and both use the same kind of key. */
+/* Two rank sets share rank 1. Each has its own order, and both use the same keys. */
 static const int left[] = {1, 0}, right[] = {3, 1, 2};
 
 static struct disti_party party_of(int32_t group, const int *ranks, int count)
@@ -186,13 +189,13 @@ static void rank_is_in_parties(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_parties(void **state)
+static void test_rank_sets_have_their_own_operations(void **state)
 {
     (void)state;
     job_all(4, rank_is_in_parties);
 }
 
-/* Rank 2 misses its party's all-gather; rank 3 names another party than rank 1. */
+/* Rank 2 misses the all-gather of its rank set; rank 3 uses another rank set than rank 1. */
 static void rank_misses_its_party(int rank, void *arg)
 {
     static const int other[] = {1, 3, 2};
@@ -213,13 +216,14 @@ static void rank_misses_its_party(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_missing_from_a_party(void **state)
+static void test_missing_ranks_of_a_rank_set_are_named(void **state)
 {
     (void)state;
     job_all(4, rank_misses_its_party);
 }
 
-/* Rank 3 fails in group 2: its party is told, ends, and stays ended. Nobody else is touched. */
+/* Rank 3 reports a failure of group 2: the group's operations fail, also later ones. Other groups
+ * are not affected. */
 static void rank_fails_in_a_group(int rank, void *arg)
 {
     struct disti_party a = party_of(1, left, 2), b = party_of(2, right, 3);
@@ -236,7 +240,7 @@ static void rank_fails_in_a_group(int rank, void *arg)
         CHECK_SAYS("rank 3 (host ", "the disk is full");
     }
     barrier(store, "reported");
-    if (rank > 0) { /* rank 3 too: it learns that it was the first */
+    if (rank > 0) { /* rank 3 too: it is notified that its report was the first */
         CHECK(disti_store_notice(store, &notice));
         CHECK(notice.rank == 3 && notice.group == 2 && !notice.graceful);
         CHECK(notice.status == DIST_ERR_NO_MEMORY);
@@ -251,13 +255,13 @@ static void rank_fails_in_a_group(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_failed_group(void **state)
+static void test_a_failure_affects_only_its_group(void **state)
 {
     (void)state;
     job_all(4, rank_fails_in_a_group);
 }
 
-/* Rank 0 leaves: the party without it goes on. */
+/* Rank 0 leaves: the rank set without it continues. */
 static void rank_leaves_one_party(int rank, void *arg)
 {
     struct disti_party a = party_of(1, left, 2), b = party_of(2, right, 3);
@@ -278,14 +282,14 @@ static void rank_leaves_one_party(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_rank_of_one_party_leaves(void **state)
+static void test_a_rank_set_continues_if_another_loses_a_rank(void **state)
 {
     (void)state;
     job_all(4, rank_leaves_one_party);
 }
 
-/* Rank 0 is killed: the party without it goes on telling, rank 3, its first, gives. */
-static void rank_is_told(int rank, void *arg)
+/* Rank 0 is killed: the rank set without it continues its broadcasts, whose root is rank 3. */
+static void rank_broadcasts(int rank, void *arg)
 {
     struct disti_party b = party_of(2, right, 3);
     struct disti_store *store = join(arg, rank);
@@ -311,15 +315,15 @@ static void rank_is_told(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_broadcast_without_the_lost(void **state)
+static void test_broadcasts_continue_if_another_rank_is_lost(void **state)
 {
     static const int codes[] = {128 + SIGKILL, 0, 0, 0};
 
     (void)state;
-    job_codes(4, rank_is_told, codes);
+    job_codes(4, rank_broadcasts, codes);
 }
 
-/* Rank 1 gives up, rank 2 waits, rank 3 is late: it and rank 2 find all there. */
+/* Rank 1 times out, rank 2 waits, rank 3 is late: ranks 2 and 3 find that all have arrived. */
 static void rank_arrives(int rank, void *arg)
 {
     struct disti_party b = party_of(2, right, 3);
@@ -340,13 +344,14 @@ static void rank_arrives(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_arrivals_stay(void **state)
+static void test_arrivals_count_after_a_timeout(void **state)
 {
     (void)state;
     job_all(4, rank_arrives);
 }
 
-/* Rank 2 refuses: rank 1 is told, which may wait already, and rank 3, which comes later. */
+/* Rank 2 refuses an operation: it fails on rank 1, which may wait already, and on rank 3, which
+ * joins later. */
 static void rank_refuses(int rank, void *arg)
 {
     struct disti_party b = party_of(2, right, 3);
@@ -377,7 +382,7 @@ static void rank_refuses(int rank, void *arg)
     disti_store_close(store);
 }
 
-static void test_refusals(void **state)
+static void test_a_refusal_fails_the_operation(void **state)
 {
     (void)state;
     job_all(4, rank_refuses);
@@ -386,11 +391,15 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_news_beside_a_wait),
-        cmocka_unit_test(test_parties),       cmocka_unit_test(test_missing_from_a_party),
-        cmocka_unit_test(test_failed_group),  cmocka_unit_test(test_rank_of_one_party_leaves),
-        cmocka_unit_test(test_arrivals_stay), cmocka_unit_test(test_broadcast_without_the_lost),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_threads_share_a_store),
+        cmocka_unit_test(test_notices_arrive_during_a_wait),
+        cmocka_unit_test(test_rank_sets_have_their_own_operations),
+        cmocka_unit_test(test_missing_ranks_of_a_rank_set_are_named),
+        cmocka_unit_test(test_a_failure_affects_only_its_group),
+        cmocka_unit_test(test_a_rank_set_continues_if_another_loses_a_rank),
+        cmocka_unit_test(test_arrivals_count_after_a_timeout),
+        cmocka_unit_test(test_broadcasts_continue_if_another_rank_is_lost),
+        cmocka_unit_test(test_a_refusal_fails_the_operation),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

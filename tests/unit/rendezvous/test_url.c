@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Init methods, Slurm's lists and interface patterns: good ones, and every kind of bad one. */
+/* Init methods, Slurm's lists and interface patterns, valid and invalid ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static struct disti_url parse(const char *text)
     return url;
 }
 
-static void test_kinds(void **state)
+static void test_kinds_of_init_methods(void **state)
 {
     (void)state;
     assert_int_equal(parse(NULL).kind, DISTI_URL_NONE);
@@ -31,7 +31,7 @@ static void test_kinds(void **state)
     assert_int_equal(parse("file:///a").kind, DISTI_URL_FILE);
 }
 
-static void test_tcp(void **state)
+static void test_tcp_is_parsed(void **state)
 {
     struct disti_url url = parse("tcp://node-1.example:29500");
 
@@ -47,7 +47,7 @@ static void test_tcp(void **state)
     assert_int_equal(url.world_size, 4);
 }
 
-static void test_file(void **state)
+static void test_file_is_parsed(void **state)
 {
     struct disti_url url = parse("file:///tmp/a b/c?rank=0&world_size=2");
 
@@ -58,7 +58,7 @@ static void test_file(void **state)
     assert_int_equal(parse("env://?rank=1").rank, 1);
 }
 
-static void test_bad(void **state)
+static void test_bad_init_methods_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "tcp",
@@ -110,7 +110,7 @@ static void test_bad(void **state)
     }
 }
 
-static void test_too_long(void **state)
+static void test_too_long_init_methods_are_rejected(void **state)
 {
     char text[2000];
     struct disti_url url;
@@ -124,7 +124,7 @@ static void test_too_long(void **state)
     assert_int_equal(disti_url_parse(text, &url), DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void test_slurm_tasks(void **state)
+static void test_tasks_of_a_Slurm_node_are_parsed(void **state)
 {
     (void)state;
     assert_int_equal(disti_slurm_tasks("4", 0), 4);
@@ -149,7 +149,7 @@ static const char *first_host(const char *text)
     return disti_slurm_first_host(text, host, sizeof(host)) ? host : "(none)";
 }
 
-static void test_slurm_hosts(void **state)
+static void test_the_first_Slurm_host_is_found(void **state)
 {
     (void)state;
     assert_string_equal(first_host("node1"), "node1");
@@ -168,7 +168,7 @@ static void test_slurm_hosts(void **state)
     assert_string_equal(first_host("n[1234567890123456]"), "(none)");
 }
 
-static void test_interfaces(void **state)
+static void test_interface_patterns_are_matched(void **state)
 {
     char address[DISTI_HOST_SIZE];
 
@@ -198,10 +198,14 @@ static void test_interfaces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),       cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_file),        cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_too_long),    cmocka_unit_test(test_slurm_tasks),
-        cmocka_unit_test(test_slurm_hosts), cmocka_unit_test(test_interfaces),
+        cmocka_unit_test(test_kinds_of_init_methods),
+        cmocka_unit_test(test_tcp_is_parsed),
+        cmocka_unit_test(test_file_is_parsed),
+        cmocka_unit_test(test_bad_init_methods_are_rejected),
+        cmocka_unit_test(test_too_long_init_methods_are_rejected),
+        cmocka_unit_test(test_tasks_of_a_Slurm_node_are_parsed),
+        cmocka_unit_test(test_the_first_Slurm_host_is_found),
+        cmocka_unit_test(test_interface_patterns_are_matched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
