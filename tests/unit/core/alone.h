@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests in a world of one rank. */
+/* Helpers for tests in a world of one rank. */
 #ifndef TESTS_UNIT_CORE_ALONE_H
 #define TESTS_UNIT_CORE_ALONE_H
 
@@ -14,7 +14,7 @@
 #include <dist/dist.h>
 #include <string.h>
 
-static inline dist_group *alone(void)
+static inline dist_group *single_rank_world(void)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *group = NULL;
@@ -26,12 +26,12 @@ static inline dist_group *alone(void)
     return group;
 }
 
-/* The call was refused, and says why. */
+/* Checks that a call failed with DIST_ERR_INVALID_ARGUMENT and that the error contains `text`. */
 static inline void refused(dist_status status, const char *text)
 {
     assert_int_equal(status, DIST_ERR_INVALID_ARGUMENT);
     if (!strstr(dist_last_error(), text))
-        fail_msg("'%s' does not say '%s'", dist_last_error(), text);
+        fail_msg("'%s' does not contain '%s'", dist_last_error(), text);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group whose backend ends a call when the test says so, and notices every breach of contract. */
+/* A group with a fake backend, whose calls end when the test says so, and which counts violations
+ * of the backend contract. */
 #include "fake.h"
 
 #include "base/clock.h"
@@ -10,19 +11,20 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Every call of the backend: one at a time, and not while it is armed. */
-static void fake_enter(struct fake *fake, bool armed_is_fine)
+/* Entered by every backend function: only one at a time may run, and only disarm while the backend
+ * is armed. */
+static void fake_begin(struct fake *fake, bool may_be_armed)
 {
-    if (atomic_flag_test_and_set(&fake->busy) || (fake->armed && !armed_is_fine))
-        atomic_fetch_add(&fake->breaches, 1);
+    if (atomic_flag_test_and_set(&fake->busy) || (fake->armed && !may_be_armed))
+        atomic_fetch_add(&fake->violations, 1);
 }
 
-static void fake_leave(struct fake *fake)
+static void fake_end(struct fake *fake)
 {
     atomic_flag_clear(&fake->busy);
 }
 
-static void fake_note(struct fake *fake, char what)
+static void fake_record(struct fake *fake, char what)
 {
     size_t length = strlen(fake->history);
 
@@ -53,23 +55,23 @@ static dist_status fake_join(void *state, struct dist_ticket *ticket, void *stre
 {
     struct fake *fake = state;
 
-    fake_enter(fake, false);
-    fake_note(fake, 'j');
+    fake_begin(fake, false);
+    fake_record(fake, 'j');
     fake->joined = -1;
     for (int n = 0; n < atomic_load(&fake->posted); n++)
         fake->joined = fake->tickets[n] == ticket ? n : fake->joined;
     if (fake->joined < 0 || ticket->status != DIST_IN_PROGRESS)
-        atomic_fetch_add(&fake->breaches, 1);
+        atomic_fetch_add(&fake->violations, 1);
     fake->join_stream = stream;
-    fake_leave(fake);
+    fake_end(fake);
     return fake->refuse_join ? disti_fail(fake->refuse_join, "the fake does not join") : DIST_OK;
 }
 
 static dist_status fake_batch(void *state, bool begin)
 {
-    fake_enter(state, false);
-    fake_note(state, begin ? '(' : ')');
-    fake_leave(state);
+    fake_begin(state, false);
+    fake_record(state, begin ? '(' : ')');
+    fake_end(state);
     return DIST_OK;
 }
 
@@ -79,48 +81,48 @@ static dist_status fake_post(void *state, const struct dist_call *call, struct d
     dist_status status = fake->refuse_post;
     int n = atomic_load(&fake->posted);
 
-    fake_enter(fake, false);
+    fake_begin(fake, false);
     if (status != DIST_OK) {
         status = disti_fail(status, "the fake refuses");
     } else {
         fake->calls[n] = *call;
-        fake_note(fake, '.');
+        fake_record(fake, '.');
         if (atomic_load(&fake->released[n]))
-            ticket->status = DIST_OK; /* it ends at once */
+            ticket->status = DIST_OK; /* it ends immediately */
         else
             fake->tickets[n] = ticket;
         atomic_store(&fake->posted, n + 1);
     }
-    fake_leave(fake);
+    fake_end(fake);
     return status;
 }
 
-static bool fake_ends(struct fake *fake, int n)
+static bool fake_may_end(struct fake *fake, int n)
 {
     return fake->tickets[n] && fake->tickets[n]->status == DIST_IN_PROGRESS &&
            atomic_load(&fake->released[n]);
 }
 
-/* The last that may end goes first, so that the order is the library's doing. */
+/* Ends the last call that may end first, so that the library must restore the order. */
 static int fake_progress(void *state)
 {
     struct fake *fake = state;
     int failure = atomic_exchange(&fake->failure, 0), moved = 0;
     const int64_t begun = disti_now_ns();
 
-    fake_enter(fake, false);
+    fake_begin(fake, false);
     while (disti_now_ns() - begun < fake->poll_ns)
         continue;
     atomic_fetch_add(&fake->polls, 1);
     atomic_fetch_add(&fake->polls_elsewhere, !pthread_equal(pthread_self(), fake->opener));
     for (int n = atomic_load(&fake->posted) - 1; n >= 0 && !moved && !failure; n--) {
-        if (!fake_ends(fake, n))
+        if (!fake_may_end(fake, n))
             continue;
         fake->tickets[n]->status = DIST_OK;
         fake->tickets[n] = NULL;
         moved++;
     }
-    fake_leave(fake);
+    fake_end(fake);
     return failure ? (int)disti_fail((dist_status)failure, "the fake broke") : moved;
 }
 
@@ -128,10 +130,10 @@ static void fake_abort(void *state)
 {
     struct fake *fake = state;
 
-    fake_enter(fake, false);
+    fake_begin(fake, false);
     atomic_fetch_add(&fake->aborted, 1);
     memset(fake->tickets, 0, sizeof(fake->tickets));
-    fake_leave(fake);
+    fake_end(fake);
 }
 
 static int fake_arm(void *state, int *fds, int room)
@@ -139,9 +141,9 @@ static int fake_arm(void *state, int *fds, int room)
     struct fake *fake = state;
     int result = fake->blind ? DIST_ARM_BLIND : 1;
 
-    fake_enter(fake, false);
+    fake_begin(fake, false);
     for (int n = 0; n < atomic_load(&fake->posted); n++) {
-        if (fake_ends(fake, n))
+        if (fake_may_end(fake, n))
             result = DIST_ARM_READY;
     }
     if (atomic_load(&fake->failure))
@@ -149,7 +151,7 @@ static int fake_arm(void *state, int *fds, int room)
     fake->armed = true;
     if (room > 0)
         fds[0] = fake->fd;
-    fake_leave(fake);
+    fake_end(fake);
     return result;
 }
 
@@ -158,10 +160,10 @@ static void fake_disarm(void *state)
     struct fake *fake = state;
     uint64_t times;
 
-    fake_enter(fake, true);
+    fake_begin(fake, true);
     fake->armed = false;
     (void)!read(fake->fd, &times, sizeof(times));
-    fake_leave(fake);
+    fake_end(fake);
 }
 
 static void fake_describe(const void *state, char *text, size_t size)
@@ -175,10 +177,10 @@ static dist_status fake_prepare(void *state, const struct dist_call *call, void 
     struct fake *fake = state;
 
     (void)call;
-    fake_enter(fake, false);
+    fake_begin(fake, false);
     fake->prepared++;
     *prepared_p = fake;
-    fake_leave(fake);
+    fake_end(fake);
     return DIST_OK;
 }
 
@@ -186,9 +188,9 @@ static void fake_release_prepared(void *state, void *prepared)
 {
     struct fake *fake = state;
 
-    fake_enter(fake, false);
+    fake_begin(fake, false);
     fake->released_prepared += prepared == fake;
-    fake_leave(fake);
+    fake_end(fake);
 }
 
 static void *fake_alloc(void *state, size_t bytes)
@@ -196,10 +198,10 @@ static void *fake_alloc(void *state, size_t bytes)
     struct fake *fake = state;
     void *memory;
 
-    fake_enter(fake, false);
-    memory = fake->spent ? NULL : calloc(1, bytes);
-    fake->lent += memory != NULL;
-    fake_leave(fake);
+    fake_begin(fake, false);
+    memory = fake->out_of_memory ? NULL : calloc(1, bytes);
+    fake->allocations += memory != NULL;
+    fake_end(fake);
     return memory;
 }
 
@@ -207,13 +209,13 @@ static void fake_free(void *state, void *memory)
 {
     struct fake *fake = state;
 
-    fake_enter(fake, false);
-    fake->lent--;
+    fake_begin(fake, false);
+    fake->allocations--;
     free(memory);
-    fake_leave(fake);
+    fake_end(fake);
 }
 
-static void fake_end(void *state)
+static void fake_close_backend(void *state)
 {
     (void)state;
 }
@@ -230,7 +232,7 @@ static const struct dist_backend fake_backend = {
     .describe = fake_describe,
     .prepare = fake_prepare,
     .release = fake_release_prepared,
-    .close = fake_end,
+    .close = fake_close_backend,
 };
 
 struct dist_group *fake_open(struct fake *fake)
@@ -240,11 +242,11 @@ struct dist_group *fake_open(struct fake *fake)
     fake->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     fake->backend = fake_backend;
     fake->opener = pthread_self();
-    if (fake->unable) {
+    if (fake->cannot_arm) {
         fake->backend.arm = NULL;
         fake->backend.disarm = NULL;
     }
-    if (fake->lends) {
+    if (fake->has_memory) {
         fake->backend.alloc = fake_alloc;
         fake->backend.free = fake_free;
     }
@@ -315,12 +317,12 @@ static int fake_prepare_test(void **state, const char *thread)
     return setenv("DIST_PROGRESS_THREAD", thread, 1);
 }
 
-int fake_unserved(void **state)
+int fake_without_thread(void **state)
 {
     return fake_prepare_test(state, "0");
 }
 
-int fake_served(void **state)
+int fake_with_thread(void **state)
 {
     return fake_prepare_test(state, "1");
 }
@@ -328,12 +330,12 @@ int fake_served(void **state)
 int fake_finish(void **state)
 {
     struct fake *fake = *state;
-    int breaches = atomic_load(&fake->breaches);
+    int violations = atomic_load(&fake->violations);
 
     free(fake);
-    if (breaches)
-        fprintf(stderr, "the backend was called wrongly %d times\n", breaches);
-    return breaches;
+    if (violations)
+        fprintf(stderr, "%d violations of the backend contract\n", violations);
+    return violations;
 }
 
 void fake_sleep(int ms)

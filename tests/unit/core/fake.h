@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group whose backend ends a call when the test says so, and notices every breach of contract. */
+/* A group with a fake backend, whose calls end when the test says so, and which counts violations
+ * of the backend contract. */
 #ifndef TESTS_UNIT_CORE_FAKE_H
 #define TESTS_UNIT_CORE_FAKE_H
 
@@ -10,32 +11,32 @@
 struct fake {
     /* Set by the test before the group is used. */
     int timeout_ms;
-    bool spins;  /* drivers poll for ever, and never yield or sleep */
-    bool blind;  /* the backend has nothing to sleep on */
-    bool unable; /* it has neither arm nor disarm */
+    bool spins;      /* progress owners poll forever, and never yield or sleep */
+    bool blind;      /* the backend has no descriptor to sleep on */
+    bool cannot_arm; /* it has neither arm nor disarm */
     dist_status refuse_post;
-    int64_t poll_ns; /* what a poll takes, at least */
-    bool lends;      /* it has memory of its own */
-    bool spent;      /* it has none left */
-    bool streams;    /* calls are ordered by streams; and several may be started together */
-    bool stages;     /* with streams: it wants all calls staged */
+    int64_t poll_ns;    /* duration of a poll, at least */
+    bool has_memory;    /* it implements alloc and free */
+    bool out_of_memory; /* its alloc fails */
+    bool streams;       /* calls are ordered by streams, and several may be started together */
+    bool stages;        /* with streams: it requires that all calls are staged */
     dist_status refuse_join;
 
-    /* What happened. */
+    /* Results. */
     atomic_int posted, aborted, polls;
-    atomic_int polls_elsewhere; /* by other threads than the one that opened the group */
+    atomic_int polls_elsewhere; /* by threads other than the one that opened the group */
     int prepared, released_prepared;
-    int lent;            /* allocations that are not freed */
-    atomic_int breaches; /* calls that overlapped, or came while the backend was armed */
+    int allocations;       /* allocations that have not been freed */
+    atomic_int violations; /* calls that overlapped, or were made while the backend was armed */
     struct dist_call calls[FAKE_CALLS];
-    int joined;        /* post that was joined last, -1: none */
-    void *join_stream; /* by this stream */
-    char history[256]; /* "(" a batch begins, "." a post, ")" it ends, "j" join */
+    int joined;        /* number of the last joined post; -1: none */
+    void *join_stream; /* the stream that joined it */
+    char history[256]; /* "(" a batch begins, "." a post, ")" the batch ends, "j" a join */
 
-    /* The fake's own. */
+    /* Internal state of the fake. */
     struct dist_ticket *tickets[FAKE_CALLS];
     atomic_bool released[FAKE_CALLS];
-    atomic_int failure; /* what the next progress returns */
+    atomic_int failure; /* the next progress returns this */
     atomic_flag busy;
     pthread_t opener;
     bool armed;
@@ -44,28 +45,28 @@ struct fake {
     struct dist_backend backend;
 };
 
-/* A group of two ranks, this one is 0; fake_close ends it. */
+/* Opens a group of two ranks in which this process is rank 0. Close it with fake_close. */
 struct dist_group *fake_open(struct fake *fake);
 
-/* Drains the group and frees it; returns what drain did. */
+/* Drains the group and frees it. Returns the status of the drain. */
 dist_status fake_close(struct fake *fake, struct dist_group *group);
 
-/* Lets the call that was posted as number `post` end. From any thread. */
+/* Lets call number `post` end. Any thread may call it. */
 void fake_release(struct fake *fake, int post);
 
-/* The next progress fails, with the text "the fake broke". */
+/* Lets the next progress fail, with the error text "the fake broke". */
 void fake_break(struct fake *fake, dist_status status);
 
-/* Starts a call without memory. Returns the work, or NULL and *status_p. */
+/* Starts a call without data. Returns its request; NULL if it could not be started. */
 struct dist_work *fake_start(struct dist_group *group, dist_collective collective);
 
-/* For cmocka: *state becomes a struct fake. Without the progress thread, with it; and the end,
- * which fails if the backend was called wrongly. */
-int fake_unserved(void **state);
-int fake_served(void **state);
+/* Setup and teardown for cmocka: *state becomes a struct fake. Setup without and with the progress
+ * thread. The teardown fails if the contract was violated. */
+int fake_without_thread(void **state);
+int fake_with_thread(void **state);
 int fake_finish(void **state);
 
-/* Sleeps. */
+/* Sleeps for `ms`. */
 void fake_sleep(int ms);
 
 #endif

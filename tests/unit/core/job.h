@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group of forked ranks over one transport, and watching works without a call of the library. */
+/* Runs groups of forked ranks over one transport, and waits for requests without library calls. */
 #ifndef TESTS_UNIT_CORE_JOB_H
 #define TESTS_UNIT_CORE_JOB_H
 
@@ -54,7 +54,7 @@ static inline void set_flag(void *arg, dist_status status)
     atomic_store((atomic_int *)arg, status == DIST_OK ? 1 : -1);
 }
 
-/* Without any call of the library. */
+/* Waits for the flag without library calls, so that no call of this thread makes progress. */
 static inline bool within(int ms, atomic_int *flag)
 {
     int64_t until = disti_deadline_ms(ms);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_group_start and dist_group_end: order, several groups, and functions of works in between. */
+/* dist_group_start and dist_group_end: order, several groups, and calls from completion
+ * functions. */
 #include "job.h"
 
 #define COUNT 1000
@@ -12,7 +13,7 @@ static dist_group *other_group(dist_group *group)
     return other;
 }
 
-/* Rank 0 lets them be noted, the others do not: their order must be the same. */
+/* Only rank 0 batches its calls: their order must be the same on all ranks. */
 static void mix(int rank, void *arg)
 {
     const struct job *job = arg;
@@ -34,13 +35,14 @@ static void mix(int rank, void *arg)
     leave(group);
 }
 
-static void a_list_of_buffers_keeps_its_place(void **state)
+static void coalesced_calls_keep_their_order(void **state)
 {
     (void)state;
     run(3, 10000, mix);
 }
 
-/* Nobody but the thread that waits moves a group, and every rank waits in another order. */
+/* Without the progress thread, only waiting threads make progress, and each rank waits in another
+ * order. */
 static void wait_crosswise(int rank, void *arg)
 {
     const struct job *job = arg;
@@ -71,7 +73,7 @@ static void wait_crosswise(int rank, void *arg)
     leave(groups[0]);
 }
 
-static void several_groups_get_their_turns(void **state)
+static void a_batch_makes_progress_on_all_its_groups(void **state)
 {
     (void)state;
     run(2, 5000, wait_crosswise);
@@ -83,8 +85,9 @@ struct called {
     dist_status status[4];
 };
 
-/* Of all this nothing may be started, noted, or waited for. */
-static void call_what_waits(void *arg, dist_status status)
+/* Makes calls that a completion function must not make: each of them must fail and start
+ * nothing. */
+static void call_forbidden(void *arg, dist_status status)
 {
     struct called *called = arg;
     int32_t value = 1;
@@ -100,7 +103,7 @@ static void call_what_waits(void *arg, dist_status status)
     called->count++;
 }
 
-/* The function runs in the thread whose batch is open, or being waited for. */
+/* The completion function runs in the thread whose batch is open, or which waits for its batch. */
 static void call_within(int rank, void *arg)
 {
     const struct job *job = arg;
@@ -114,7 +117,7 @@ static void call_within(int rank, void *arg)
         int32_t sum[2] = {rank, rank};
 
         CHECK(dist_barrier_async(group, &work) == DIST_OK);
-        CHECK(dist_on_complete(work, call_what_waits, &called) == DIST_OK);
+        CHECK(dist_on_complete(work, call_forbidden, &called) == DIST_OK);
         CHECK(dist_group_start() == DIST_OK);
         for (int i = 0; i < 2; i++)
             CHECK(dist_all_reduce(group, &sum[i], &sum[i], 1, DIST_INT32, DIST_SUM) == DIST_OK);
@@ -130,13 +133,14 @@ static void call_within(int rank, void *arg)
     leave(group);
 }
 
-static void functions_of_works_stay_out_of_it(void **state)
+static void completion_functions_cannot_use_the_batch(void **state)
 {
     (void)state;
     run(2, 10000, call_within);
 }
 
-/* Two receives that nobody answers, the second with the longer timeout: the text is the first's. */
+/* Two receives without a send, the second with the longer timeout: the error is that of the
+ * first. */
 static void fail_twice(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -157,7 +161,7 @@ static void fail_twice(int rank, void *arg)
     dist_destroy_process_group(world);
 }
 
-static void the_first_failure_counts(void **state)
+static void the_first_failure_is_reported(void **state)
 {
     (void)state;
     run(2, 10000, fail_twice);
@@ -166,10 +170,10 @@ static void the_first_failure_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(the_first_failure_counts),
-        test(a_list_of_buffers_keeps_its_place),
-        test(several_groups_get_their_turns),
-        test(functions_of_works_stay_out_of_it),
+        test(the_first_failure_is_reported),
+        test(coalesced_calls_keep_their_order),
+        test(a_batch_makes_progress_on_all_its_groups),
+        test(completion_functions_cannot_use_the_batch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks that lie in each other's gaps, compared with a map of bytes. */
+/* Overlap of blocks that are interleaved, compared with a map of bytes. */
 #include "core/call.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #define BLOCKS 5
 #define ELEMENT 4
-#define PLACES 64 /* elements of the memory that both buffers lie in */
+#define PLACES 64 /* elements of the memory that contains both buffers */
 
 static char memory[PLACES * ELEMENT];
 
@@ -21,33 +21,33 @@ struct layout {
     struct disti_blocks blocks;
 };
 
-static unsigned drawn = 1;
+static unsigned random_state = 1;
 
-static size_t draw(size_t below)
+static size_t random_below(size_t below)
 {
-    drawn = drawn * 1103515245u + 12345u;
-    return drawn / 65536u % below;
+    random_state = random_state * 1103515245u + 12345u;
+    return random_state / 65536u % below;
 }
 
-static void layout_draw(struct layout *layout, bool one)
+static void layout_random(struct layout *layout, bool one)
 {
-    size_t base = draw(PLACES / 4), end = 0;
+    size_t base = random_below(PLACES / 4), end = 0;
 
     for (int b = 0; b < BLOCKS; b++) {
-        layout->counts[b] = draw(3);
-        layout->offsets[b] = draw(PLACES / 2);
+        layout->counts[b] = random_below(3);
+        layout->offsets[b] = random_below(PLACES / 2);
         if (layout->counts[b] && layout->offsets[b] + layout->counts[b] > end)
             end = layout->offsets[b] + layout->counts[b];
     }
     layout->blocks = (struct disti_blocks){.memory = memory + base * ELEMENT,
                                            .counts = one ? NULL : layout->counts,
                                            .offsets = one ? NULL : layout->offsets,
-                                           .bytes = (one ? draw(4) : end) * ELEMENT,
+                                           .bytes = (one ? random_below(4) : end) * ELEMENT,
                                            .element = ELEMENT,
                                            .blocks = BLOCKS};
 }
 
-/* Takes a bit in every byte of the blocks. */
+/* Sets a bit in the map for every byte of the blocks. */
 static void mark(const struct disti_blocks *blocks, unsigned char bit, unsigned char *map)
 {
     size_t base = (size_t)((const char *)blocks->memory - memory);
@@ -61,7 +61,7 @@ static void mark(const struct disti_blocks *blocks, unsigned char bit, unsigned 
     }
 }
 
-static void blocks_overlap_where_bytes_do(void **state)
+static void overlap_is_that_of_the_bytes(void **state)
 {
     int overlaps = 0;
 
@@ -71,8 +71,8 @@ static void blocks_overlap_where_bytes_do(void **state)
         struct layout a, b;
         bool overlap = false;
 
-        layout_draw(&a, i % 4 == 1);
-        layout_draw(&b, i % 4 == 2);
+        layout_random(&a, i % 4 == 1);
+        layout_random(&b, i % 4 == 2);
         mark(&a.blocks, 1, map);
         mark(&b.blocks, 2, map);
         assert_int_equal(disti_blocks_overlap(&a.blocks, &b.blocks, &overlap), DIST_OK);
@@ -82,8 +82,8 @@ static void blocks_overlap_where_bytes_do(void **state)
     assert_in_range(overlaps, 1000, 19000);
 }
 
-/* So many that comparing each with each would take minutes. */
-static void many_blocks_alternate(void **state)
+/* So many blocks that comparing all pairs would take minutes. */
+static void many_interleaved_blocks_are_compared_quickly(void **state)
 {
     enum { MANY = 300 * 1000 };
     size_t *counts = calloc(MANY, sizeof(*counts)), *offsets = calloc(MANY, sizeof(*offsets));
@@ -108,8 +108,8 @@ static void many_blocks_alternate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_overlap_where_bytes_do),
-        cmocka_unit_test(many_blocks_alternate),
+        cmocka_unit_test(overlap_is_that_of_the_bytes),
+        cmocka_unit_test(many_interleaved_blocks_are_compared_quickly),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings that must be the same on all ranks: when they join, and whenever they make a group. */
+/* Settings that must be the same on all ranks, checked when they join and when they make a
+ * group. */
 #include "worlds.h"
 
-/* A setting that changes the order of additions must be the same everywhere. */
-static void rank_wants_other_bits(int rank, void *arg)
+/* A setting that changes the order of additions must be the same on all ranks. */
+static void rank_wants_reproducible(int rank, void *arg)
 {
     const struct world *world = arg;
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -21,14 +22,14 @@ static void rank_wants_other_bits(int rank, void *arg)
     CHECK(!group);
 }
 
-static void test_reproducible(void **state)
+static void test_reproducibility_must_be_the_same(void **state)
 {
     (void)state;
-    world_run(3, rank_wants_other_bits);
+    world_run(3, rank_wants_reproducible);
 }
 
-/* Different algorithms never meet, be the list of them ever so long. */
-static void rank_forces_others(int rank, void *arg)
+/* Different algorithms are detected even in a long list. */
+static void rank_forces_another_algorithm(int rank, void *arg)
 {
     const struct world *world = arg;
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -48,13 +49,13 @@ static void rank_forces_others(int rank, void *arg)
     CHECK(!group);
 }
 
-static void test_algorithms(void **state)
+static void test_forced_algorithms_must_be_the_same(void **state)
 {
     (void)state;
-    world_run(2, rank_forces_others);
+    world_run(2, rank_forces_another_algorithm);
 }
 
-/* What MPI does by itself and what plans do never meet either. */
+/* MPI's own collectives and plans must not be mixed. */
 static void rank_wants_native(int rank, void *arg)
 {
     const struct world *world = arg;
@@ -62,7 +63,7 @@ static void rank_wants_native(int rank, void *arg)
     dist_group *group = NULL;
 
     setenv("DIST_MPI_COLL", rank ? "native" : "plan", 1);
-    options.backend = "gloo"; /* which does not look at it: the ranks must agree all the same */
+    options.backend = "gloo"; /* gloo ignores the variable, but the ranks must agree on it anyway */
     options.init_method = world->url;
     options.rank = rank;
     options.world_size = world->ranks;
@@ -71,14 +72,15 @@ static void rank_wants_native(int rank, void *arg)
     CHECK(!group);
 }
 
-static void test_native(void **state)
+static void test_native_MPI_collectives_must_be_the_same(void **state)
 {
     (void)state;
     world_run(2, rank_wants_native);
 }
 
-/* A rank that changes a setting later cannot make a group with others, which keep working. */
-static void rank_changes_its_mind(int rank, void *arg)
+/* A rank whose setting has changed since it joined cannot make a group; existing groups
+ * continue. */
+static void rank_changes_a_setting(int rank, void *arg)
 {
     dist_group *world = world_join(arg, rank), *group = NULL;
     int32_t one = 1, sum = 0;
@@ -96,19 +98,19 @@ static void rank_changes_its_mind(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_changed(void **state)
+static void test_a_changed_setting_is_detected(void **state)
 {
     (void)state;
-    world_run(3, rank_changes_its_mind);
+    world_run(3, rank_changes_a_setting);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reproducible),
-        cmocka_unit_test(test_algorithms),
-        cmocka_unit_test(test_native),
-        cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_reproducibility_must_be_the_same),
+        cmocka_unit_test(test_forced_algorithms_must_be_the_same),
+        cmocka_unit_test(test_native_MPI_collectives_must_be_the_same),
+        cmocka_unit_test(test_a_changed_setting_is_detected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Driving a group: threads that wait beside each other, deadlines, failures, the end of a group. */
+/* Progress of a group: several waiting threads, deadlines, failures, the end of the group. */
 #include "fake.h"
 #include "tests/unit/base/unit.h"
 
@@ -10,11 +10,11 @@
 
 #define THREADS 6
 
-/* A thread that does one thing with the group and tells what came of it. */
+/* A thread that makes one call or waits for one request, and the result. */
 struct thread {
     pthread_t thread;
     struct dist_group *group;
-    struct dist_work *work; /* to wait for; NULL: make a blocking call */
+    struct dist_work *work; /* the request to wait for; NULL: make a blocking call */
     dist_status status;
     char error[512];
     atomic_bool done;
@@ -51,7 +51,7 @@ static bool within(int ms, atomic_bool *done)
     return atomic_load(done);
 }
 
-static void threads_wait_for_different_works(void **state)
+static void threads_can_wait_for_different_requests(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -73,7 +73,7 @@ static void threads_wait_for_different_works(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void threads_block_beside_each_other(void **state)
+static void threads_can_make_blocking_calls_concurrently(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -83,7 +83,7 @@ static void threads_block_beside_each_other(void **state)
         thread_start(&threads[i], group, NULL);
     for (int i = 0; i < 2000 && atomic_load(&fake->posted) < THREADS; i++)
         fake_sleep(1);
-    assert_int_equal(atomic_load(&fake->posted), THREADS); /* nobody keeps the others out */
+    assert_int_equal(atomic_load(&fake->posted), THREADS); /* no thread blocks another one */
     for (int i = 0; i < THREADS; i++)
         fake_release(fake, i);
     for (int i = 0; i < THREADS; i++) {
@@ -93,16 +93,17 @@ static void threads_block_beside_each_other(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_spinning_driver_lets_others_in(void **state)
+static void a_spinning_progress_owner_lets_other_threads_in(void **state)
 {
     struct fake *fake = *state;
 
     fake->spins = true;
-    threads_block_beside_each_other(state);
+    threads_can_make_blocking_calls_concurrently(state);
 }
 
-/* The driver sleeps on descriptors; a post must neither wait for that nor go unseen. */
-static void starting_wakes_a_sleeping_driver(void **state)
+/* The progress owner sleeps on descriptors: a post must neither wait for it nor remain
+ * unnoticed. */
+static void starting_a_call_wakes_a_sleeping_progress_owner(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -124,7 +125,7 @@ static void starting_wakes_a_sleeping_driver(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void waiting_for_a_while_leaves_the_work_as_it_was(void **state)
+static void wait_for_that_times_out_keeps_the_request(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -141,7 +142,7 @@ static void waiting_for_a_while_leaves_the_work_as_it_was(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void waiting_for_a_while_beside_a_driver(void **state)
+static void wait_for_times_out_beside_a_progress_owner(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -160,13 +161,13 @@ static void waiting_for_a_while_beside_a_driver(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_deadline_ends_the_group_and_says_whom_it_waited_for(void **state)
+static void a_timeout_fails_the_group_and_names_the_peer(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
     struct thread threads[THREADS];
 
-    fake->timeout_ms = 150 * unit_patience(); /* they all have started by then */
+    fake->timeout_ms = 150 * unit_patience(); /* long enough for all threads to start */
     group = fake_open(fake);
     for (int i = 0; i < THREADS; i++)
         thread_start(&threads[i], group, fake_start(group, DIST_COLL_ALL_REDUCE));
@@ -181,7 +182,7 @@ static void a_deadline_ends_the_group_and_says_whom_it_waited_for(void **state)
     fake_close(fake, group);
 }
 
-static void a_failure_ends_every_waiting_thread(void **state)
+static void a_failure_ends_the_wait_of_every_thread(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -203,8 +204,8 @@ static void a_failure_ends_every_waiting_thread(void **state)
     fake_close(fake, group);
 }
 
-/* Computing for longer than the timeout is no failure of the other ranks. */
-static void time_without_a_driver_does_not_count(void **state)
+/* If this rank computes for longer than the timeout, that is no failure of the other ranks. */
+static void only_time_spent_waiting_counts_for_the_timeout(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
@@ -219,7 +220,7 @@ static void time_without_a_driver_does_not_count(void **state)
     assert_int_equal(dist_wait_for(work, 50), DIST_IN_PROGRESS);
     fake_release(fake, 0);
     assert_int_equal(dist_wait(work), DIST_OK);
-    /* But looking now and then is waiting. */
+    /* Calling dist_test now and then counts as waiting. */
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
     done = false;
     for (int i = 0; i < 20 && !done; i++) {
@@ -245,7 +246,7 @@ static void *release_later(void *arg)
     return NULL;
 }
 
-static void leaving_waits_for_pending_works(void **state)
+static void closing_waits_for_pending_requests(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -259,7 +260,7 @@ static void leaving_waits_for_pending_works(void **state)
     assert_int_equal(dist_wait(work), DIST_OK);
 }
 
-static void leaving_ends_what_does_not_end(void **state)
+static void closing_fails_requests_that_do_not_end(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
@@ -272,11 +273,11 @@ static void leaving_ends_what_does_not_end(void **state)
     assert_int_equal(fake_close(fake, group), DIST_ERR_TIMEOUT);
     assert_int_equal(dist_test(work, &done), DIST_OK);
     assert_true(done);
-    assert_int_equal(dist_wait(work), DIST_ERR_TIMEOUT); /* the group is gone, the cause is not */
+    assert_int_equal(dist_wait(work), DIST_ERR_TIMEOUT); /* the cause is kept */
     assert_non_null(strstr(dist_last_error(), "rank 1"));
 }
 
-static void leaving_beside_threads_that_wait(void **state)
+static void closing_ends_the_waits_of_other_threads(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
@@ -293,13 +294,13 @@ static void leaving_beside_threads_that_wait(void **state)
     }
 }
 
-static void posts_go_on_without_a_pause(void **state)
+static void a_busy_progress_owner_lets_other_threads_post(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
     struct thread waiter;
 
-    /* A driver that always has something to do must let others in all the same. */
+    /* A progress owner that always has something to do must let other threads in. */
     thread_start(&waiter, group, fake_start(group, DIST_COLL_RECV));
     for (int i = 1; i < FAKE_CALLS; i++) {
         fake_release(fake, i);
@@ -333,7 +334,7 @@ static void a_backend_that_cannot_be_armed_is_polled(void **state)
     struct dist_group *group;
     pthread_t thread;
 
-    fake->unable = true;
+    fake->cannot_arm = true;
     group = fake_open(fake);
     assert_int_equal(pthread_create(&thread, NULL, release_later, &later), 0);
     assert_int_equal(dist_wait(fake_start(group, DIST_COLL_BARRIER)), DIST_OK);
@@ -341,7 +342,7 @@ static void a_backend_that_cannot_be_armed_is_polled(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_sleeping_driver_burns_no_cpu(void **state)
+static void a_sleeping_progress_owner_uses_no_cpu(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -351,38 +352,38 @@ static void a_sleeping_driver_burns_no_cpu(void **state)
     dist_wait_for(work, 50);
     before = atomic_load(&fake->polls);
     assert_int_equal(dist_wait_for(work, 500), DIST_IN_PROGRESS);
-    /* Some 50 spins, some yields within 50 us, then a look every 100 ms. */
+    /* About 50 spins, some yields within 50 us, then a poll every 100 ms. */
     assert_true(atomic_load(&fake->polls) - before < 2000);
     fake_release(fake, 0);
     assert_int_equal(dist_wait(work), DIST_OK);
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-#define test(name) cmocka_unit_test_setup_teardown(name, fake_unserved, fake_finish)
-/* With and without the progress thread. */
+#define test(name) cmocka_unit_test_setup_teardown(name, fake_without_thread, fake_finish)
+/* Without and with the progress thread. */
 #define both(name)                                                                                 \
-    cmocka_unit_test_setup_teardown(name, fake_unserved, fake_finish),                             \
-        cmocka_unit_test_setup_teardown(name, fake_served, fake_finish)
+    cmocka_unit_test_setup_teardown(name, fake_without_thread, fake_finish),                       \
+        cmocka_unit_test_setup_teardown(name, fake_with_thread, fake_finish)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        both(threads_wait_for_different_works),
-        both(threads_block_beside_each_other),
-        both(a_spinning_driver_lets_others_in),
-        both(starting_wakes_a_sleeping_driver),
-        both(waiting_for_a_while_leaves_the_work_as_it_was),
-        both(waiting_for_a_while_beside_a_driver),
-        both(a_deadline_ends_the_group_and_says_whom_it_waited_for),
-        both(a_failure_ends_every_waiting_thread),
-        test(time_without_a_driver_does_not_count),
-        both(leaving_waits_for_pending_works),
-        both(leaving_ends_what_does_not_end),
-        both(leaving_beside_threads_that_wait),
-        both(posts_go_on_without_a_pause),
+        both(threads_can_wait_for_different_requests),
+        both(threads_can_make_blocking_calls_concurrently),
+        both(a_spinning_progress_owner_lets_other_threads_in),
+        both(starting_a_call_wakes_a_sleeping_progress_owner),
+        both(wait_for_that_times_out_keeps_the_request),
+        both(wait_for_times_out_beside_a_progress_owner),
+        both(a_timeout_fails_the_group_and_names_the_peer),
+        both(a_failure_ends_the_wait_of_every_thread),
+        test(only_time_spent_waiting_counts_for_the_timeout),
+        both(closing_waits_for_pending_requests),
+        both(closing_fails_requests_that_do_not_end),
+        both(closing_ends_the_waits_of_other_threads),
+        both(a_busy_progress_owner_lets_other_threads_post),
         both(a_backend_without_descriptors_is_polled),
         both(a_backend_that_cannot_be_armed_is_polled),
-        test(a_sleeping_driver_burns_no_cpu),
+        test(a_sleeping_progress_owner_uses_no_cpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

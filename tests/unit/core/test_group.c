@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of one rank: joining, options, works, and what is refused. */
+/* Groups of one rank: joining, options, requests, and rejected arguments. */
 #include <dist/dist.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static dist_group *join(const char *backend)
     return group;
 }
 
-static void nothing_at_all_is_a_world_of_one(void **state)
+static void without_any_settings_the_world_has_one_rank(void **state)
 {
     dist_group *group = NULL;
 
@@ -33,7 +33,7 @@ static void nothing_at_all_is_a_world_of_one(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void gloo_works_alone_too(void **state)
+static void gloo_works_with_one_rank(void **state)
 {
     dist_group *group = join("gloo");
     float in[3] = {1, 2, 3}, out[3] = {0};
@@ -46,10 +46,10 @@ static void gloo_works_alone_too(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void wrong_options_are_refused_by_name(void **state)
+static void errors_name_the_wrong_option(void **state)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
-    dist_group *group = (dist_group *)state; /* must stay as it is */
+    dist_group *group = (dist_group *)state; /* must not change */
 
     options.size = 3;
     assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
@@ -70,7 +70,7 @@ static void wrong_options_are_refused_by_name(void **state)
     assert_int_equal(dist_init_process_group(NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void a_wrong_variable_is_named(void **state)
+static void errors_name_the_wrong_variable(void **state)
 {
     dist_group *group = NULL;
 
@@ -85,7 +85,7 @@ static void a_wrong_variable_is_named(void **state)
     unsetenv("DIST_REPRODUCIBLE");
 }
 
-static void works_end_and_are_freed(void **state)
+static void requests_are_tested_and_waited_for(void **state)
 {
     dist_group *group = join("self");
     int32_t value = 5;
@@ -103,7 +103,7 @@ static void works_end_and_are_freed(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void an_ended_work_outlives_its_group(void **state)
+static void a_completed_request_outlives_its_group(void **state)
 {
     dist_group *group = join("self");
     int32_t value = 5;
@@ -131,7 +131,7 @@ static void keep_line(void *arg, dist_log_level level, const char *line)
     strncpy(lines->last, line, sizeof(lines->last) - 1);
 }
 
-static void errors_reach_the_caller_s_log(void **state)
+static void errors_are_passed_to_the_programs_log_function(void **state)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     struct lines lines = {0};
@@ -147,7 +147,7 @@ static void errors_reach_the_caller_s_log(void **state)
     assert_true(lines.count > 0);
 }
 
-static void joining_and_leaving_leaks_nothing(void **state)
+static void joining_and_leaving_does_not_leak(void **state)
 {
     (void)state;
     for (int i = 0; i < 200; i++)
@@ -158,14 +158,14 @@ static void joining_and_leaving_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_at_all_is_a_world_of_one),
-        cmocka_unit_test(gloo_works_alone_too),
-        cmocka_unit_test(wrong_options_are_refused_by_name),
-        cmocka_unit_test(a_wrong_variable_is_named),
-        cmocka_unit_test(works_end_and_are_freed),
-        cmocka_unit_test(an_ended_work_outlives_its_group),
-        cmocka_unit_test(errors_reach_the_caller_s_log),
-        cmocka_unit_test(joining_and_leaving_leaks_nothing),
+        cmocka_unit_test(without_any_settings_the_world_has_one_rank),
+        cmocka_unit_test(gloo_works_with_one_rank),
+        cmocka_unit_test(errors_name_the_wrong_option),
+        cmocka_unit_test(errors_name_the_wrong_variable),
+        cmocka_unit_test(requests_are_tested_and_waited_for),
+        cmocka_unit_test(a_completed_request_outlives_its_group),
+        cmocka_unit_test(errors_are_passed_to_the_programs_log_function),
+        cmocka_unit_test(joining_and_leaving_does_not_leak),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of some ranks: who is in them, that they do not disturb each other, and their end. */
+/* Groups of some ranks: their members, independence and arguments. */
 #include "worlds.h"
 
 static dist_group *make(dist_group *parent, const int *ranks, int count)
@@ -10,7 +10,7 @@ static dist_group *make(dist_group *parent, const int *ranks, int count)
     return group;
 }
 
-static bool listed(const int *ranks, int count, int rank)
+static bool is_listed(const int *ranks, int count, int rank)
 {
     for (int i = 0; i < count; i++) {
         if (ranks[i] == rank)
@@ -19,7 +19,7 @@ static bool listed(const int *ranks, int count, int rank)
     return false;
 }
 
-/* ---- overlapping groups, operations interleaved ---- */
+/* ---- overlapping groups with interleaved operations ---- */
 
 #define BULK 5000
 
@@ -45,10 +45,8 @@ static void bulk_finish(struct bulk *bulk, int round)
         CHECK(bulk->out[i] == bulk->set * (i % 100 + round));
 }
 
-/*
- * Rank 1 and 2 are in all three, and start and wait in different orders: the progress thread moves
- * the group along that nobody waits for.
- */
+/* Ranks 1 and 2 are in all three groups, and start and wait in different orders, so the progress
+ * thread must make progress on groups for which no thread waits. */
 static void rank_interleaves(int rank, void *arg)
 {
     static const int a[] = {0, 1, 2}, b[] = {3, 2, 1};
@@ -56,9 +54,9 @@ static void rank_interleaves(int rank, void *arg)
     struct bulk bulks[3] = {{.group = world, .set = 15}};
     int count = 1;
 
-    if (listed(a, 3, rank))
+    if (is_listed(a, 3, rank))
         bulks[count++] = (struct bulk){.group = make(world, a, 3), .set = 7};
-    if (listed(b, 3, rank))
+    if (is_listed(b, 3, rank))
         bulks[count++] = (struct bulk){.group = make(world, b, 3), .set = 14};
     for (int i = 0; i < count; i++) {
         bulks[i].in = malloc(2 * BULK * sizeof(int32_t));
@@ -76,7 +74,7 @@ static void rank_interleaves(int rank, void *arg)
     }
 }
 
-static void test_overlapping(void **state)
+static void test_overlapping_groups_are_independent(void **state)
 {
     (void)state;
     setenv("DIST_TRANSPORT", "tcp", 1);
@@ -100,7 +98,8 @@ static void check_numbers(dist_group *group, const int *world_ranks, int count, 
     CHECK(dist_get_group_rank(group, 99) == -1 && dist_get_group_rank(group, -1) == -1);
 }
 
-/* A group of a group: its list counts in the parent's ranks. Who is not listed need not call. */
+/* A group of a group: its list contains ranks of the parent. Ranks that are not is_listed need not
+ * call dist_new_group. */
 static void rank_numbers(int rank, void *arg)
 {
     static const int outer[] = {3, 1, 0}, inner[] = {2, 0}, all[] = {0, 1, 2, 3};
@@ -123,13 +122,13 @@ static void rank_numbers(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_numbers(void **state)
+static void test_ranks_are_translated_between_groups(void **state)
 {
     (void)state;
     world_run(4, rank_numbers);
 }
 
-/* Keys turn the order round; rank 4 joins none. */
+/* The keys reverse the order; rank 4 is in no group. */
 static void rank_splits(int rank, void *arg)
 {
     static const int even[] = {2, 0}, odd[] = {3, 1};
@@ -145,7 +144,7 @@ static void rank_splits(int rank, void *arg)
         }
         CHECK(world_meet(world, rank, 31) == DIST_OK);
     }
-    /* Equal keys: the parent's order. */
+    /* With equal keys, the order is the parent's. */
     CHECK(dist_split_group(world, 7, 0, NULL, &group) == DIST_OK);
     CHECK(dist_get_rank(group) == rank && dist_get_world_size(group) == 5);
     CHECK(dist_split_group(world, -2, 0, NULL, &group) == DIST_ERR_INVALID_ARGUMENT);
@@ -153,13 +152,13 @@ static void rank_splits(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_split(void **state)
+static void test_split_groups_by_color_and_key(void **state)
 {
     (void)state;
     world_run(5, rank_splits);
 }
 
-/* The parent's pending work goes on meanwhile, and ends after. */
+/* A pending request of the parent continues meanwhile and ends later. */
 static void rank_dups(int rank, void *arg)
 {
     dist_group *world = world_join(arg, rank), *twin;
@@ -179,15 +178,15 @@ static void rank_dups(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_dup(void **state)
+static void test_a_group_is_duplicated(void **state)
 {
     (void)state;
     world_run(3, rank_dups);
 }
 
-/* ---- options and wrong arguments ---- */
+/* ---- options and invalid arguments ---- */
 
-static void rank_is_alone(int rank, void *arg)
+static void rank_makes_single_groups(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     dist_group *world = world_join(arg, rank), *group;
@@ -205,14 +204,14 @@ static void rank_is_alone(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_alone(void **state)
+static void test_groups_of_one_rank(void **state)
 {
     (void)state;
-    world_run(2, rank_is_alone);
-    world_run(1, rank_is_alone);
+    world_run(2, rank_makes_single_groups);
+    world_run(1, rank_makes_single_groups);
 }
 
-/* What goes wrong while a group is made harms nobody, and every rank is told. */
+/* An error while a group is made does no harm, and all ranks get it. */
 static void rank_wants_another_backend(int rank, void *arg)
 {
     static const int both[] = {1, 0};
@@ -224,7 +223,7 @@ static void rank_wants_another_backend(int rank, void *arg)
     CHECK_SAYS("requests backend gloo", "requests self", "world rank 0", "host ");
     options.backend = "glue";
     CHECK(dist_dup_group(world, &options, &group) == DIST_ERR_NO_BACKEND);
-    options.backend = "self"; /* which is for one rank */
+    options.backend = "self"; /* a backend for one rank */
     CHECK(dist_dup_group(world, &options, &group) == DIST_ERR_UNSUPPORTED);
     CHECK(group == arg);
     options.backend = "auto";
@@ -234,7 +233,7 @@ static void rank_wants_another_backend(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_backends(void **state)
+static void test_ranks_must_agree_on_the_backend(void **state)
 {
     (void)state;
     world_run(2, rank_wants_another_backend);
@@ -249,7 +248,7 @@ static void refused(dist_group *world, const int *ranks, int count, const char *
     CHECK(group == world);
 }
 
-static void rank_lists_nonsense(int rank, void *arg)
+static void rank_lists_bad_ranks(int rank, void *arg)
 {
     static const int twice[] = {0, 1, 0}, outside[] = {1, 2}, negative[] = {0, -1};
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -273,13 +272,13 @@ static void rank_lists_nonsense(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_wrong_arguments(void **state)
+static void test_bad_arguments_are_rejected(void **state)
 {
     (void)state;
-    world_run(2, rank_lists_nonsense);
+    world_run(2, rank_lists_bad_ranks);
 }
 
-/* Rank 1 does not come: it is named. Then it comes, late, and meets the next try. */
+/* Rank 1 is late, and is named. Later it joins the next attempt. */
 static void rank_comes_late(int rank, void *arg)
 {
     static const int both[] = {2, 1};
@@ -299,7 +298,7 @@ static void rank_comes_late(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_missing_rank(void **state)
+static void test_a_missing_rank_is_named(void **state)
 {
     (void)state;
     world_run(3, rank_comes_late);
@@ -308,10 +307,14 @@ static void test_missing_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlapping),     cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_split),           cmocka_unit_test(test_dup),
-        cmocka_unit_test(test_alone),           cmocka_unit_test(test_backends),
-        cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_overlapping_groups_are_independent),
+        cmocka_unit_test(test_ranks_are_translated_between_groups),
+        cmocka_unit_test(test_split_groups_by_color_and_key),
+        cmocka_unit_test(test_a_group_is_duplicated),
+        cmocka_unit_test(test_groups_of_one_rank),
+        cmocka_unit_test(test_ranks_must_agree_on_the_backend),
+        cmocka_unit_test(test_bad_arguments_are_rejected),
+        cmocka_unit_test(test_a_missing_rank_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How groups fail, each for itself, and how they are left. */
+/* Groups fail independently of each other, and are destroyed. */
 #include "worlds.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ static dist_group *make(dist_group *parent, const int *ranks, int count)
 
 /* ---- failures ---- */
 
-/* Rank 3 is killed: what it was in ends, what it was not in goes on, and new groups can be made. */
+/* Rank 3 is killed: its groups fail, other groups continue, and new groups can be made. */
 static void rank_loses_another(int rank, void *arg)
 {
     static const int with[] = {2, 3}, without[] = {0, 1, 2};
@@ -27,7 +27,7 @@ static void rank_loses_another(int rank, void *arg)
     CHECK(world_meet(world, rank, 15) == DIST_ERR_PEER_LOST);
     CHECK_SAYS("rank 3 (host ", "; ranks 0-2 are alive");
     CHECK(strstr(dist_last_error(), "was killed by signal 9 (SIGKILL)") ||
-          strstr(dist_last_error(), "without leaving the job")); /* its parent has waited for it */
+          strstr(dist_last_error(), "without leaving the job")); /* if its parent has reaped it */
     if (rank == 2) {
         CHECK(world_meet(a, rank, 12) == DIST_ERR_PEER_LOST);
         CHECK_SAYS("world rank 3, host ");
@@ -41,7 +41,7 @@ static void rank_loses_another(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_killed_rank(void **state)
+static void test_a_killed_rank_fails_only_its_groups(void **state)
 {
     static const int codes[] = {0, 0, 0, 128 + SIGKILL};
 
@@ -52,7 +52,7 @@ static void test_killed_rank(void **state)
     unsetenv("DIST_TRANSPORT");
 }
 
-/* With so many ranks a group is opened by other means: it must be made without the lost one too. */
+/* Large groups are opened with another algorithm, which must work without a lost rank too. */
 #define MANY 48
 #define MANY_SET ((INT64_C(1) << MANY) - 1)
 
@@ -67,7 +67,7 @@ static void rank_of_many_loses_another(int rank, void *arg)
     if (rank == MANY - 2)
         kill(getpid(), SIGKILL);
     CHECK(world_meet(world, rank, 0) == DIST_ERR_PEER_LOST);
-    for (int i = 0; i < 4; i++) { /* whoever gets ahead of whom */
+    for (int i = 0; i < 4; i++) { /* whatever the order in which ranks arrive */
         rest = make(world, ranks, MANY - 1);
         CHECK(world_meet(rest, rank, MANY_SET - (INT64_C(1) << (MANY - 2))) == DIST_OK);
         CHECK(dist_destroy_process_group(rest) == DIST_OK);
@@ -75,7 +75,7 @@ static void rank_of_many_loses_another(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_many_survivors(void **state)
+static void test_many_survivors_make_new_groups(void **state)
 {
     int codes[MANY] = {[MANY - 2] = 128 + SIGKILL};
 
@@ -83,7 +83,7 @@ static void test_many_survivors(void **state)
     world_run_codes(MANY, rank_of_many_loses_another, codes);
 }
 
-/* Rank 0 holds the store, and is killed: those who do not need it go on. */
+/* Rank 0 holds the store and is killed: groups without it continue. */
 static void rank_loses_the_store(int rank, void *arg)
 {
     static const int rest[] = {1, 2};
@@ -96,10 +96,10 @@ static void rank_loses_the_store(int rank, void *arg)
     CHECK_SAYS("rank 0 (host ");
     for (int i = 0; i < 50; i++)
         CHECK(world_meet(b, rank, 6) == DIST_OK);
-    CHECK(dist_destroy_process_group(world) == DIST_ERR_PEER_LOST); /* nobody tells that all came */
+    CHECK(dist_destroy_process_group(world) == DIST_ERR_PEER_LOST); /* unconfirmed by the store */
 }
 
-static void test_killed_store(void **state)
+static void test_groups_continue_without_the_store(void **state)
 {
     static const int codes[] = {128 + SIGKILL, 0, 0};
 
@@ -107,7 +107,8 @@ static void test_killed_store(void **state)
     world_run_codes(3, rank_loses_the_store, codes);
 }
 
-/* Who is lost in a group is named by its rank there, as all others in the sentence are. */
+/* In a group, a lost rank is named by its rank in the group, like the other ranks in the
+ * message. */
 static void rank_is_named_in_a_group(int rank, void *arg)
 {
     static const int turned[] = {2, 0, 1};
@@ -121,13 +122,13 @@ static void rank_is_named_in_a_group(int rank, void *arg)
     (void)dist_destroy_process_group(world);
 }
 
-static void test_named_in_a_group(void **state)
+static void test_a_lost_rank_is_named_by_its_rank_in_the_group(void **state)
 {
     (void)state;
     world_run(3, rank_is_named_in_a_group);
 }
 
-/* Different calls in one group: it ends on its ranks, and nothing else does. */
+/* Different calls in one group: that group fails on its ranks, and no other group does. */
 static void rank_mismatches(int rank, void *arg)
 {
     static const int pair[] = {1, 0}, others[] = {2, 1};
@@ -153,13 +154,13 @@ static void rank_mismatches(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_mismatch(void **state)
+static void test_a_mismatch_fails_only_its_group(void **state)
 {
     (void)state;
     world_run(3, rank_mismatches);
 }
 
-/* Rank 1 does not call: the deadline of that group, and of no other, ends it for both. */
+/* Rank 1 makes no call: the timeout of that group fails it on both ranks, and no other group. */
 static void rank_is_silent(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -177,7 +178,7 @@ static void rank_is_silent(int rank, void *arg)
         CHECK(world_meet(twin, rank, 3) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("rank 0 (world rank 0, host ", "waited 1.");
     }
-    /* The world's failure is the world's alone, too. */
+    /* A failure of the world does not fail its other groups. */
     CHECK(dist_dup_group(world, NULL, &twin) == DIST_OK);
     CHECK(rank == 0 ? dist_barrier(world) != DIST_OK
                     : dist_all_gather(world, &rank, &(int[2]){0}, 1, DIST_INT32) != DIST_OK);
@@ -185,7 +186,7 @@ static void rank_is_silent(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_timeout(void **state)
+static void test_a_timeout_fails_only_its_group(void **state)
 {
     (void)state;
     world_run(2, rank_is_silent);
@@ -193,7 +194,7 @@ static void test_timeout(void **state)
 
 /* ---- the end ---- */
 
-static void check_gone(dist_group *group)
+static void check_destroyed(dist_group *group)
 {
     int32_t value = 1;
     dist_group *child = NULL;
@@ -215,31 +216,32 @@ static void check_gone(dist_group *group)
     CHECK_SAYS("was destroyed");
 }
 
-static void rank_uses_what_is_gone(int rank, void *arg)
+static void rank_uses_destroyed_groups(int rank, void *arg)
 {
     dist_group *world = world_join(arg, rank), *a, *b, *next;
 
     CHECK(dist_dup_group(world, NULL, &a) == DIST_OK);
     CHECK(dist_dup_group(a, NULL, &b) == DIST_OK);
     CHECK(dist_destroy_process_group(a) == DIST_OK);
-    check_gone(a);
+    check_destroyed(a);
     CHECK(world_meet(b, rank, 3) == DIST_OK); /* a child does not need its parent */
     CHECK(dist_dup_group(world, NULL, &next) == DIST_OK);
     CHECK(next != a);
     CHECK(dist_destroy_process_group(world) == DIST_OK);
-    check_gone(world);
-    check_gone(a);
-    check_gone(b);
-    check_gone(next);
+    check_destroyed(world);
+    check_destroyed(a);
+    check_destroyed(b);
+    check_destroyed(next);
 }
 
-static void test_gone(void **state)
+static void test_destroyed_groups_are_rejected(void **state)
 {
     (void)state;
-    world_run(2, rank_uses_what_is_gone);
+    world_run(2, rank_uses_destroyed_groups);
 }
 
-/* The world is destroyed first: pending works of its groups end before, and can be waited for. */
+/* The world is destroyed first: pending requests of its groups end before that, and can still be
+ * waited for. */
 static void rank_leaves_works(int rank, void *arg)
 {
     static const int a[] = {0, 1}, b[] = {2, 1};
@@ -258,18 +260,18 @@ static void rank_leaves_works(int rank, void *arg)
         if (group[i]) {
             CHECK(dist_wait(works[i]) == DIST_OK);
             CHECK(out[i] == (i ? 3 : 1));
-            check_gone(group[i]);
+            check_destroyed(group[i]);
         }
     }
 }
 
-static void test_world_first(void **state)
+static void test_destroying_the_world_completes_requests(void **state)
 {
     (void)state;
     world_run(3, rank_leaves_works);
 }
 
-/* Rank 1 stays in the group: rank 0 waits for it for a while only, and both are told. */
+/* Rank 1 does not leave the group: rank 0 waits until the timeout, and the group fails on both. */
 static void rank_does_not_leave(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -280,7 +282,7 @@ static void rank_does_not_leave(int rank, void *arg)
     if (rank == 0) {
         CHECK(dist_destroy_process_group(twin) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("rank 1 (host ", "did not arrive");
-        check_gone(twin);
+        check_destroyed(twin);
     }
     CHECK(dist_barrier(world) == DIST_OK);
     if (rank == 1) {
@@ -290,7 +292,7 @@ static void rank_does_not_leave(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_one_leaves(void **state)
+static void test_leaving_alone_times_out(void **state)
 {
     (void)state;
     world_run(2, rank_does_not_leave);
@@ -298,7 +300,8 @@ static void test_one_leaves(void **state)
 
 /* ---- the monitored barrier ---- */
 
-/* Ranks 1 and 2 are late: rank 0 and 3 learn it; all go on, in the same group. */
+/* Ranks 1 and 2 are late: ranks 0 and 3 get an error that names them, and the group remains
+ * usable. */
 static void rank_is_monitored(int rank, void *arg)
 {
     static const int list[] = {3, 2, 0};
@@ -325,13 +328,13 @@ static void rank_is_monitored(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_monitored_barrier(void **state)
+static void test_a_monitored_barrier_names_late_ranks(void **state)
 {
     (void)state;
     world_run(4, rank_is_monitored);
 }
 
-static void *receives_for_ever(void *group)
+static void *receive_forever(void *group)
 {
     int32_t value;
 
@@ -339,7 +342,8 @@ static void *receives_for_ever(void *group)
     return NULL;
 }
 
-/* A thread that waits is cancelled: it ends when its call has, and others can use the group. */
+/* A waiting thread is cancelled: it ends after its call has ended, and other threads can use the
+ * group. */
 static void rank_cancels_a_thread(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -350,7 +354,7 @@ static void rank_cancels_a_thread(int rank, void *arg)
     options.timeout_ms = 5000 * unit_patience();
     CHECK(dist_dup_group(world, &options, &group) == DIST_OK);
     if (rank == 1) {
-        CHECK(pthread_create(&thread, NULL, receives_for_ever, group) == 0);
+        CHECK(pthread_create(&thread, NULL, receive_forever, group) == 0);
         disti_sleep_ns(300000000);
         CHECK(pthread_cancel(thread) == 0);
     }
@@ -358,12 +362,12 @@ static void rank_cancels_a_thread(int rank, void *arg)
     CHECK(sum == 2);
     if (rank == 1)
         CHECK(pthread_join(thread, NULL) == 0);
-    dist_destroy_process_group(group); /* which has failed where the receive was */
+    dist_destroy_process_group(group); /* it has failed on the rank with the receive */
     CHECK(world_meet(world, rank, 3) == DIST_OK);
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_cancelled_thread(void **state)
+static void test_a_cancelled_thread_leaves_the_group_usable(void **state)
 {
     (void)state;
     world_run(2, rank_cancels_a_thread);
@@ -372,12 +376,17 @@ static void test_cancelled_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_rank),       cmocka_unit_test(test_killed_store),
-        cmocka_unit_test(test_named_in_a_group),  cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_timeout),           cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_world_first),       cmocka_unit_test(test_one_leaves),
-        cmocka_unit_test(test_monitored_barrier), cmocka_unit_test(test_many_survivors),
-        cmocka_unit_test(test_cancelled_thread),
+        cmocka_unit_test(test_a_killed_rank_fails_only_its_groups),
+        cmocka_unit_test(test_groups_continue_without_the_store),
+        cmocka_unit_test(test_a_lost_rank_is_named_by_its_rank_in_the_group),
+        cmocka_unit_test(test_a_mismatch_fails_only_its_group),
+        cmocka_unit_test(test_a_timeout_fails_only_its_group),
+        cmocka_unit_test(test_destroyed_groups_are_rejected),
+        cmocka_unit_test(test_destroying_the_world_completes_requests),
+        cmocka_unit_test(test_leaving_alone_times_out),
+        cmocka_unit_test(test_a_monitored_barrier_names_late_ranks),
+        cmocka_unit_test(test_many_survivors_make_new_groups),
+        cmocka_unit_test(test_a_cancelled_thread_leaves_the_group_usable),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many groups, one after the other and by several threads at once. */
+/* Many groups, in sequence and by several threads at once. */
 #include "worlds.h"
 
 #include "base/clock.h"
@@ -28,7 +28,8 @@ static int count_descriptors(void)
     return count;
 }
 
-/* What the store's thread has closed is gone a little later, on a busy machine. */
+/* The store's thread closes descriptors asynchronously, so this waits until there are no more than
+ * `before`. */
 static bool descriptors_return_to(int before)
 {
     for (int tries = 0; tries < 500; tries++) {
@@ -45,9 +46,9 @@ static void rank_makes_many(int rank, void *arg)
     dist_group *world = world_join(arg, rank), *group;
     int before = 0;
 
-    CHECK(disti_doorbell() >= 0); /* else the thread makes it as it first sleeps, whenever */
+    CHECK(disti_doorbell() >= 0); /* otherwise a thread makes it when it first sleeps */
     for (int i = 0; i < 51; i++) {
-        if (i == 3) /* each rank has been first in one, and so has memory for boards */
+        if (i == 3) /* by now each rank has memory for mailboxes */
             before = count_descriptors();
         group = make(world, lists[i % 3], 2 + i % 2);
         if (!group)
@@ -60,14 +61,15 @@ static void rank_makes_many(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_many(void **state)
+static void test_many_groups_do_not_leak_descriptors(void **state)
 {
     (void)state;
     world_run(3, rank_makes_many);
 }
 
-/* Enough to have the structure of the first used again: for one that is not made in the end. */
-static void rank_fails_to_make(int rank, void *arg)
+/* After enough groups, the structure of the first group is reused, here for a group that cannot be
+ * made. The old handle must remain invalid. */
+static void rank_reuses_handles(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     dist_group *world = world_join(arg, rank), *first = NULL, *group = NULL;
@@ -84,10 +86,10 @@ static void rank_fails_to_make(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_handles_stay_known(void **state)
+static void test_destroyed_handles_stay_invalid(void **state)
 {
     (void)state;
-    world_run(1, rank_fails_to_make);
+    world_run(1, rank_reuses_handles);
 }
 
 struct maker {
@@ -108,7 +110,8 @@ static void *maker_run(void *arg)
     return NULL;
 }
 
-/* Four at once: two of the same ranks, begun in the same order; the others in any. */
+/* Four groups at once: two of the same ranks, begun in the same order, and two more in any
+ * order. */
 static void rank_makes_with_threads(int rank, void *arg)
 {
     static const int all[] = {0, 1, 2}, two[] = {0, 1}, others[] = {2, 1};
@@ -134,7 +137,7 @@ static void rank_makes_with_threads(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_threads(void **state)
+static void test_threads_make_groups_concurrently(void **state)
 {
     (void)state;
     world_run(3, rank_makes_with_threads);
@@ -143,9 +146,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_handles_stay_known),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_many_groups_do_not_leak_descriptors),
+        cmocka_unit_test(test_destroyed_handles_stay_invalid),
+        cmocka_unit_test(test_threads_make_groups_concurrently),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

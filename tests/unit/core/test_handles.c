@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handles of works that are gone are refused, by every call, and never stand for another work. */
+/* Handles of requests that no longer exist are rejected by every call, and are not reused. */
 #include "alone.h"
 #include "fake.h"
 
@@ -26,7 +26,7 @@ static void gone(dist_status status, const char *name)
     assert_non_null(strstr(dist_last_error(), "the work no longer exists"));
 }
 
-static void all_refuse(dist_work *work)
+static void expect_invalid(dist_work *work)
 {
     bool done = true;
 
@@ -47,7 +47,7 @@ static dist_work *prepare(struct dist_group *group)
     return work;
 }
 
-static void works_are_waited_for_once(void **state)
+static void a_request_can_be_waited_for_once(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -55,12 +55,12 @@ static void works_are_waited_for_once(void **state)
 
     fake_release(fake, 0);
     assert_int_equal(dist_wait(work), DIST_OK);
-    all_refuse(work);
+    expect_invalid(work);
     assert_int_equal(fake_close(fake, group), DIST_OK);
-    all_refuse(work);
+    expect_invalid(work);
 }
 
-static void works_that_failed_are_gone_too(void **state)
+static void failed_requests_no_longer_exist(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -68,11 +68,11 @@ static void works_that_failed_are_gone_too(void **state)
 
     fake_break(fake, DIST_ERR_SYSTEM);
     assert_int_equal(dist_wait(work), DIST_ERR_SYSTEM);
-    all_refuse(work);
+    expect_invalid(work);
     fake_close(fake, group);
 }
 
-static void handles_do_not_come_again(void **state)
+static void handles_are_not_reused(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -87,7 +87,7 @@ static void handles_do_not_come_again(void **state)
     work = fake_start(group, DIST_COLL_BARRIER);
     for (int i = 0; i < 100; i++) {
         assert_ptr_not_equal(old[i], work);
-        all_refuse(old[i]);
+        expect_invalid(old[i]);
     }
     assert_int_equal(dist_test(work, &done), DIST_OK);
     assert_false(done);
@@ -96,16 +96,16 @@ static void handles_do_not_come_again(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void persistent_works_are_freed_once(void **state)
+static void persistent_requests_are_freed_once(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
     dist_work *work = prepare(group), *other;
 
     assert_int_equal(dist_work_free(work), DIST_OK);
-    all_refuse(work);
+    expect_invalid(work);
     other = prepare(group);
-    all_refuse(work);
+    expect_invalid(work);
     assert_int_equal(dist_start(other), DIST_OK);
     assert_int_equal(dist_work_free(other), DIST_ERR_INVALID_ARGUMENT);
     fake_release(fake, 0);
@@ -113,17 +113,17 @@ static void persistent_works_are_freed_once(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
     assert_int_equal(dist_start(other), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_work_free(other), DIST_OK);
-    all_refuse(other);
+    expect_invalid(other);
 }
 
-static void no_work_is_no_handle(void **state)
+static void arbitrary_values_are_no_handles(void **state)
 {
     const uintptr_t wild[] = {1, 64, 65, 0xffffff, 0x1000000, 0x1000041, UINTPTR_MAX};
     bool done;
 
     (void)state;
     for (size_t i = 0; i < sizeof(wild) / sizeof(wild[0]); i++)
-        all_refuse((dist_work *)wild[i]);
+        expect_invalid((dist_work *)wild[i]);
     assert_int_equal(dist_wait(NULL), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_wait_for(NULL, 1), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_test(NULL, &done), DIST_ERR_INVALID_ARGUMENT);
@@ -148,7 +148,7 @@ static void *wait_in_thread(void *arg)
     return NULL;
 }
 
-static void one_of_many_waiters_gets_it(void **state)
+static void one_of_several_waiting_threads_gets_the_result(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -162,7 +162,7 @@ static void one_of_many_waiters_gets_it(void **state)
         assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_in_thread, &waiters[i]), 0);
     }
     fake_sleep(50);
-    assert_int_equal(dist_test(work, &done), DIST_OK); /* it may be looked at meanwhile */
+    assert_int_equal(dist_test(work, &done), DIST_OK); /* it may be tested meanwhile */
     assert_false(done);
     fake_release(fake, 0);
     for (int i = 0; i < 4; i++) {
@@ -171,18 +171,18 @@ static void one_of_many_waiters_gets_it(void **state)
         good += waiters[i].status == DIST_OK;
     }
     assert_int_equal(good, 1);
-    all_refuse(work);
+    expect_invalid(work);
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* ---- functions of the program ---- */
+/* ---- completion functions ---- */
 
 struct own {
     dist_work *work;
     dist_status status;
 };
 
-static void wait_for_oneself(void *arg, dist_status status)
+static void wait_for_own_request(void *arg, dist_status status)
 {
     struct own *own = arg;
 
@@ -190,14 +190,14 @@ static void wait_for_oneself(void *arg, dist_status status)
     own->status = dist_wait(own->work);
 }
 
-static void a_work_does_not_wait_for_itself(void **state)
+static void a_completion_function_cannot_wait_for_its_request(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
     struct own own = {.work = fake_start(group, DIST_COLL_BARRIER), .status = DIST_OK};
     bool done = false;
 
-    assert_int_equal(dist_on_complete(own.work, wait_for_oneself, &own), DIST_OK);
+    assert_int_equal(dist_on_complete(own.work, wait_for_own_request, &own), DIST_OK);
     fake_release(fake, 0);
     while (!done)
         assert_int_equal(dist_test(own.work, &done), DIST_OK);
@@ -208,7 +208,7 @@ static void a_work_does_not_wait_for_itself(void **state)
 
 /* ---- memory ---- */
 
-static void waits_of_real_works(dist_group *group, int times)
+static void wait_for_requests(dist_group *group, int times)
 {
     for (int i = 0; i < times; i++) {
         dist_work *works[3];
@@ -221,15 +221,15 @@ static void waits_of_real_works(dist_group *group, int times)
     }
 }
 
-static void memory_does_not_grow(void **state)
+static void memory_of_requests_is_reused(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     size_t before;
 
     (void)state;
-    waits_of_real_works(group, 10);
+    wait_for_requests(group, 10);
     before = mallinfo2().uordblks;
-    waits_of_real_works(group, 20000);
+    wait_for_requests(group, 20000);
     assert_true(mallinfo2().uordblks < before + 100000);
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
@@ -237,17 +237,21 @@ static void memory_does_not_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(works_are_waited_for_once, fake_unserved, fake_finish),
-        cmocka_unit_test_setup_teardown(works_that_failed_are_gone_too, fake_unserved, fake_finish),
-        cmocka_unit_test_setup_teardown(handles_do_not_come_again, fake_unserved, fake_finish),
-        cmocka_unit_test_setup_teardown(persistent_works_are_freed_once, fake_unserved,
+        cmocka_unit_test_setup_teardown(a_request_can_be_waited_for_once, fake_without_thread,
                                         fake_finish),
-        cmocka_unit_test(no_work_is_no_handle),
-        cmocka_unit_test_setup_teardown(one_of_many_waiters_gets_it, fake_unserved, fake_finish),
-        cmocka_unit_test_setup_teardown(one_of_many_waiters_gets_it, fake_served, fake_finish),
-        cmocka_unit_test_setup_teardown(a_work_does_not_wait_for_itself, fake_unserved,
+        cmocka_unit_test_setup_teardown(failed_requests_no_longer_exist, fake_without_thread,
                                         fake_finish),
-        cmocka_unit_test(memory_does_not_grow),
+        cmocka_unit_test_setup_teardown(handles_are_not_reused, fake_without_thread, fake_finish),
+        cmocka_unit_test_setup_teardown(persistent_requests_are_freed_once, fake_without_thread,
+                                        fake_finish),
+        cmocka_unit_test(arbitrary_values_are_no_handles),
+        cmocka_unit_test_setup_teardown(one_of_several_waiting_threads_gets_the_result,
+                                        fake_without_thread, fake_finish),
+        cmocka_unit_test_setup_teardown(one_of_several_waiting_threads_gets_the_result,
+                                        fake_with_thread, fake_finish),
+        cmocka_unit_test_setup_teardown(a_completion_function_cannot_wait_for_its_request,
+                                        fake_without_thread, fake_finish),
+        cmocka_unit_test(memory_of_requests_is_reused),
     };
 
     alarm(30);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a group knows of its ranks, from a world of three machines that is only described. */
+/* The ranks, places and names of groups in a simulated world of three nodes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 
 #include "core/group.h"
 
-/* Machine by rank: 0 0 1 2 1 2. */
+/* The node of each rank: 0 0 1 2 1 2. */
 static const int nodes[] = {0, 0, 1, 2, 1, 2};
 
-static struct disti_world *describe(int rank)
+static struct disti_world *simulate_world(int rank)
 {
     struct disti_world *world = NULL;
 
@@ -38,11 +38,11 @@ static struct dist_group *make(struct disti_world *world, uint32_t number, const
     return group;
 }
 
-static void ranks_and_places_are_the_group_s(void **state)
+static void a_group_has_its_own_ranks_and_places(void **state)
 {
     static const int members[] = {5, 4, 0, 2, 3};
     static const int expected_nodes[] = {0, 1, 2, 1, 0};
-    struct disti_world *world = describe(3);
+    struct disti_world *world = simulate_world(3);
     struct dist_group *group = make(world, 9, members, 5);
     struct disti_party party = disti_group_party(group);
     char name[GROUP_NAME];
@@ -50,7 +50,7 @@ static void ranks_and_places_are_the_group_s(void **state)
     (void)state;
     assert_int_equal(dist_get_rank(group), 4);
     assert_int_equal(dist_get_world_size(group), 5);
-    assert_int_equal(dist_get_local_rank(group), 1); /* behind rank 5, on machine 2 */
+    assert_int_equal(dist_get_local_rank(group), 1); /* after rank 5, which is on node 2 too */
     assert_int_equal(group->local_ranks, 2);
     for (int r = 0; r < 5; r++) {
         assert_int_equal(group->places[r].node, expected_nodes[r]);
@@ -68,10 +68,10 @@ static void ranks_and_places_are_the_group_s(void **state)
     disti_world_close(world, 0);
 }
 
-static void the_world_is_all_ranks_in_order(void **state)
+static void the_world_has_all_ranks_in_order(void **state)
 {
     static const int turned[] = {5, 4, 3, 2, 1, 0};
-    struct disti_world *world = describe(4);
+    struct disti_world *world = simulate_world(4);
     struct dist_group *whole = make(world, 0, NULL, 6), *other = make(world, 1, turned, 6);
     char name[GROUP_NAME];
 
@@ -93,11 +93,11 @@ static void the_world_is_all_ranks_in_order(void **state)
     disti_world_close(world, 0);
 }
 
-/* Groups are left in the order of their numbers, whatever the order in which they were made. */
-static void groups_stand_in_order_of_their_numbers(void **state)
+/* Groups are closed in the order of their numbers, whatever the order in which they were made. */
+static void groups_are_listed_in_order_of_their_numbers(void **state)
 {
     static const uint32_t numbers[] = {5, 2, 9, 0, 7};
-    struct disti_world *world = describe(0);
+    struct disti_world *world = simulate_world(0);
     struct dist_group *groups[5];
     uint32_t last = 0;
     int count = 0;
@@ -120,9 +120,9 @@ static void groups_stand_in_order_of_their_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_and_places_are_the_group_s),
-        cmocka_unit_test(the_world_is_all_ranks_in_order),
-        cmocka_unit_test(groups_stand_in_order_of_their_numbers),
+        cmocka_unit_test(a_group_has_its_own_ranks_and_places),
+        cmocka_unit_test(the_world_has_all_ranks_in_order),
+        cmocka_unit_test(groups_are_listed_in_order_of_their_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank that cannot join says so to the others, whoever comes first. */
+/* If a rank cannot join, the other ranks are notified, whatever the order in which they join. */
 #include "job.h"
 
 #include <dist/backend.h>
@@ -7,8 +7,8 @@
 #include "base/net.h"
 
 #define RANKS 4
-#define EVERYBODY RANKS
-#define NOBODY -1
+#define ALL_RANKS RANKS
+#define NO_RANK -1
 #define LATE_MS 1000
 #define TIMEOUT_MS 40000
 
@@ -24,7 +24,7 @@ static dist_status try_to_join(const struct start *start, int rank)
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *group;
 
-    const bool wrong = rank == start->wrong || start->wrong == EVERYBODY;
+    const bool wrong = rank == start->wrong || start->wrong == ALL_RANKS;
 
     options.backend = wrong && !start->timeout ? "glue" : "gloo";
     options.init_method = start->url;
@@ -34,7 +34,7 @@ static dist_status try_to_join(const struct start *start, int rank)
     return dist_init_process_group(&options, &group);
 }
 
-static void join_in_vain(int rank, void *arg)
+static void fail_to_join(int rank, void *arg)
 {
     const struct start *start = arg;
     int64_t soon = disti_deadline_ms(UNIT_SOON_MS);
@@ -42,7 +42,7 @@ static void join_in_vain(int rank, void *arg)
 
     if (rank == start->late)
         disti_sleep_ns(LATE_MS * INT64_C(1000000));
-    if (rank == start->wrong || start->wrong == EVERYBODY) {
+    if (rank == start->wrong || start->wrong == ALL_RANKS) {
         CHECK(try_to_join(start, rank) ==
               (start->timeout ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_NO_BACKEND));
     } else {
@@ -51,7 +51,7 @@ static void join_in_vain(int rank, void *arg)
         if (start->timeout)
             CHECK_SAYS(name, "options->timeout_ms is -7");
         else
-            CHECK_SAYS(name, "backend 'glue'", "  ucx "); /* all of the text */
+            CHECK_SAYS(name, "backend 'glue'", "  ucx "); /* the complete message */
     }
     CHECK(!disti_expired(soon));
 }
@@ -61,13 +61,13 @@ static void join_by(const char *url, int wrong, int late, bool timeout)
     struct start start = {.wrong = wrong, .late = late, .timeout = timeout};
 
     snprintf(start.url, sizeof(start.url), "%s", url);
-    ranks_run(RANKS, join_in_vain, &start);
+    ranks_run(RANKS, fail_to_join, &start);
 }
 
-static void everybody_hears_of_it(void **state)
+static void all_ranks_fail_if_one_cannot_join(void **state)
 {
-    static const int cases[][2] = {{0, NOBODY}, {2, NOBODY}, {EVERYBODY, NOBODY}, {0, 3}, {2, 0},
-                                   {2, 3},      {2, 2},      {EVERYBODY, 3}};
+    static const int cases[][2] = {{0, NO_RANK}, {2, NO_RANK}, {ALL_RANKS, NO_RANK}, {0, 3}, {2, 0},
+                                   {2, 3},       {2, 2},       {ALL_RANKS, 3}};
     char place[] = "/tmp/dist-init.XXXXXX", url[96];
     int fd = mkstemp(place);
 
@@ -80,12 +80,12 @@ static void everybody_hears_of_it(void **state)
         join_by(url, cases[i][0], cases[i][1], false);
         assert_int_equal(access(place, F_OK), -1);
     }
-    join_by(url, 2, NOBODY, true);
-    join_by(url, EVERYBODY, NOBODY, true);
+    join_by(url, 2, NO_RANK, true);
+    join_by(url, ALL_RANKS, NO_RANK, true);
 }
 
-/* Numbers and pointers that are out of range are refused. */
-static void options_are_checked(void **state)
+/* Numbers and pointers out of range are rejected. */
+static void bad_options_are_rejected(void **state)
 {
     static const struct {
         const char *text;
@@ -114,15 +114,15 @@ static void options_are_checked(void **state)
         options.device = cases[i].device;
         assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
         if (!strstr(dist_last_error(), cases[i].text))
-            fail_msg("'%s' does not say '%s'", dist_last_error(), cases[i].text);
+            fail_msg("'%s' does not contain '%s'", dist_last_error(), cases[i].text);
     }
     assert_int_equal(dist_init_process_group(NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "group_p is NULL"));
     assert_null(group);
 }
 
-/* A world of one rank refuses what two ranks would refuse. */
-static void settings_are_checked(void **state)
+/* A world of one rank rejects the same settings as a larger world. */
+static void bad_settings_are_rejected_for_one_rank_too(void **state)
 {
     static const char *const cases[][2] = {
         {"DIST_AUTH", "perhaps"},
@@ -166,9 +166,9 @@ static void settings_are_checked(void **state)
     }
 }
 
-static void who_is_alone_does_not_wait_long(void **state)
+static void a_failing_rank_does_not_wait_for_others(void **state)
 {
-    struct start start = {.wrong = 1, .late = NOBODY, .url = "tcp://127.0.0.1:1"};
+    struct start start = {.wrong = 1, .late = NO_RANK, .url = "tcp://127.0.0.1:1"};
     int64_t soon = disti_deadline_ms(UNIT_SOON_MS);
 
     (void)state;
@@ -177,11 +177,11 @@ static void who_is_alone_does_not_wait_long(void **state)
     assert_false(disti_expired(soon));
 }
 
-/* ---- a rank does not come ---- */
+/* ---- a missing rank ---- */
 
 #define MISSING_MS 3000
 
-static void wait_for_the_missing(int rank, void *arg)
+static void join_without_rank_2(int rank, void *arg)
 {
     struct start *start = arg;
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -201,7 +201,7 @@ static void wait_for_the_missing(int rank, void *arg)
                "raise the timeout");
 }
 
-static void the_missing_is_named_in_time(void **state)
+static void a_missing_rank_is_named_in_time(void **state)
 {
     struct start start = {0};
     char place[] = "/tmp/dist-init.XXXXXX";
@@ -212,10 +212,10 @@ static void the_missing_is_named_in_time(void **state)
     close(fd);
     unlink(place);
     snprintf(start.url, sizeof(start.url), "file://%s", place);
-    ranks_run(RANKS, wait_for_the_missing, &start);
+    ranks_run(RANKS, join_without_rank_2, &start);
 }
 
-/* ---- twice ---- */
+/* ---- joining twice ---- */
 
 static void join_twice(int rank, void *arg)
 {
@@ -228,7 +228,7 @@ static void join_twice(int rank, void *arg)
     options.rank = rank;
     options.world_size = 2;
     options.timeout_ms = TIMEOUT_MS;
-    for (int i = 0; i < 2; i++) { /* when the first has ended, the place is free again */
+    for (int i = 0; i < 2; i++) { /* after the first world is closed, its place is free again */
         CHECK(dist_init_process_group(&options, &group) == DIST_OK);
         CHECK(dist_init_process_group(&options, &second) ==
               (rank ? DIST_ERR_RENDEZVOUS : DIST_ERR_ADDRESS_IN_USE));
@@ -240,7 +240,7 @@ static void join_twice(int rank, void *arg)
     }
 }
 
-static void who_joins_twice_is_told_so(void **state)
+static void joining_twice_is_an_error(void **state)
 {
     struct start start = {0};
     struct ranks ranks;
@@ -259,12 +259,12 @@ static void who_joins_twice_is_told_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_missing_is_named_in_time),
-        cmocka_unit_test(who_joins_twice_is_told_so),
-        cmocka_unit_test(everybody_hears_of_it),
-        cmocka_unit_test(who_is_alone_does_not_wait_long),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(settings_are_checked),
+        cmocka_unit_test(a_missing_rank_is_named_in_time),
+        cmocka_unit_test(joining_twice_is_an_error),
+        cmocka_unit_test(all_ranks_fail_if_one_cannot_join),
+        cmocka_unit_test(a_failing_rank_does_not_wait_for_others),
+        cmocka_unit_test(bad_options_are_rejected),
+        cmocka_unit_test(bad_settings_are_rejected_for_one_rank_too),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

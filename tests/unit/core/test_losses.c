@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank is lost or silent: every thread that waits for a work hears of it, and so does a program
- * that waits for none. */
+/* If a rank is lost or silent, every thread that waits for a request gets an error, and so does a
+ * program that waits for none. */
 #include "job.h"
 
 #define THREADS 3
-#define SILENT_MS 4000 /* they meet within so long, too */
+#define SILENT_MS 4000 /* also the limit for joining */
 
 struct waiter {
     pthread_t thread;
@@ -22,7 +22,7 @@ static void *wait_for_work(void *arg)
     return NULL;
 }
 
-/* Every thread must hear of rank `lost`. */
+/* Checks that every thread's error names rank `lost`. */
 static void wait_in_threads(dist_group *group, int lost, dist_status expected)
 {
     struct waiter waiters[THREADS];
@@ -50,19 +50,19 @@ static void lose_one(int rank, void *arg)
     CHECK(dist_barrier(group) == DIST_OK);
     if (rank == 2) {
         disti_sleep_ns(unit_patience() * 100 * INT64_C(1000000));
-        _exit(0); /* without a goodbye */
+        _exit(0); /* without leaving the job */
     }
     wait_in_threads(group, 2, DIST_ERR_PEER_LOST);
     dist_destroy_process_group(group);
 }
 
-static void a_lost_rank_ends_every_waiting_thread(void **state)
+static void a_lost_rank_ends_the_wait_of_every_thread(void **state)
 {
     (void)state;
     run(3, 20000, lose_one);
 }
 
-static void fall_silent(int rank, void *arg)
+static void make_no_calls(int rank, void *arg)
 {
     const struct job *job = arg;
     dist_group *group = join(job, rank);
@@ -78,12 +78,12 @@ static void fall_silent(int rank, void *arg)
 static void a_silent_rank_is_named(void **state)
 {
     (void)state;
-    run(2, SILENT_MS, fall_silent);
+    run(2, SILENT_MS, make_no_calls);
 }
 
 #define CALLS 40
 
-/* Rank 1 calls something else, and rank 0 finds out with it, before rank 2 calls anything. */
+/* Rank 1's calls differ, which ranks 0 and 1 detect before rank 2 makes any call. */
 static void come_late(int rank, void *arg)
 {
     dist_work *works[CALLS];
@@ -109,7 +109,7 @@ static void come_late(int rank, void *arg)
     dist_destroy_process_group(group);
 }
 
-static void who_comes_late_hears_who_began_it(void **state)
+static void a_late_rank_gets_the_cause_of_a_mismatch(void **state)
 {
     (void)state;
     run(3, 20000, come_late);
@@ -117,14 +117,14 @@ static void who_comes_late_hears_who_began_it(void **state)
 
 static atomic_int failure_seen;
 
-static void note_failure(void *arg, dist_status status)
+static void store_failure(void *arg, dist_status status)
 {
     (void)arg;
     atomic_store(&failure_seen,
                  status == DIST_ERR_PEER_LOST && strstr(dist_last_error(), "rank 1") ? 1 : -1);
 }
 
-/* Nobody waits, nobody tests: the thread finds out. */
+/* No thread waits or tests: the progress thread detects the loss. */
 static void lose_one_unwatched(int rank, void *arg)
 {
     dist_group *group = join(arg, rank);
@@ -136,13 +136,13 @@ static void lose_one_unwatched(int rank, void *arg)
         _exit(0);
     }
     CHECK(dist_barrier_async(group, &work) == DIST_OK);
-    CHECK(dist_on_complete(work, note_failure, NULL) == DIST_OK);
+    CHECK(dist_on_complete(work, store_failure, NULL) == DIST_OK);
     CHECK(within(10000, &failure_seen));
     CHECK(dist_wait(work) == DIST_ERR_PEER_LOST);
     dist_destroy_process_group(group);
 }
 
-static void a_loss_is_found_while_the_program_computes(void **state)
+static void a_loss_is_detected_while_the_program_computes(void **state)
 {
     (void)state;
     run(2, 20000, lose_one_unwatched);
@@ -151,10 +151,10 @@ static void a_loss_is_found_while_the_program_computes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(a_lost_rank_ends_every_waiting_thread),
+        test(a_lost_rank_ends_the_wait_of_every_thread),
         test(a_silent_rank_is_named),
-        test(who_comes_late_hears_who_began_it),
-        test(a_loss_is_found_while_the_program_computes),
+        test(a_late_rank_gets_the_cause_of_a_mismatch),
+        test(a_loss_is_detected_while_the_program_computes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

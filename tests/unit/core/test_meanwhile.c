@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group's function for what else has to move while a call waits. */
+/* The group option `meanwhile`: a function that is called while a call waits. */
 #include "worlds.h"
 
 #include "base/clock.h"
@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 
 #define LATE_NS (50 * 1000 * 1000)
-/* So often it is called while rank 0 waits for rank 1. */
+/* Calls of the function while rank 0 waits for rank 1, at least. */
 #define LATE_CALLS 50
 
-/* Rank 0's calls, which rank 1 sees. */
+/* Number of calls on rank 0, in memory shared with rank 1. */
 static atomic_int *calls;
 
 static void count_call(void *arg)
@@ -35,7 +35,7 @@ static dist_group *make_counted(dist_group *parent, int rank)
     return group;
 }
 
-/* Rank 1 comes when so many calls were made, and some time has passed. */
+/* Rank 1 waits until `least` calls have been made and some time has passed. */
 static void come_late(int least)
 {
     int64_t soon = disti_deadline_ms(UNIT_SOON_MS);
@@ -46,7 +46,7 @@ static void come_late(int least)
         disti_sleep_ns(1000 * 1000);
 }
 
-/* Rank 1 comes late; rank 0 returns how often its function was called until then. */
+/* Rank 1 is late. Returns on rank 0 the number of calls of its function until then. */
 static int wait_for_late(dist_group *group, int rank, bool starts, int least)
 {
     int before = atomic_load(calls);
@@ -83,13 +83,13 @@ static void rank_waits(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_waits(void **state)
+static void test_the_function_is_called_while_waiting(void **state)
 {
     (void)state;
     world_run(2, rank_waits);
 }
 
-/* Options of a program that was built before there was such a function. */
+/* Options of a program that was built before the option existed. */
 static void rank_has_old_options(int rank, void *arg)
 {
     dist_group *world = world_join(arg, rank), *group = NULL;
@@ -104,7 +104,7 @@ static void rank_has_old_options(int rank, void *arg)
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }
 
-static void test_old_options(void **state)
+static void test_older_options_have_no_function(void **state)
 {
     (void)state;
     world_run(2, rank_has_old_options);
@@ -113,8 +113,8 @@ static void test_old_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_old_options),
+        cmocka_unit_test(test_the_function_is_called_while_waiting),
+        cmocka_unit_test(test_older_options_have_no_function),
     };
 
     calls = mmap(NULL, sizeof(*calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of dist_alloc and dist_register: the backend's, and that of segments. */
+/* Memory of dist_alloc and dist_register, from the backend and in segments. */
 #include "alone.h"
 #include "fake.h"
 #include "node/node.h"
@@ -19,9 +19,9 @@
 
 /* ---- segments ---- */
 
-static void segments_serve_backends_without_memory(void **state)
+static void backends_without_memory_use_segments(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     struct disti_segment_location at;
     void *memory = NULL;
 
@@ -35,9 +35,9 @@ static void segments_serve_backends_without_memory(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void segments_outlive_the_group(void **state)
+static void allocated_memory_outlives_the_group(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     void *memory[2] = {NULL, NULL};
 
     (void)state;
@@ -51,8 +51,8 @@ static void segments_outlive_the_group(void **state)
     refused(dist_register(group, memory[0], 4096), "destroyed");
 }
 
-/* Before there is a group, and when there is none any more. */
-static void no_group_is_needed(void **state)
+/* Before there is a group, and after it has been destroyed. */
+static void memory_can_be_allocated_without_a_group(void **state)
 {
     struct disti_segment_location at;
     dist_group *group;
@@ -63,7 +63,7 @@ static void no_group_is_needed(void **state)
         assert_int_equal(dist_alloc(NULL, 5000, &memory[i]), DIST_OK);
     assert_true(disti_segment_find(memory[0], 5000, &at));
     refused(dist_alloc(NULL, 1, NULL), "NULL");
-    group = alone();
+    group = single_rank_world();
     assert_int_equal(dist_all_reduce(group, memory[0], memory[1], 100, DIST_INT32, DIST_SUM),
                      DIST_OK);
     assert_int_equal(dist_free(group, memory[0]), DIST_OK);
@@ -72,9 +72,9 @@ static void no_group_is_needed(void **state)
     refused(dist_free(NULL, memory[1]), "allocated");
 }
 
-static void nothing_is_allocated(void **state)
+static void bad_sizes_and_pointers_are_rejected(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     int local;
     void *memory = &local;
 
@@ -101,9 +101,9 @@ static void nothing_is_allocated(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void memory_is_registered(void **state)
+static void registered_memory_is_moved_into_a_segment(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     struct disti_segment_location at;
     char *memory = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -119,64 +119,64 @@ static void memory_is_registered(void **state)
     munmap(memory, 65536);
 }
 
-/* ---- of the backend ---- */
+/* ---- memory of the backend ---- */
 
-static void the_backend_lends(void **state)
+static void memory_of_the_backend_is_used(void **state)
 {
     struct fake *fake = *state;
     struct disti_segment_location at;
     struct dist_group *group;
     void *memory[3];
 
-    fake->lends = true;
+    fake->has_memory = true;
     group = fake_open(fake);
     for (int i = 0; i < 3; i++)
         assert_int_equal(dist_alloc(group, 100, &memory[i]), DIST_OK);
-    assert_int_equal(fake->lent, 3);
+    assert_int_equal(fake->allocations, 3);
     assert_false(disti_segment_find(memory[0], 1, &at));
     assert_int_equal(dist_free(group, memory[1]), DIST_OK);
     assert_int_equal(dist_free(NULL, memory[2]), DIST_OK);
-    assert_int_equal(fake->lent, 1);
+    assert_int_equal(fake->allocations, 1);
     refused(dist_free(group, memory[1]), "allocated");
     disti_memory_reclaim(group);
-    assert_int_equal(fake->lent, 0);
+    assert_int_equal(fake->allocations, 0);
     refused(dist_free(group, memory[0]), "allocated");
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void the_backend_has_none(void **state)
+static void a_backend_without_free_memory_is_an_error(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
     void *memory = NULL, *kept = NULL;
     struct dist_work *work;
 
-    fake->lends = true;
+    fake->has_memory = true;
     group = fake_open(fake);
     assert_int_equal(dist_alloc(group, 100, &kept), DIST_OK);
-    fake->spent = true;
+    fake->out_of_memory = true;
     assert_int_equal(dist_alloc(group, 100, &memory), DIST_ERR_NO_MEMORY);
-    fake->spent = false;
+    fake->out_of_memory = false;
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
     fake_break(fake, DIST_ERR_SYSTEM);
     assert_int_equal(dist_wait(work), DIST_ERR_SYSTEM);
     assert_int_equal(dist_alloc(group, 100, &memory), DIST_ERR_ABORTED);
     assert_null(memory);
-    assert_int_equal(fake->lent, 1);
+    assert_int_equal(fake->allocations, 1);
     assert_int_equal(dist_free(group, kept), DIST_OK);
-    assert_int_equal(fake->lent, 0);
+    assert_int_equal(fake->allocations, 0);
     fake_close(fake, group);
 }
 
-/* While the progress thread drives the group, asleep with the backend armed. */
-static void the_backend_is_called_alone(void **state)
+/* While the progress thread is the progress owner and sleeps with the backend armed. */
+static void allocating_does_not_disturb_a_sleeping_backend(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
     struct dist_work *work;
     void *memory = NULL;
 
-    fake->lends = true;
+    fake->has_memory = true;
     group = fake_open(fake);
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
     for (int i = 0; i < 50; i++) {
@@ -189,24 +189,24 @@ static void the_backend_is_called_alone(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* ---- collectives on it ---- */
+/* ---- collectives on this memory ---- */
 
 enum { RANKS = 3, COUNT = 100003 };
 
-/* Not of malloc: where valgrind has that, its memory is executable, and stays ordinary. */
-static void *ordinary(size_t bytes)
+/* Not from malloc: under valgrind, its memory is executable and cannot be moved into a segment. */
+static void *map_private(size_t bytes)
 {
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* In from one allocation, out in registered memory, of two groups; then all is freed, in use no
- * more. */
-static void reduces(int rank, void *arg)
+/* Input in allocated memory and output in registered memory, used by two groups. Then both are
+ * freed. */
+static void rank_reduces(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank), *other = NULL;
     size_t bytes = (COUNT * sizeof(int32_t) + 65535) / 65536 * 65536;
     int32_t *in, *out;
-    void *memory = NULL, *registered = ordinary(bytes);
+    void *memory = NULL, *registered = map_private(bytes);
 
     CHECK(dist_dup_group(group, NULL, &other) == DIST_OK);
     CHECK(dist_alloc(group, COUNT * sizeof(int32_t), &memory) == DIST_OK);
@@ -232,18 +232,18 @@ static void reduces(int rank, void *arg)
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-static void collectives_take_it(void **state)
+static void collectives_use_allocated_and_registered_memory(void **state)
 {
     (void)state;
-    world_run(RANKS, reduces);
+    world_run(RANKS, rank_reduces);
 }
 
-/* ---- memory that comes and goes ---- */
+/* ---- memory that is allocated and freed repeatedly ---- */
 
 enum { CHANGES = 150, CHANGE_COUNT = 40000 };
 
-/* Mappings of segments, of this rank and of others. */
-static int mappings(void)
+/* Returns the number of mapped segments, of this rank and of other ranks. */
+static int count_mappings(void)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[512];
@@ -256,9 +256,9 @@ static int mappings(void)
     return count;
 }
 
-/* New memory for every call, freed when the call has returned: the others have read it by then, and
- * do not keep what they mapped for ever. */
-static void changes(int rank, void *arg)
+/* New memory for every call, freed when the call has returned: the other ranks have read it by
+ * then, and do not keep their count_mappings forever. */
+static void rank_reallocates(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
     int before = 0;
@@ -279,16 +279,16 @@ static void changes(int rank, void *arg)
             CHECK(out[i] == (int64_t)i * (RANKS * (RANKS + 1) / 2) + (int64_t)RANKS * round);
         CHECK(dist_free(group, out) == DIST_OK);
         if (round == 0)
-            before = mappings();
+            before = count_mappings();
     }
-    CHECK(mappings() <= before + DISTI_SEGMENT_KEEP);
+    CHECK(count_mappings() <= before + DISTI_SEGMENT_KEEP);
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-static void memory_comes_and_goes(void **state)
+static void memory_may_be_freed_after_each_call(void **state)
 {
     (void)state;
-    world_run(RANKS, changes);
+    world_run(RANKS, rank_reallocates);
 }
 
 /* ---- few descriptors ---- */
@@ -315,13 +315,13 @@ static void reduce_and_check(dist_group *group, int32_t *memory, size_t count, i
 
 enum { MANY = 1000 };
 
-/* Twice each, so that the second time all are used where they lie. */
-static void has_many(int rank, void *arg)
+/* Each memory is used twice, because the second time it is accessed in place. */
+static void rank_has_many(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
     void *memory[MANY];
 
-    reduce_and_check(group, ordinary(4 * COUNT), COUNT, rank); /* what a group opens late */
+    reduce_and_check(group, map_private(4 * COUNT), COUNT, rank); /* opens what it opens late */
     leave_descriptors(16);
     for (int i = 0; i < MANY; i++)
         CHECK(dist_alloc(group, 4 * (1 + (size_t)i * i % 40000), &memory[i]) == DIST_OK);
@@ -333,14 +333,15 @@ static void has_many(int rank, void *arg)
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-/* One rank can map nothing, and share nothing; before the others have shared anything, or after. */
-static void has_none_left(int rank, void *arg)
+/* One rank can map nothing and share nothing, either before or after other ranks have shared
+ * memory. */
+static void rank_has_no_descriptors(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
     size_t bytes = (4 * (size_t)COUNT + 65535) / 65536 * 65536;
-    void *memory[2] = {NULL, NULL}, *registered = ordinary(bytes);
+    void *memory[2] = {NULL, NULL}, *registered = map_private(bytes);
 
-    reduce_and_check(group, ordinary(4 * COUNT), COUNT, rank);
+    reduce_and_check(group, map_private(4 * COUNT), COUNT, rank);
     if (rank == 1)
         leave_descriptors(0);
     for (int i = 0; i < 2; i++)
@@ -360,27 +361,30 @@ static void has_none_left(int rank, void *arg)
     munmap(registered, bytes);
 }
 
-static void descriptors_are_few(void **state)
+static void collectives_work_with_few_descriptors(void **state)
 {
     (void)state;
-    world_run(RANKS, has_many);
-    world_run(RANKS, has_none_left);
+    world_run(RANKS, rank_has_many);
+    world_run(RANKS, rank_has_no_descriptors);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(segments_serve_backends_without_memory),
-        cmocka_unit_test(segments_outlive_the_group),
-        cmocka_unit_test(no_group_is_needed),
-        cmocka_unit_test(nothing_is_allocated),
-        cmocka_unit_test(memory_is_registered),
-        cmocka_unit_test_setup_teardown(the_backend_lends, fake_unserved, fake_finish),
-        cmocka_unit_test_setup_teardown(the_backend_has_none, fake_unserved, fake_finish),
-        cmocka_unit_test_setup_teardown(the_backend_is_called_alone, fake_served, fake_finish),
-        cmocka_unit_test(collectives_take_it),
-        cmocka_unit_test(memory_comes_and_goes),
-        cmocka_unit_test(descriptors_are_few),
+        cmocka_unit_test(backends_without_memory_use_segments),
+        cmocka_unit_test(allocated_memory_outlives_the_group),
+        cmocka_unit_test(memory_can_be_allocated_without_a_group),
+        cmocka_unit_test(bad_sizes_and_pointers_are_rejected),
+        cmocka_unit_test(registered_memory_is_moved_into_a_segment),
+        cmocka_unit_test_setup_teardown(memory_of_the_backend_is_used, fake_without_thread,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(a_backend_without_free_memory_is_an_error,
+                                        fake_without_thread, fake_finish),
+        cmocka_unit_test_setup_teardown(allocating_does_not_disturb_a_sleeping_backend,
+                                        fake_with_thread, fake_finish),
+        cmocka_unit_test(collectives_use_allocated_and_registered_memory),
+        cmocka_unit_test(memory_may_be_freed_after_each_call),
+        cmocka_unit_test(collectives_work_with_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mismatched calls: one status on all ranks, also if no rank waited; what the errors name. */
+/* Mismatched calls result in the same status on all ranks, even if no rank waited, and in errors
+ * that name the calls. */
 #include "job.h"
 
 #define JOIN_MS 20000
 #define SHORT_MS 1000
-#define LONG_COUNT 400000 /* more than a megabyte: its send waits for the receive */
+#define LONG_COUNT 400000 /* more than a megabyte, so that its send waits for the receive */
 
 static float data[LONG_COUNT];
 
-static dist_group *twin(dist_group *world, int timeout_ms)
+static dist_group *duplicate_group(dist_group *world, int timeout_ms)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     dist_group *group = NULL;
@@ -18,7 +19,7 @@ static dist_group *twin(dist_group *world, int timeout_ms)
     return group;
 }
 
-/* ---- nobody waits ---- */
+/* ---- no rank waits ---- */
 
 static void leave_with_mismatch(dist_group *group, const char *call, const char *other)
 {
@@ -26,34 +27,34 @@ static void leave_with_mismatch(dist_group *group, const char *call, const char 
     CHECK_SAYS(call, other);
 }
 
-/* Each rank's calls end at once, and the ranks leave. */
+/* Each rank's calls end immediately, and the ranks leave. */
 static void call_and_leave(int rank, void *arg)
 {
-    dist_group *world = join(arg, rank), *group = twin(world, JOIN_MS);
+    dist_group *world = join(arg, rank), *group = duplicate_group(world, JOIN_MS);
 
     for (int i = 0; i < 70; i++)
         CHECK(dist_all_reduce(group, data, data + 1, 1, DIST_FLOAT32, DIST_SUM) == DIST_OK);
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 
-    group = twin(world, JOIN_MS);
+    group = duplicate_group(world, JOIN_MS);
     if (dist_broadcast(group, data, 5, DIST_FLOAT32, rank) == DIST_OK)
         leave_with_mismatch(group, "root 0", "root 1");
     else
         CHECK(dist_destroy_process_group(group) == DIST_OK);
 
-    group = twin(world, JOIN_MS);
+    group = duplicate_group(world, JOIN_MS);
     CHECK(dist_reduce(group, data, data + 9, 5, DIST_FLOAT32, DIST_SUM, rank ^ 1) == DIST_OK);
     leave_with_mismatch(group, "rank 0 called reduce(count 5, float32, sum, root 1)",
                         "rank 1 called reduce(count 5, float32, sum, root 0)");
 
-    group = twin(world, JOIN_MS);
+    group = duplicate_group(world, JOIN_MS);
     if (rank == 0)
         CHECK(dist_broadcast(group, data, 5, DIST_FLOAT32, 0) == DIST_OK);
     leave_with_mismatch(group, "rank 0 called broadcast", "rank 1 called nothing");
     leave(world);
 }
 
-/* Messages are no calls that all ranks make, recorded or not. */
+/* Messages are not part of the compared calls, whether they are recorded or not. */
 static void send_and_leave(int rank, void *arg)
 {
     dist_group *world = join(arg, rank);
@@ -66,7 +67,7 @@ static void send_and_leave(int rank, void *arg)
     leave(world);
 }
 
-static void calls_that_are_not_recorded_are_no_mismatch(void **state)
+static void unrecorded_messages_are_no_mismatch(void **state)
 {
     (void)state;
     setenv("DIST_FLIGHT", "0", 1);
@@ -75,7 +76,7 @@ static void calls_that_are_not_recorded_are_no_mismatch(void **state)
     run(3, JOIN_MS, send_and_leave);
 }
 
-static void what_no_call_finds_the_end_finds(void **state)
+static void mismatches_are_detected_when_leaving(void **state)
 {
     (void)state;
     run(2, JOIN_MS, call_and_leave);
@@ -83,7 +84,7 @@ static void what_no_call_finds_the_end_finds(void **state)
 
 /* ---- one status ---- */
 
-/* Rank 1's receive does not match, and ranks 2 and 3 have nothing to do with that. */
+/* Rank 1's receive does not match; ranks 2 and 3 are not involved in it. */
 static void mismatch_two(int rank, void *arg)
 {
     static const int members[] = {1, 2, 3};
@@ -97,7 +98,7 @@ static void mismatch_two(int rank, void *arg)
         disti_sleep_ns(unit_patience() * 50 * INT64_C(1000000));
         _exit(0);
     }
-    while (job->ranks == 5 && dist_barrier(world) == DIST_OK) /* until that is known */
+    while (job->ranks == 5 && dist_barrier(world) == DIST_OK) /* until that has been noticed */
         ;
     if (rank == 1)
         status = dist_recv(group, data, 6, DIST_FLOAT32, 1, 7, NULL);
@@ -116,32 +117,33 @@ static void mismatch_two(int rank, void *arg)
     dist_destroy_process_group(world);
 }
 
-static void all_ranks_return_the_same(void **state)
+static void all_ranks_return_the_same_status(void **state)
 {
     (void)state;
     run(4, JOIN_MS, mismatch_two);
 }
 
-static void all_ranks_return_the_same_without_a_store(void **state)
+static void all_ranks_return_the_same_status_without_a_store(void **state)
 {
     (void)state;
     run(5, JOIN_MS, mismatch_two);
 }
 
-/* ---- what a timeout names ---- */
+/* ---- causes in timeouts ---- */
 
-static void check_wait(dist_work *work, const char *says, const char *also)
+static void check_wait(dist_work *work, const char *text, const char *more_text)
 {
     CHECK(dist_wait(work) == DIST_ERR_TIMEOUT);
-    CHECK_SAYS(says, also);
+    CHECK_SAYS(text, more_text);
 }
 
-/* Four groups, so that all deadlines are at once. */
-static void wait_in_vain(int rank, void *arg)
+/* Four groups, so that their timeouts elapse at the same time. */
+static void wait_for_timeouts(int rank, void *arg)
 {
     static const int all[] = {0, 1, 2}, two[] = {0, 1};
-    dist_group *world = join(arg, rank), *tags = twin(world, SHORT_MS);
-    dist_group *sends = twin(world, SHORT_MS), *own = twin(world, SHORT_MS), *made = NULL;
+    dist_group *world = join(arg, rank), *tags = duplicate_group(world, SHORT_MS);
+    dist_group *sends = duplicate_group(world, SHORT_MS), *own = duplicate_group(world, SHORT_MS),
+               *made = NULL;
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     dist_work *tag = NULL, *send = NULL, *self = NULL;
 
@@ -176,16 +178,16 @@ static void wait_in_vain(int rank, void *arg)
 static void timeouts_name_the_likely_cause(void **state)
 {
     (void)state;
-    run(3, JOIN_MS, wait_in_vain);
+    run(3, JOIN_MS, wait_for_timeouts);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(what_no_call_finds_the_end_finds),
-        test(calls_that_are_not_recorded_are_no_mismatch),
-        test(all_ranks_return_the_same),
-        test(all_ranks_return_the_same_without_a_store),
+        test(mismatches_are_detected_when_leaving),
+        test(unrecorded_messages_are_no_mismatch),
+        test(all_ranks_return_the_same_status),
+        test(all_ranks_return_the_same_status_without_a_store),
         cmocka_unit_test_setup(timeouts_name_the_likely_cause, over_tcp),
     };
 

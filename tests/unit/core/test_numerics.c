@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DIST_CHECK_NUMERICS: the first NaN or infinity that a rank gives to a call, or gets from it. */
+/* DIST_CHECK_NUMERICS: the first NaN or infinity in the input or output of a call is reported. */
 #include <dist/dist.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #define COUNT 9
 
-/* What was logged last. */
+/* The group, and the last line of its log. */
 struct numerics {
     dist_group *group;
     int lines;
@@ -29,12 +29,12 @@ static void numerics_log(void *arg, dist_log_level level, const char *line)
     snprintf(n->line, sizeof(n->line), "%s", line);
 }
 
-static void numerics_join(struct numerics *n, const char *wanted)
+static void numerics_join(struct numerics *n, const char *value)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
 
     *n = (struct numerics){0};
-    setenv("DIST_CHECK_NUMERICS", wanted, 1);
+    setenv("DIST_CHECK_NUMERICS", value, 1);
     options.backend = "self";
     options.rank = 0;
     options.world_size = 1;
@@ -44,7 +44,7 @@ static void numerics_join(struct numerics *n, const char *wanted)
     unsetenv("DIST_CHECK_NUMERICS");
 }
 
-/* Sums COUNT elements, of which that one has these bits, and the others are 0. */
+/* Sums COUNT elements. Element `at` has these bits; all other elements are 0. */
 static void numerics_sum(const struct numerics *n, dist_dtype dtype, size_t at, uint64_t bits)
 {
     char in[8 * COUNT] = {0}, out[8 * COUNT];
@@ -54,7 +54,7 @@ static void numerics_sum(const struct numerics *n, dist_dtype dtype, size_t at, 
     assert_int_equal(dist_all_reduce(n->group, in, out, COUNT, dtype, DIST_SUM), DIST_OK);
 }
 
-static void each_type_is_looked_at(void **state)
+static void each_floating_point_type_is_checked(void **state)
 {
     static const struct {
         dist_dtype dtype;
@@ -73,12 +73,12 @@ static void each_type_is_looked_at(void **state)
         numerics_sum(&n, types[i].dtype, 4, types[i].largest);
         assert_int_equal(n.lines, 0);
         numerics_sum(&n, types[i].dtype, 7, types[i].nan);
-        assert_int_equal(n.lines, 2); /* given, and got */
+        assert_int_equal(n.lines, 2); /* input and output */
         snprintf(text, sizeof(text), "(%s x %d, sum): rank 0 received NaN at element 7",
                  dist_dtype_string(types[i].dtype), COUNT);
         assert_non_null(strstr(n.line, text));
         numerics_sum(&n, types[i].dtype, 7, types[i].nan);
-        assert_int_equal(n.lines, 2); /* of several in a row the first */
+        assert_int_equal(n.lines, 2); /* a repeated value is reported only the first time */
         numerics_sum(&n, types[i].dtype, 4, types[i].largest);
         numerics_sum(&n, types[i].dtype, 0, types[i].infinity);
         assert_int_equal(n.lines, 4);
@@ -90,7 +90,7 @@ static void each_type_is_looked_at(void **state)
     assert_int_equal(dist_destroy_process_group(n.group), DIST_OK);
 }
 
-static void nobody_looks_unasked(void **state)
+static void nothing_is_checked_by_default(void **state)
 {
     struct numerics n;
 
@@ -103,8 +103,8 @@ static void nobody_looks_unasked(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_type_is_looked_at),
-                                       cmocka_unit_test(nobody_looks_unasked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_floating_point_type_is_checked),
+                                       cmocka_unit_test(nothing_is_checked_by_default)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

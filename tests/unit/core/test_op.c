@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Created operations: their values, what they resolve to, and what is refused. */
+/* Created ops: their values, their reductions, and rejected arguments. */
 #include "core/call.h"
 
 #include "alone.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define OP_LIMIT 65536 /* as dist.h says */
+#define OP_LIMIT 65536 /* as documented in dist.h */
 #define OP_THREADS 4
 #define OP_ROUNDS 3000
 
@@ -41,8 +41,8 @@ static double op_factor(dist_op op)
     return reduction->factor;
 }
 
-/* Refused with that text; the outputs stay as they were. */
-static void op_refused(dist_op op, const char *text)
+/* Checks that the op is rejected with this text and that the outputs do not change. */
+static void op_expect_rejected(dist_op op, const char *text)
 {
     const struct dist_reduction *reduction = (const void *)&op_nothing;
     dist_op kind = DIST_BXOR;
@@ -53,7 +53,7 @@ static void op_refused(dist_op op, const char *text)
     assert_ptr_equal(reduction, (const void *)&op_nothing);
 }
 
-static void built_in_ones_are_themselves(void **state)
+static void built_in_ops_resolve_to_themselves(void **state)
 {
     (void)state;
     for (int op = 0; op < DIST_PREMUL_SUM; op++) {
@@ -66,7 +66,7 @@ static void built_in_ones_are_themselves(void **state)
     }
 }
 
-static void a_created_one_is_what_it_was_made_of(void **state)
+static void a_created_op_has_its_function_or_factor(void **state)
 {
     const struct dist_reduction *reduction;
     dist_op user, scaled = op_of(0.25), kind;
@@ -85,34 +85,34 @@ static void a_created_one_is_what_it_was_made_of(void **state)
     assert_int_equal(dist_op_free(scaled), DIST_OK);
 }
 
-static void the_refusal_says_how_to_create_it(void **state)
+static void the_error_names_the_function_that_creates_an_op(void **state)
 {
     (void)state;
-    op_refused(DIST_PREMUL_SUM, "dist_op_create_premul_sum");
-    op_refused(DIST_USER, "dist_op_create");
-    op_refused(DIST_OP_COUNT, "not a value of dist_op");
-    op_refused((dist_op)-1, "not a value of dist_op");
-    op_refused((dist_op)INT_MAX, "dist_op_create");
+    op_expect_rejected(DIST_PREMUL_SUM, "dist_op_create_premul_sum");
+    op_expect_rejected(DIST_USER, "dist_op_create");
+    op_expect_rejected(DIST_OP_COUNT, "not a value of dist_op");
+    op_expect_rejected((dist_op)-1, "not a value of dist_op");
+    op_expect_rejected((dist_op)INT_MAX, "dist_op_create");
 }
 
-static void a_freed_one_is_known_though_its_slot_is_used(void **state)
+static void a_freed_op_stays_invalid_if_its_slot_is_reused(void **state)
 {
     dist_op old = op_of(1), repeat;
 
     (void)state;
     assert_int_equal(dist_op_free(old), DIST_OK);
-    op_refused(old, "freed");
+    op_expect_rejected(old, "freed");
     for (int i = 0; i < 1000; i++) {
         repeat = op_of(i);
         assert_int_not_equal(repeat, old);
-        op_refused(old, "freed");
+        op_expect_rejected(old, "freed");
         assert_int_equal(dist_op_free(old), DIST_ERR_INVALID_ARGUMENT);
         assert_true(op_factor(repeat) == i);
         assert_int_equal(dist_op_free(repeat), DIST_OK);
     }
 }
 
-static void wrong_arguments_are_refused(void **state)
+static void bad_arguments_are_rejected(void **state)
 {
     dist_op op = DIST_MIN;
 
@@ -127,8 +127,8 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(dist_op_free((dist_op)-1), DIST_ERR_INVALID_ARGUMENT);
 }
 
-/* As many as there may be: each its own, addresses that stay, one more refused, a gap used again.
- */
+/* As many ops as possible: all are different, their addresses do not change, one more is rejected,
+ * and a freed slot is reused. */
 static void the_table_grows_to_its_limit(void **state)
 {
     dist_op *ops = calloc(OP_LIMIT, sizeof(*ops)), first, kind;
@@ -147,7 +147,7 @@ static void the_table_grows_to_its_limit(void **state)
     assert_non_null(strstr(dist_last_error(), "dist_op_free"));
     assert_int_equal(dist_op_free(first), DIST_OK);
     ops[OP_LIMIT / 2] = op_of(OP_LIMIT / 2);
-    op_refused(first, "freed");
+    op_expect_rejected(first, "freed");
     for (int i = 0; i < OP_LIMIT; i++) {
         assert_true(op_factor(ops[i]) == i);
         assert_int_equal(dist_op_free(ops[i]), DIST_OK);
@@ -155,7 +155,7 @@ static void the_table_grows_to_its_limit(void **state)
     free(ops);
 }
 
-/* cmocka's asserts are for the main thread: counts what was wrong instead. */
+/* cmocka's assertions are for the main thread: this returns the number of errors. */
 static void *op_thread(void *arg)
 {
     double mine = *(double *)arg;
@@ -176,7 +176,7 @@ static void *op_thread(void *arg)
     return (void *)wrong;
 }
 
-static void threads_do_not_get_each_others(void **state)
+static void threads_get_their_own_ops(void **state)
 {
     pthread_t threads[OP_THREADS];
     double bases[OP_THREADS];
@@ -193,9 +193,9 @@ static void threads_do_not_get_each_others(void **state)
     }
 }
 
-static void a_collective_refuses_a_kind_by_itself(void **state)
+static void collectives_reject_ops_that_need_creation(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     float data[2] = {1, 2};
 
     (void)state;
@@ -208,11 +208,11 @@ static void a_collective_refuses_a_kind_by_itself(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void a_world_of_one_makes_bools_of_bytes(void **state)
+static void a_world_of_one_normalizes_bools(void **state)
 {
     unsigned char in[4] = {0, 1, 7, 255}, out[4] = {9, 9, 9, 9};
     static const unsigned char bools[4] = {0, 1, 1, 1};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
 
     (void)state;
     assert_int_equal(dist_all_reduce(group, in, out, 4, DIST_BOOL, DIST_PROD), DIST_OK);
@@ -225,15 +225,15 @@ static void a_world_of_one_makes_bools_of_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(built_in_ones_are_themselves),
-        cmocka_unit_test(a_created_one_is_what_it_was_made_of),
-        cmocka_unit_test(the_refusal_says_how_to_create_it),
-        cmocka_unit_test(a_freed_one_is_known_though_its_slot_is_used),
-        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(built_in_ops_resolve_to_themselves),
+        cmocka_unit_test(a_created_op_has_its_function_or_factor),
+        cmocka_unit_test(the_error_names_the_function_that_creates_an_op),
+        cmocka_unit_test(a_freed_op_stays_invalid_if_its_slot_is_reused),
+        cmocka_unit_test(bad_arguments_are_rejected),
         cmocka_unit_test(the_table_grows_to_its_limit),
-        cmocka_unit_test(threads_do_not_get_each_others),
-        cmocka_unit_test(a_collective_refuses_a_kind_by_itself),
-        cmocka_unit_test(a_world_of_one_makes_bools_of_bytes),
+        cmocka_unit_test(threads_get_their_own_ops),
+        cmocka_unit_test(collectives_reject_ops_that_need_creation),
+        cmocka_unit_test(a_world_of_one_normalizes_bools),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

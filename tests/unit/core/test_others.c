@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Without the progress thread: whoever waits moves the works of all groups. */
+/* Without the progress thread, a waiting thread makes progress on all groups. */
 #include "core/work.h"
 #include "fake.h"
 #include "tests/unit/base/unit.h"
@@ -22,12 +22,12 @@ static int prepare(void **state)
 static int finish(void **state)
 {
     struct fake *fakes = *state;
-    int breaches = atomic_load(&disti_others_count);
+    int violations = atomic_load(&disti_others_count);
 
     for (int i = 0; i < GROUPS; i++)
-        breaches += atomic_load(&fakes[i].breaches);
+        violations += atomic_load(&fakes[i].violations);
     free(fakes);
-    return breaches;
+    return violations;
 }
 
 static void release_first(void *arg, dist_status status)
@@ -36,7 +36,8 @@ static void release_first(void *arg, dist_status status)
     fake_release(arg, 0);
 }
 
-/* Starts a work of each group, which ends when the next group's has: only the last may end yet. */
+/* Starts a request in each group. Each request may end after that of the next group has ended, so
+ * only the last may end now. */
 static void chain(struct fake *fakes, struct dist_group **groups, struct dist_work **works)
 {
     for (int i = 0; i < GROUPS; i++) {
@@ -55,7 +56,7 @@ static void end_chain(struct fake *fakes, struct dist_group **groups, struct dis
     }
 }
 
-static void a_wait_moves_every_group(void **state)
+static void a_waiting_thread_makes_progress_on_every_group(void **state)
 {
     struct dist_group *groups[GROUPS];
     struct dist_work *works[GROUPS];
@@ -73,8 +74,8 @@ static void *release_later(void *fake)
     return NULL;
 }
 
-/* The thread that waits is fast asleep when another group has news. */
-static void its_sleep_ends_with_news_of_another_group(void **state)
+/* The waiting thread sleeps when a completion in another group arrives. */
+static void a_completion_in_another_group_wakes_a_waiting_thread(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
@@ -94,7 +95,7 @@ static void its_sleep_ends_with_news_of_another_group(void **state)
     assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
 }
 
-static void a_test_moves_them_too(void **state)
+static void testing_makes_progress_on_every_group(void **state)
 {
     struct dist_group *groups[GROUPS];
     struct dist_work *works[GROUPS];
@@ -108,8 +109,8 @@ static void a_test_moves_them_too(void **state)
     end_chain(fakes, groups, works);
 }
 
-/* As the store's client does. */
-static void who_waits_for_a_descriptor_moves_them(void **state)
+/* Waiting for a descriptor as the store's client does. */
+static void waiting_for_a_descriptor_makes_progress_on_every_group(void **state)
 {
     struct dist_group *groups[GROUPS];
     struct dist_work *works[GROUPS];
@@ -139,8 +140,8 @@ static void *wait_elsewhere(void *work)
     return (void *)(intptr_t)dist_wait_for(work, 100);
 }
 
-/* A backend that bears one thread is called by the one that posted. */
-static void another_thread_leaves_what_is_not_for_it(void **state)
+/* A backend that supports only one thread is called only by the thread that posted. */
+static void single_threaded_backends_are_polled_by_their_thread(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
@@ -170,8 +171,8 @@ static void *wait_for_ever(void *work)
     return (void *)(intptr_t)dist_wait(work);
 }
 
-/* Also while another thread sleeps on it, for a work of its own. */
-static void a_caller_takes_over_from_a_sleeper(void **state)
+/* The same while another thread sleeps and waits for its own request. */
+static void a_caller_takes_over_from_a_sleeping_thread(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
@@ -195,8 +196,9 @@ static void a_caller_takes_over_from_a_sleeper(void **state)
     assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
 }
 
-/* It goes to sleep while another thread is in a group that it could not look at. */
-static void it_looks_again_at_a_group_that_was_locked(void **state)
+/* The thread goes to sleep while another thread holds the lock of a group, which it could therefore
+ * not poll. */
+static void a_group_that_was_locked_is_polled_again(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
@@ -227,8 +229,9 @@ static void *poll_elsewhere(void *fd)
     return NULL;
 }
 
-/* Two sleep; the one that came later leaves. A group that is for neither keeps both at it. */
-static void a_sleeper_hears_of_a_group_when_another_has_left(void **state)
+/* Two threads sleep, and the later one leaves. A group that neither of them may poll must not
+ * prevent the notification. */
+static void a_new_group_is_polled_after_another_thread_left(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *groups[3];
@@ -266,14 +269,19 @@ static void a_sleeper_hears_of_a_group_when_another_has_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_wait_moves_every_group, prepare, finish),
-        cmocka_unit_test_setup_teardown(its_sleep_ends_with_news_of_another_group, prepare, finish),
-        cmocka_unit_test_setup_teardown(a_test_moves_them_too, prepare, finish),
-        cmocka_unit_test_setup_teardown(who_waits_for_a_descriptor_moves_them, prepare, finish),
-        cmocka_unit_test_setup_teardown(another_thread_leaves_what_is_not_for_it, prepare, finish),
-        cmocka_unit_test_setup_teardown(a_caller_takes_over_from_a_sleeper, prepare, finish),
-        cmocka_unit_test_setup_teardown(it_looks_again_at_a_group_that_was_locked, prepare, finish),
-        cmocka_unit_test_setup_teardown(a_sleeper_hears_of_a_group_when_another_has_left, prepare,
+        cmocka_unit_test_setup_teardown(a_waiting_thread_makes_progress_on_every_group, prepare,
+                                        finish),
+        cmocka_unit_test_setup_teardown(a_completion_in_another_group_wakes_a_waiting_thread,
+                                        prepare, finish),
+        cmocka_unit_test_setup_teardown(testing_makes_progress_on_every_group, prepare, finish),
+        cmocka_unit_test_setup_teardown(waiting_for_a_descriptor_makes_progress_on_every_group,
+                                        prepare, finish),
+        cmocka_unit_test_setup_teardown(single_threaded_backends_are_polled_by_their_thread,
+                                        prepare, finish),
+        cmocka_unit_test_setup_teardown(a_caller_takes_over_from_a_sleeping_thread, prepare,
+                                        finish),
+        cmocka_unit_test_setup_teardown(a_group_that_was_locked_is_polled_again, prepare, finish),
+        cmocka_unit_test_setup_teardown(a_new_group_is_polled_after_another_thread_left, prepare,
                                         finish),
     };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Works of real ranks: they move while the program computes, and in order. */
+/* Requests of real ranks make progress while the program computes, and end in order. */
 #include "job.h"
 
 #define LARGE (1 << 19)
 #define THREADS 3
 
-/* Whole numbers that every type holds and whose sum is known. */
+/* Whole numbers whose sum is known. */
 static void fill(int32_t *data, size_t count, int rank, int round)
 {
     for (size_t i = 0; i < count; i++)
@@ -45,7 +45,7 @@ static void compute(int rank, void *arg)
     leave(group);
 }
 
-static void works_move_while_the_program_computes(void **state)
+static void requests_make_progress_while_the_program_computes(void **state)
 {
     (void)state;
     run(3, 30000, compute);
@@ -65,7 +65,7 @@ static void count_end(void *arg, dist_status status)
     number->in_order = status == DIST_OK && atomic_fetch_add(&next_number, 1) == number->number;
 }
 
-/* The first is large, so the others could end long before it. */
+/* The first call is large, so the later ones could end long before it. */
 static void keep_order(int rank, void *arg)
 {
     const struct job *job = arg;
@@ -128,7 +128,7 @@ static void repeat(int rank, void *arg)
     leave(group);
 }
 
-static void persistent_works_take_the_data_of_the_day(void **state)
+static void persistent_requests_use_the_current_data(void **state)
 {
     (void)state;
     run(3, 30000, repeat);
@@ -149,67 +149,69 @@ static void leave_early(int rank, void *arg)
     free(data);
 }
 
-static void leaving_finishes_what_is_pending(void **state)
+static void leaving_completes_pending_requests(void **state)
 {
     (void)state;
     run(3, 20000, leave_early);
 }
 
-/* A thread's talk with the next rank, and the previous one's with it, on a tag of its own. */
-struct talk {
+/* A thread that exchanges messages with the next and the previous rank, with its own tag. */
+struct exchange {
     pthread_t thread;
     dist_group *group;
     int tag;
 };
 
-static void *talk_on(void *arg)
+static void *exchange_messages(void *arg)
 {
-    struct talk *talk = arg;
-    int rank = dist_get_rank(talk->group), ranks = dist_get_world_size(talk->group);
+    struct exchange *exchange = arg;
+    int rank = dist_get_rank(exchange->group), ranks = dist_get_world_size(exchange->group);
     int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
 
     for (int round = 0; round < 300; round++) {
-        int32_t mine = rank * 100000 + talk->tag * 1000 + round, got = -1;
+        int32_t mine = rank * 100000 + exchange->tag * 1000 + round, got = -1;
         dist_work *work;
         int source = -1;
 
-        CHECK(dist_isend(talk->group, &mine, 1, DIST_INT32, next, talk->tag, &work) == DIST_OK);
-        CHECK(dist_recv(talk->group, &got, 1, DIST_INT32, previous, talk->tag, &source) == DIST_OK);
+        CHECK(dist_isend(exchange->group, &mine, 1, DIST_INT32, next, exchange->tag, &work) ==
+              DIST_OK);
+        CHECK(dist_recv(exchange->group, &got, 1, DIST_INT32, previous, exchange->tag, &source) ==
+              DIST_OK);
         CHECK(dist_wait(work) == DIST_OK);
         CHECK(source == previous);
-        CHECK(got == previous * 100000 + talk->tag * 1000 + round);
+        CHECK(got == previous * 100000 + exchange->tag * 1000 + round);
     }
     return NULL;
 }
 
-static void talk_in_threads(int rank, void *arg)
+static void exchange_in_threads(int rank, void *arg)
 {
     dist_group *group = join(arg, rank);
-    struct talk talks[THREADS];
+    struct exchange exchanges[THREADS];
 
     for (int t = 0; t < THREADS; t++) {
-        talks[t] = (struct talk){.group = group, .tag = t};
-        pthread_create(&talks[t].thread, NULL, talk_on, &talks[t]);
+        exchanges[t] = (struct exchange){.group = group, .tag = t};
+        pthread_create(&exchanges[t].thread, NULL, exchange_messages, &exchanges[t]);
     }
     for (int t = 0; t < THREADS; t++)
-        pthread_join(talks[t].thread, NULL);
+        pthread_join(exchanges[t].thread, NULL);
     leave(group);
 }
 
-static void threads_talk_on_one_group(void **state)
+static void threads_exchange_messages_in_one_group(void **state)
 {
     (void)state;
-    run(2, 30000, talk_in_threads);
+    run(2, 30000, exchange_in_threads);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(works_move_while_the_program_computes),
+        test(requests_make_progress_while_the_program_computes),
         test(collectives_end_in_order),
-        test(persistent_works_take_the_data_of_the_day),
-        test(leaving_finishes_what_is_pending),
-        test(threads_talk_on_one_group),
+        test(persistent_requests_use_the_current_data),
+        test(leaving_completes_pending_requests),
+        test(threads_exchange_messages_in_one_group),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The progress thread: it moves works along, makes room for callers, rests, and goes. */
+/* The progress thread makes progress, yields to callers, sleeps, and ends. */
 #include "fake.h"
 #include "tests/unit/base/unit.h"
 
@@ -24,15 +24,15 @@ static int prepare(void **state)
 static int finish(void **state)
 {
     struct fake *fakes = *state;
-    int breaches = atomic_load(&fakes[0].breaches) + atomic_load(&fakes[1].breaches);
+    int violations = atomic_load(&fakes[0].violations) + atomic_load(&fakes[1].violations);
 
     free(fakes);
-    if (breaches)
-        fprintf(stderr, "the backend was called wrongly %d times\n", breaches);
-    return breaches;
+    if (violations)
+        fprintf(stderr, "%d violations of the backend contract\n", violations);
+    return violations;
 }
 
-/* Threads of this process with the progress thread's name. */
+/* Returns the number of threads of this process that have the progress thread's name. */
 static int count_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -60,7 +60,7 @@ static void set_flag(void *arg, dist_status status)
     atomic_store((atomic_bool *)arg, true);
 }
 
-/* Without any call of the library. */
+/* Waits for the flag without library calls, so that no call of this thread makes progress. */
 static bool within(int ms, atomic_bool *flag)
 {
     int64_t until = disti_deadline_ms(ms);
@@ -70,7 +70,7 @@ static bool within(int ms, atomic_bool *flag)
     return atomic_load(flag);
 }
 
-static void works_end_while_the_program_computes(void **state)
+static void requests_complete_while_the_program_computes(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -82,7 +82,7 @@ static void works_end_while_the_program_computes(void **state)
         atomic_store(&ended[i], false);
         dist_on_complete(work, set_flag, &ended[i]);
         if (i % 3 == 0)
-            fake_sleep(i * 10); /* spinning, sleeping, ticking, fast asleep */
+            fake_sleep(i * 10); /* so that the thread spins, sleeps, dozes or sleeps deeply */
         assert_false(atomic_load(&ended[i]));
         fake_release(fake, i);
         assert_true(within(UNIT_SOON_MS, &ended[i]));
@@ -91,7 +91,7 @@ static void works_end_while_the_program_computes(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void the_variable_turns_it_off(void **state)
+static void the_variable_disables_the_thread(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
@@ -113,14 +113,14 @@ static void the_variable_turns_it_off(void **state)
     assert_non_null(strstr(dist_last_error(), "DIST_PROGRESS_THREAD"));
 }
 
-static void it_comes_when_needed_and_goes_with_the_last_group(void **state)
+static void the_thread_exists_only_while_needed(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
     struct dist_work *works[2];
 
     assert_int_equal(count_threads(), 0);
-    fake_release(&fakes[0], 0); /* ends at once: no reason for a thread */
+    fake_release(&fakes[0], 0); /* ends immediately: needs no thread */
     assert_int_equal(dist_wait(fake_start(one, DIST_COLL_BARRIER)), DIST_OK);
     assert_int_equal(count_threads(), 0);
     works[0] = fake_start(one, DIST_COLL_BARRIER);
@@ -136,7 +136,7 @@ static void it_comes_when_needed_and_goes_with_the_last_group(void **state)
     assert_int_equal(dist_wait(works[1]), DIST_OK);
 }
 
-static void several_groups_move_at_once(void **state)
+static void the_thread_makes_progress_on_several_groups(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *groups[] = {fake_open(&fakes[0]), fake_open(&fakes[1])};
@@ -171,7 +171,7 @@ static int64_t cpu_ns(void)
     return used.tv_sec * 1000000000LL + used.tv_nsec;
 }
 
-static void it_burns_no_cpu(void **state)
+static void a_sleeping_thread_uses_no_cpu(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -182,20 +182,20 @@ static void it_burns_no_cpu(void **state)
     fake_sleep(20);
     before = cpu_ns();
     polls = atomic_load(&fake->polls);
-    fake_sleep(500); /* pending, and nothing comes: a look every 100 ms */
+    fake_sleep(500); /* a request is pending but does not complete: one poll every 100 ms */
     assert_true(cpu_ns() - before < 50 * 1000 * 1000);
     assert_true(atomic_load(&fake->polls) - polls < 2000);
     fake_release(fake, 0);
     assert_int_equal(dist_wait(work), DIST_OK);
     polls = atomic_load(&fake->polls);
     before = cpu_ns();
-    fake_sleep(500); /* nothing pending */
+    fake_sleep(500); /* nothing is pending */
     assert_true(cpu_ns() - before < 50 * 1000 * 1000 && atomic_load(&fake->polls) == polls);
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* As where a poll is a call of the kernel: so many of them would keep the CPU from the program. */
-static void slow_polls_are_few(void **state)
+/* If each poll is a system call, frequent polls would take the CPU from the program. */
+static void slow_polls_are_limited(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group;
@@ -211,8 +211,8 @@ static void slow_polls_are_few(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* The program's thread waits for what the progress thread was moving: it takes over. */
-static void callers_take_over_and_give_back(void **state)
+/* The program's thread waits for a pending request and takes over from the progress thread. */
+static void callers_take_over_and_return_progress(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -224,7 +224,7 @@ static void callers_take_over_and_give_back(void **state)
     for (int i = 1; i < 60; i++) {
         fake_release(fake, i);
         if (i % 10 == 0)
-            fake_sleep(15); /* the thread has it now, and sleeps */
+            fake_sleep(15); /* now the progress thread is the progress owner and sleeps */
         assert_int_equal(disti_work_run(group, &start), DIST_OK);
     }
     assert_false(atomic_load(&ended));
@@ -234,8 +234,9 @@ static void callers_take_over_and_give_back(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* A loop of tests moves its work itself, and the thread keeps away until it is over. */
-static void testing_in_a_loop_is_left_to_the_caller(void **state)
+/* A loop of dist_test makes progress itself, and the progress thread does not interfere until the
+ * loop ends. */
+static void the_thread_does_not_interfere_with_a_loop_of_tests(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -247,7 +248,7 @@ static void testing_in_a_loop_is_left_to_the_caller(void **state)
 
     while (atomic_load(&fake->polls_elsewhere) == 0 && !disti_expired(soon))
         fake_sleep(1);
-    fake_sleep(20); /* the thread has it, and sleeps */
+    fake_sleep(20); /* the progress thread is the progress owner and sleeps */
     elsewhere = atomic_load(&fake->polls_elsewhere);
     assert_true(elsewhere > 0);
     until = disti_deadline_ms(200);
@@ -266,7 +267,7 @@ struct slow {
     atomic_bool entered, go_on, left;
 };
 
-static void take_your_time(void *arg, dist_status status)
+static void run_slowly(void *arg, dist_status status)
 {
     struct slow *slow = arg;
 
@@ -274,11 +275,11 @@ static void take_your_time(void *arg, dist_status status)
     atomic_store(&slow->entered, true);
     while (!atomic_load(&slow->go_on))
         fake_sleep(1);
-    fake_sleep(100); /* by now the other waits */
+    fake_sleep(100); /* by now the other thread waits */
     atomic_store(&slow->left, true);
 }
 
-static void waiting_returns_after_the_function(void **state)
+static void wait_returns_after_the_completion_function(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -286,12 +287,12 @@ static void waiting_returns_after_the_function(void **state)
     struct dist_work *work = fake_start(group, DIST_COLL_BARRIER), *other;
     bool done = true;
 
-    dist_on_complete(work, take_your_time, &slow);
+    dist_on_complete(work, run_slowly, &slow);
     fake_release(fake, 0);
     assert_true(within(UNIT_SOON_MS, &slow.entered));
     assert_int_equal(dist_test(work, &done), DIST_OK);
     assert_false(done);
-    other = fake_start(group, DIST_COLL_BARRIER); /* starting is not kept waiting */
+    other = fake_start(group, DIST_COLL_BARRIER); /* starting a call does not wait */
     assert_false(atomic_load(&slow.left));
     assert_int_equal(dist_wait_for(work, 5), DIST_IN_PROGRESS);
     atomic_store(&slow.go_on, true);
@@ -302,7 +303,7 @@ static void waiting_returns_after_the_function(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void failures_are_found_by_the_thread(void **state)
+static void the_thread_detects_failures(void **state)
 {
     struct fake *fakes = *state;
     struct dist_group *broken = fake_open(&fakes[0]), *late;
@@ -334,7 +335,7 @@ static void on_signal(int number)
     atomic_store(&signalled_main, pthread_equal(pthread_self(), main_thread));
 }
 
-static void signals_are_the_program_s(void **state)
+static void signals_are_handled_by_the_programs_threads(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -355,14 +356,14 @@ static void signals_are_the_program_s(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* Threads that wait, one of which a signal holds up. */
-static atomic_bool held_up, let_go;
+/* Waiting threads, one of which is delayed by a signal handler. */
+static atomic_bool is_delayed, may_continue;
 
-static void hold_up(int number)
+static void delay_thread(int number)
 {
     (void)number;
-    atomic_store(&held_up, true);
-    while (!atomic_load(&let_go))
+    atomic_store(&is_delayed, true);
+    while (!atomic_load(&may_continue))
         fake_sleep(1);
 }
 
@@ -388,18 +389,19 @@ static bool is_driven_by_a_caller(struct dist_group *group)
     return state != DISTI_DRIVE_IDLE && !disti_drive_by_thread(state);
 }
 
-/* The driver has gone, and so has what the waiter waited for: the rest must go on all the same. */
-static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
+/* The progress owner has returned, and the waiting thread's request has completed: the remaining
+ * requests must still make progress. */
+static void the_thread_takes_over_from_a_delayed_waiter(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
-    struct sigaction action = {.sa_handler = hold_up}, old;
+    struct sigaction action = {.sa_handler = delay_thread}, old;
     pthread_t driver, waiter;
     struct dist_work *works[3];
     atomic_bool ended = false;
 
-    atomic_store(&held_up, false);
-    atomic_store(&let_go, false);
+    atomic_store(&is_delayed, false);
+    atomic_store(&may_continue, false);
     sigaction(SIGUSR1, &action, &old);
     for (int i = 0; i < 3; i++)
         works[i] = fake_start(group, DIST_COLL_RECV);
@@ -411,13 +413,13 @@ static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
     while (!has_waiter(group))
         fake_sleep(1);
     pthread_kill(waiter, SIGUSR1);
-    assert_true(within(UNIT_SOON_MS, &held_up));
+    assert_true(within(UNIT_SOON_MS, &is_delayed));
     fake_release(fake, 1);
     fake_sleep(20);
     fake_release(fake, 0);
     pthread_join(driver, NULL);
-    fake_sleep(500); /* the thread has found nothing to do, and is fast asleep */
-    atomic_store(&let_go, true);
+    fake_sleep(500); /* the progress thread has found nothing to do and sleeps deeply */
+    atomic_store(&may_continue, true);
     pthread_join(waiter, NULL);
     sigaction(SIGUSR1, &old, NULL);
     fake_release(fake, 2);
@@ -427,7 +429,7 @@ static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
 }
 
 #ifndef __SANITIZE_THREAD__
-static int be_a_child(void)
+static int child_main(void)
 {
     struct fake *fake = calloc(1, sizeof(*fake));
     struct dist_group *group = fake_open(fake);
@@ -444,11 +446,12 @@ static int be_a_child(void)
 }
 #endif
 
-static void a_child_has_a_thread_of_its_own(void **state)
+static void a_forked_child_has_its_own_thread(void **state)
 {
 #ifdef __SANITIZE_THREAD__
     (void)state;
-    print_message("ThreadSanitizer lets the child of a process with threads start none\n");
+    print_message(
+        "ThreadSanitizer does not let the child of a process with threads start a thread\n");
     skip();
 #else
     struct fake *fake = *state;
@@ -460,7 +463,7 @@ static void a_child_has_a_thread_of_its_own(void **state)
     fflush(NULL);
     child = fork();
     if (child == 0)
-        _exit(be_a_child());
+        _exit(child_main());
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     fake_release(fake, 0);
@@ -474,19 +477,19 @@ static void a_child_has_a_thread_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(works_end_while_the_program_computes),
-        test(the_variable_turns_it_off),
-        test(it_comes_when_needed_and_goes_with_the_last_group),
-        test(several_groups_move_at_once),
-        test(it_burns_no_cpu),
-        test(slow_polls_are_few),
-        test(callers_take_over_and_give_back),
-        test(testing_in_a_loop_is_left_to_the_caller),
-        test(waiting_returns_after_the_function),
-        test(failures_are_found_by_the_thread),
-        test(signals_are_the_program_s),
-        test(a_late_waiter_leaves_the_rest_to_the_thread),
-        test(a_child_has_a_thread_of_its_own),
+        test(requests_complete_while_the_program_computes),
+        test(the_variable_disables_the_thread),
+        test(the_thread_exists_only_while_needed),
+        test(the_thread_makes_progress_on_several_groups),
+        test(a_sleeping_thread_uses_no_cpu),
+        test(slow_polls_are_limited),
+        test(callers_take_over_and_return_progress),
+        test(the_thread_does_not_interfere_with_a_loop_of_tests),
+        test(wait_returns_after_the_completion_function),
+        test(the_thread_detects_failures),
+        test(signals_are_handled_by_the_programs_threads),
+        test(the_thread_takes_over_from_a_delayed_waiter),
+        test(a_forked_child_has_its_own_thread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of dist_shared_alloc: every rank sees every part, and its own serves calls. */
+/* Memory of dist_shared_alloc: all ranks can access all parts, and use them in calls. */
 #include "alone.h"
 #include "worlds.h"
 
@@ -17,14 +17,14 @@
 #define RANKS 3
 #define LARGE ((size_t)5 << 20)
 
-/* Rank 0 nothing, rank 1 little, rank 2 much. */
-static size_t bytes_of(int rank)
+/* Rank 0: nothing, rank 1: little, rank 2: much. */
+static size_t part_bytes(int rank)
 {
     return rank == 0 ? 0 : rank == 1 ? 1001 : LARGE;
 }
 
-/* It sees what its parent's peers have written. */
-static void forks(unsigned char *const *parts)
+/* A forked child can read what other ranks have written. */
+static void check_in_child(unsigned char *const *parts)
 {
     int code = 99;
     pid_t pid = fork();
@@ -34,26 +34,26 @@ static void forks(unsigned char *const *parts)
         for (int r = 1; r < RANKS; r++)
             if (parts[r][5] != 10 + r || dist_shared_free(parts[r]) != DIST_ERR_INVALID_ARGUMENT)
                 _exit(1);
-        execlp("true", "true", NULL); /* as it exits valgrind would search all that is mapped */
+        execlp("true", "true", NULL); /* at exit, valgrind would search all memory */
         _exit(2);
     }
     CHECK(waitpid(pid, &code, 0) == pid && WIFEXITED(code) && WEXITSTATUS(code) == 0);
 }
 
-static void shares(int rank, void *arg)
+static void rank_shares(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
     unsigned char *parts[RANKS] = {NULL};
 
-    CHECK(dist_shared_alloc(group, bytes_of(rank), (void **)parts) == DIST_OK);
+    CHECK(dist_shared_alloc(group, part_bytes(rank), (void **)parts) == DIST_OK);
     for (int r = 0; r < RANKS; r++)
         CHECK((uintptr_t)parts[r] % 4096 == 0 && parts[r][0] == 0);
     CHECK(dist_barrier(group) == DIST_OK);
-    memset(parts[rank], 10 + rank, bytes_of(rank));
+    memset(parts[rank], 10 + rank, part_bytes(rank));
     parts[1][100 + rank] = (unsigned char)(50 + rank);
     CHECK(dist_barrier(group) == DIST_OK);
     CHECK(parts[1][5] == 11 && parts[2][LARGE - 1] == 12);
-    forks(parts);
+    check_in_child(parts);
     CHECK(dist_barrier(group) == DIST_OK);
     if (rank == 0)
         memset(parts[2], 1, LARGE);
@@ -69,14 +69,14 @@ static void shares(int rank, void *arg)
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-static void all_see_all(void **state)
+static void all_ranks_access_all_parts(void **state)
 {
     (void)state;
-    world_run(RANKS, shares);
+    world_run(RANKS, rank_shares);
 }
 
-/* One rank cannot: none has it. */
-static void refuses(int rank, void *arg)
+/* If one rank cannot allocate its part, the call fails on all ranks. */
+static void rank_refuses(int rank, void *arg)
 {
     dist_group *group;
     void *parts[RANKS];
@@ -93,53 +93,53 @@ static void refuses(int rank, void *arg)
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-static void all_have_it_or_none(void **state)
+static void all_ranks_get_the_memory_or_none(void **state)
 {
     (void)state;
-    world_run(RANKS, refuses);
+    world_run(RANKS, rank_refuses);
 }
 
-/* From now on this process opens no file; or it may again. */
-static void open_none(bool none)
+/* Prevents this process from opening files, or allows it again. */
+static void forbid_open(bool forbid)
 {
-    const int next = none ? dup(0) : -1;
+    const int next = forbid ? dup(0) : -1;
     struct rlimit limit;
 
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = none ? (rlim_t)next : limit.rlim_max;
-    CHECK(!none || (next >= 0 && close(next) == 0));
+    limit.rlim_cur = forbid ? (rlim_t)next : limit.rlim_max;
+    CHECK(!forbid || (next >= 0 && close(next) == 0));
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* A rank has its own part, but cannot map another: as where none is to be seen. */
-static void maps_nothing(int rank, void *arg)
+/* A rank can allocate its own part but cannot map those of other ranks. */
+static void rank_maps_nothing(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
     void *parts[RANKS], *own;
 
-    CHECK(dist_alloc(NULL, 100, &own) == DIST_OK); /* there is room for more where it is */
+    CHECK(dist_alloc(NULL, 100, &own) == DIST_OK); /* its part fits in the same segment */
     if (rank == 1)
-        open_none(true);
+        forbid_open(true);
     CHECK(dist_shared_alloc(group, 100, parts) == DIST_ERR_UNSUPPORTED);
     CHECK_SAYS(rank == 1 ? "ulimit -n" : "rank 1");
     if (rank == 1)
-        open_none(false);
+        forbid_open(false);
     CHECK(dist_shared_alloc(group, 100, parts) == DIST_OK);
     CHECK(dist_barrier(group) == DIST_OK);
     CHECK(dist_shared_free(parts[rank]) == DIST_OK && dist_free(NULL, own) == DIST_OK);
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-static void no_descriptor_is_no_such_memory(void **state)
+static void a_rank_without_descriptors_makes_the_call_fail(void **state)
 {
     (void)state;
     if (unit_patience() > 1)
-        skip(); /* valgrind does not have its limits changed */
-    world_run(RANKS, maps_nothing);
+        skip(); /* valgrind does not let its limits be changed */
+    world_run(RANKS, rank_maps_nothing);
 }
 
-/* A part stays though its rank is gone. */
-static void outlives(int rank, void *arg)
+/* A part stays mapped after its rank has exited. */
+static void rank_exits_early(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
     char *parts[RANKS];
@@ -159,12 +159,12 @@ static void outlives(int rank, void *arg)
 static void parts_outlive_their_ranks(void **state)
 {
     (void)state;
-    world_run(RANKS, outlives);
+    world_run(RANKS, rank_exits_early);
 }
 
 static void arguments_are_checked(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     void *part;
 
     (void)state;
@@ -181,9 +181,9 @@ static void arguments_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_see_all),
-        cmocka_unit_test(all_have_it_or_none),
-        cmocka_unit_test(no_descriptor_is_no_such_memory),
+        cmocka_unit_test(all_ranks_access_all_parts),
+        cmocka_unit_test(all_ranks_get_the_memory_or_none),
+        cmocka_unit_test(a_rank_without_descriptors_makes_the_call_fail),
         cmocka_unit_test(parts_outlive_their_ranks),
         cmocka_unit_test(arguments_are_checked),
     };

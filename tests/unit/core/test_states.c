@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the drive of a group and the progress thread may go: every pair, as their headers draw it.
- */
+/* The transitions of a group's drive and of the progress thread: every pair of states, as drawn in
+ * their headers. */
 #include "core/work.h"
 
 #include "base/log.h"
@@ -15,7 +15,7 @@
 #define DRIVE_STATES (DISTI_DRIVE_CLOSED + 1)
 #define PROGRESS_STATES (DISTI_PROGRESS_QUITS + 1)
 
-/* A row for each state: '>' where an arrow leads to the state of the column. */
+/* A row for each state; '>' marks an allowed transition to the state of the column. */
 static const char drive_drawing[DRIVE_STATES][DRIVE_STATES + 1] = {
     /*    the caller's CSC, the thread's TSC:  ICSCTSCX */
     [DISTI_DRIVE_IDLE] = /*                */ " >  >   ",
@@ -45,7 +45,7 @@ static void count_report(void *arg, dist_log_level level, const char *line)
 
 static const struct disti_log counting = {.fn = count_report, .level = DIST_LOG_ERROR};
 
-static void every_pair_of_the_drive(void **state)
+static void only_drawn_transitions_of_the_drive_are_allowed(void **state)
 {
     (void)state;
     disti_log_use(&counting);
@@ -64,7 +64,7 @@ static void every_pair_of_the_drive(void **state)
     disti_log_use(NULL);
 }
 
-static void every_pair_of_the_progress_thread(void **state)
+static void only_drawn_transitions_of_the_thread_are_allowed(void **state)
 {
     (void)state;
     disti_log_use(&counting);
@@ -84,8 +84,9 @@ static void every_pair_of_the_progress_thread(void **state)
     disti_log_use(NULL);
 }
 
-/* Several threads move it: who comes second finds another state than it saw, which is no fault. */
-static void another_thread_was_first(void **state)
+/* Several threads change the state: a thread may find another state than it has read, which is no
+ * error. */
+static void a_change_by_another_thread_is_no_error(void **state)
 {
     (void)state;
     disti_log_use(&counting);
@@ -99,9 +100,10 @@ static void another_thread_was_first(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_the_drive),
-                                       cmocka_unit_test(every_pair_of_the_progress_thread),
-                                       cmocka_unit_test(another_thread_was_first)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_drawn_transitions_of_the_drive_are_allowed),
+        cmocka_unit_test(only_drawn_transitions_of_the_thread_are_allowed),
+        cmocka_unit_test(a_change_by_another_thread_is_no_error)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls that a stream orders: the program goes on, and the library sees to their end. */
+/* Calls that are ordered by a stream: the program continues, and the library completes them. */
 #include "fake.h"
 
 #include <setjmp.h>
@@ -9,16 +9,16 @@
 
 #include <cmocka.h>
 
-static int streamed(void **state)
+static int setup_streams(void **state)
 {
-    fake_unserved(state);
+    fake_without_thread(state);
     ((struct fake *)*state)->streams = true;
     return 0;
 }
 
-static int streamed_and_served(void **state)
+static int setup_streams_with_thread(void **state)
 {
-    fake_served(state);
+    fake_with_thread(state);
     ((struct fake *)*state)->streams = true;
     ((struct fake *)*state)->timeout_ms = 300;
     return 0;
@@ -36,27 +36,27 @@ static void *stream_of(char *name)
     return name;
 }
 
-static void a_blocking_call_is_put_on_the_stream(void **state)
+static void a_blocking_call_is_enqueued_on_the_stream(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
     char stream[] = "a stream";
 
     assert_int_equal(dist_set_stream(group, stream_of(stream)), DIST_OK);
-    assert_int_equal(reduce(group), DIST_OK); /* though nothing has ended */
+    assert_int_equal(reduce(group), DIST_OK); /* although neither has ended */
     assert_int_equal(reduce(group), DIST_OK);
     assert_true(fake->calls[0].waits);
     assert_ptr_equal(fake->calls[0].stream, stream);
     assert_int_equal(fake->calls[1].sequence, 1);
-    assert_non_null(group->works); /* it is watched all the same */
+    assert_non_null(group->works); /* it is monitored nevertheless */
     fake_release(fake, 1);
     fake_release(fake, 0);
     assert_int_equal(fake_close(fake, group), DIST_OK);
     assert_string_equal(fake->history, "..");
 }
 
-/* Without the library's thread, and though the program never waits. */
-static void works_do_not_pile_up(void **state)
+/* Without the progress thread, and although the program never waits. */
+static void completed_requests_are_freed_without_waiting(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -71,7 +71,7 @@ static void works_do_not_pile_up(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_stream_that_differs_between_threads_is_refused(void **state)
+static void per_thread_streams_are_rejected(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -81,7 +81,7 @@ static void a_stream_that_differs_between_threads_is_refused(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void to_wait_is_to_join_the_stream(void **state)
+static void waiting_joins_the_stream(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -101,7 +101,7 @@ static void to_wait_is_to_join_the_stream(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void what_has_ended_needs_no_join(void **state)
+static void completed_requests_are_not_joined(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -119,7 +119,7 @@ static void what_has_ended_needs_no_join(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_join_that_fails_ends_the_group(void **state)
+static void a_failed_join_fails_the_group(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -134,7 +134,7 @@ static void a_join_that_fails_ends_the_group(void **state)
     fake_close(fake, group);
 }
 
-static void a_later_failure_meets_the_next_call(void **state)
+static void a_later_failure_is_returned_by_the_next_call(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -146,8 +146,8 @@ static void a_later_failure_meets_the_next_call(void **state)
     fake_close(fake, group);
 }
 
-/* Nobody waits for it, and nobody looks but the library's own thread. */
-static void a_call_that_never_ends_meets_its_deadline(void **state)
+/* No thread waits for it; only the progress thread polls. */
+static void a_call_that_does_not_end_times_out(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -161,7 +161,7 @@ static void a_call_that_never_ends_meets_its_deadline(void **state)
     fake_close(fake, group);
 }
 
-static void host_calls_wait_on_the_host(void **state)
+static void calls_without_stream_order_block(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -174,7 +174,7 @@ static void host_calls_wait_on_the_host(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_batch_is_started_as_one(void **state)
+static void a_batch_is_posted_as_one(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -191,7 +191,7 @@ static void a_batch_is_started_as_one(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_batch_lets_a_group_be_that_is_gone(void **state)
+static void a_batch_fails_for_a_destroyed_group(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -205,7 +205,7 @@ static void a_batch_lets_a_group_be_that_is_gone(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* What is to be copied to the host is copied from a device only. */
+/* Only memory of a device is copied to the host. */
 static void host_memory_is_not_staged(void **state)
 {
     struct fake *fake = *state;
@@ -219,7 +219,7 @@ static void host_memory_is_not_staged(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_persistent_call_is_put_on_the_stream(void **state)
+static void a_persistent_call_is_enqueued_on_the_stream(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -233,7 +233,7 @@ static void a_persistent_call_is_put_on_the_stream(void **state)
         assert_int_equal(dist_start(work), DIST_ERR_INVALID_ARGUMENT); /* not waited for */
         assert_int_equal(dist_test(work, &done), DIST_OK);
         assert_false(done);
-        if (i == 1) { /* has it ended on the device? */
+        if (i == 1) { /* it has ended on the device before the wait */
             fake_release(fake, i);
             assert_int_equal(dist_test(work, &done), DIST_OK);
             assert_true(done);
@@ -254,23 +254,27 @@ static void a_persistent_call_is_put_on_the_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_blocking_call_is_put_on_the_stream, streamed,
+        cmocka_unit_test_setup_teardown(a_blocking_call_is_enqueued_on_the_stream, setup_streams,
                                         fake_finish),
-        cmocka_unit_test_setup_teardown(works_do_not_pile_up, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_stream_that_differs_between_threads_is_refused, streamed,
+        cmocka_unit_test_setup_teardown(completed_requests_are_freed_without_waiting, setup_streams,
                                         fake_finish),
-        cmocka_unit_test_setup_teardown(to_wait_is_to_join_the_stream, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(what_has_ended_needs_no_join, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_join_that_fails_ends_the_group, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_later_failure_meets_the_next_call, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_call_that_never_ends_meets_its_deadline,
-                                        streamed_and_served, fake_finish),
-        cmocka_unit_test_setup_teardown(host_calls_wait_on_the_host, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_batch_is_started_as_one, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_batch_lets_a_group_be_that_is_gone, streamed,
+        cmocka_unit_test_setup_teardown(per_thread_streams_are_rejected, setup_streams,
                                         fake_finish),
-        cmocka_unit_test_setup_teardown(host_memory_is_not_staged, streamed, fake_finish),
-        cmocka_unit_test_setup_teardown(a_persistent_call_is_put_on_the_stream, streamed,
+        cmocka_unit_test_setup_teardown(waiting_joins_the_stream, setup_streams, fake_finish),
+        cmocka_unit_test_setup_teardown(completed_requests_are_not_joined, setup_streams,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(a_failed_join_fails_the_group, setup_streams, fake_finish),
+        cmocka_unit_test_setup_teardown(a_later_failure_is_returned_by_the_next_call, setup_streams,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(a_call_that_does_not_end_times_out,
+                                        setup_streams_with_thread, fake_finish),
+        cmocka_unit_test_setup_teardown(calls_without_stream_order_block, setup_streams,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(a_batch_is_posted_as_one, setup_streams, fake_finish),
+        cmocka_unit_test_setup_teardown(a_batch_fails_for_a_destroyed_group, setup_streams,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(host_memory_is_not_staged, setup_streams, fake_finish),
+        cmocka_unit_test_setup_teardown(a_persistent_call_is_enqueued_on_the_stream, setup_streams,
                                         fake_finish),
     };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of works: their order, their functions, what they own, how they fail, persistent ones.
- */
+/* The life of requests: order, completion functions, owned memory, failures, persistent
+ * requests. */
 #include "fake.h"
 
 #include <setjmp.h>
@@ -15,7 +15,8 @@ static bool is_done(struct dist_work *work)
 {
     bool done = false;
 
-    /* One end a look: as many looks as there may be ends. */
+    /* Each call of dist_test may complete one call: calls it as often as there may be pending
+     * calls. */
     for (int i = 0; i < 8; i++)
         assert_int_equal(dist_test(work, &done), DIST_OK);
     return done;
@@ -41,7 +42,7 @@ static void collectives_end_in_order(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void messages_end_by_themselves(void **state)
+static void messages_end_independently(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -66,7 +67,7 @@ static void messages_end_by_themselves(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void collectives_and_messages_are_counted_apart(void **state)
+static void collectives_and_messages_have_separate_numbers(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -82,7 +83,7 @@ static void collectives_and_messages_are_counted_apart(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-/* What a function given to dist_on_complete has seen. */
+/* The calls of a completion function. */
 struct seen {
     int count;
     int order[8];
@@ -95,7 +96,7 @@ struct mark {
     int number;
 };
 
-static void note(void *arg, dist_status status)
+static void store_completion(void *arg, dist_status status)
 {
     struct mark *mark = arg;
 
@@ -104,7 +105,7 @@ static void note(void *arg, dist_status status)
     snprintf(mark->seen->error, sizeof(mark->seen->error), "%s", dist_last_error());
 }
 
-static void functions_are_called_once_in_order(void **state)
+static void completion_functions_are_called_once_in_order(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -115,11 +116,12 @@ static void functions_are_called_once_in_order(void **state)
     for (int i = 0; i < 4; i++) {
         marks[i] = (struct mark){&seen, i};
         works[i] = fake_start(group, DIST_COLL_ALL_REDUCE);
-        assert_int_equal(dist_on_complete(works[i], note, &marks[i]), DIST_OK);
+        assert_int_equal(dist_on_complete(works[i], store_completion, &marks[i]), DIST_OK);
     }
-    assert_int_equal(dist_on_complete(works[0], note, &marks[0]), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_on_complete(works[0], store_completion, &marks[0]),
+                     DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_on_complete(works[0], NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
-    assert_int_equal(dist_on_complete(NULL, note, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_on_complete(NULL, store_completion, NULL), DIST_ERR_INVALID_ARGUMENT);
     for (int i = 3; i >= 0; i--)
         fake_release(fake, i);
     for (int i = 3; i >= 0; i--)
@@ -130,7 +132,7 @@ static void functions_are_called_once_in_order(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_function_for_an_ended_work_is_called_at_once(void **state)
+static void the_function_of_a_completed_request_is_called_immediately(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -140,9 +142,9 @@ static void a_function_for_an_ended_work_is_called_at_once(void **state)
 
     fake_release(fake, 0);
     work = fake_start(group, DIST_COLL_BARRIER);
-    assert_int_equal(dist_on_complete(work, note, &mark), DIST_OK);
+    assert_int_equal(dist_on_complete(work, store_completion, &mark), DIST_OK);
     assert_int_equal(seen.count, 1);
-    assert_int_equal(dist_on_complete(work, note, &mark), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_on_complete(work, store_completion, &mark), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(seen.count, 1);
     assert_int_equal(fake_close(fake, group), DIST_OK);
     assert_int_equal(dist_wait(work), DIST_OK);
@@ -154,7 +156,7 @@ struct chain {
     dist_status wait_status, run_status, destroy_status;
 };
 
-static void go_on(void *arg, dist_status status)
+static void start_and_wait(void *arg, dist_status status)
 {
     struct chain *chain = arg;
     struct disti_start start = {.call = {.collective = DIST_COLL_BARRIER}};
@@ -166,14 +168,14 @@ static void go_on(void *arg, dist_status status)
     chain->destroy_status = dist_destroy_process_group(chain->group);
 }
 
-static void a_function_may_start_but_not_wait(void **state)
+static void a_completion_function_may_start_but_not_wait(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
     struct chain chain = {.group = group, .wait_status = DIST_OK, .run_status = DIST_OK};
 
     chain.first = fake_start(group, DIST_COLL_ALL_REDUCE);
-    dist_on_complete(chain.first, go_on, &chain);
+    dist_on_complete(chain.first, start_and_wait, &chain);
     fake_release(fake, 0);
     assert_int_equal(dist_wait(chain.first), DIST_OK);
     assert_non_null(chain.second);
@@ -238,7 +240,7 @@ static void owned_memory_is_finished_and_freed(void **state)
     assert_int_equal(finished, 111);
 }
 
-static void a_failed_work_is_not_finished(void **state)
+static void a_failed_request_is_not_finished(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -254,14 +256,14 @@ static void a_failed_work_is_not_finished(void **state)
     assert_int_equal(disti_work_run(group, &start), DIST_ERR_SYSTEM);
     assert_non_null(strstr(dist_last_error(), "the fake broke"));
     assert_int_equal(disti_work_run(group, &start), DIST_ERR_ABORTED);
-    free(owned); /* after a failure it is the caller's */
+    free(owned); /* after a failure, the caller owns it */
     assert_int_equal(dist_wait(work), DIST_ERR_SYSTEM);
     assert_int_equal(finished, 0);
     assert_int_equal(atomic_load(&fake->aborted), 1);
     fake_close(fake, group);
 }
 
-static void the_function_of_a_failed_work_gets_the_cause(void **state)
+static void the_function_of_a_failed_request_gets_the_cause(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -269,7 +271,7 @@ static void the_function_of_a_failed_work_gets_the_cause(void **state)
     struct mark mark = {&seen, 1};
     struct dist_work *work = fake_start(group, DIST_COLL_BARRIER);
 
-    dist_on_complete(work, note, &mark);
+    dist_on_complete(work, store_completion, &mark);
     fake_break(fake, DIST_ERR_SYSTEM);
     assert_true(is_done(work));
     assert_int_equal(seen.status, DIST_ERR_SYSTEM);
@@ -278,7 +280,7 @@ static void the_function_of_a_failed_work_gets_the_cause(void **state)
     fake_close(fake, group);
 }
 
-static void what_a_backend_cannot_do_leaves_the_group_as_it_was(void **state)
+static void unsupported_calls_do_not_change_the_group(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -296,7 +298,7 @@ static void what_a_backend_cannot_do_leaves_the_group_as_it_was(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_call_that_cannot_be_started_ends_the_group(void **state)
+static void a_call_that_cannot_be_started_fails_the_group(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -304,10 +306,10 @@ static void a_call_that_cannot_be_started_ends_the_group(void **state)
     struct mark mark = {&seen, 1};
     struct dist_work *work = fake_start(group, DIST_COLL_BARRIER);
 
-    dist_on_complete(work, note, &mark);
+    dist_on_complete(work, store_completion, &mark);
     fake->refuse_post = DIST_ERR_NO_MEMORY;
     assert_null(fake_start(group, DIST_COLL_BARRIER));
-    assert_int_equal(seen.count, 1); /* nobody else would have noticed */
+    assert_int_equal(seen.count, 1); /* no other thread would have noticed */
     assert_int_equal(dist_wait(work), DIST_ERR_NO_MEMORY);
     assert_null(fake_start(group, DIST_COLL_BARRIER));
     assert_non_null(strstr(dist_last_error(), "the fake refuses"));
@@ -323,7 +325,7 @@ static struct dist_work *prepare(struct dist_group *group)
     return work;
 }
 
-static void persistent_works_are_started_again_and_again(void **state)
+static void persistent_requests_are_started_repeatedly(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -343,7 +345,7 @@ static void persistent_works_are_started_again_and_again(void **state)
         assert_int_equal(fake->calls[i].sequence, i);
         assert_ptr_equal(fake->calls[i].prepared, fake);
     }
-    assert_int_equal(dist_on_complete(work, note, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_on_complete(work, store_completion, NULL), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(fake->released_prepared, 0);
     assert_int_equal(dist_work_free(work), DIST_OK);
     assert_int_equal(fake->prepared, 1);
@@ -353,7 +355,7 @@ static void persistent_works_are_started_again_and_again(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-static void a_persistent_work_may_outlive_its_group(void **state)
+static void a_persistent_request_may_outlive_its_group(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
@@ -369,28 +371,28 @@ static void a_persistent_work_may_outlive_its_group(void **state)
     assert_int_equal(dist_wait(work), DIST_OK);
     assert_int_equal(dist_start(work), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_work_free(work), DIST_OK);
-    assert_int_equal(fake->released_prepared, 0); /* the backend was gone */
+    assert_int_equal(fake->released_prepared, 0); /* the backend was closed before */
 }
 
-/* Without the progress thread nothing happens but in the calls of the test. */
-#define test(name) cmocka_unit_test_setup_teardown(name, fake_unserved, fake_finish)
+/* Without the progress thread, so that progress is made only in calls of the test. */
+#define test(name) cmocka_unit_test_setup_teardown(name, fake_without_thread, fake_finish)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         test(collectives_end_in_order),
-        test(messages_end_by_themselves),
-        test(collectives_and_messages_are_counted_apart),
-        test(functions_are_called_once_in_order),
-        test(a_function_for_an_ended_work_is_called_at_once),
-        test(a_function_may_start_but_not_wait),
+        test(messages_end_independently),
+        test(collectives_and_messages_have_separate_numbers),
+        test(completion_functions_are_called_once_in_order),
+        test(the_function_of_a_completed_request_is_called_immediately),
+        test(a_completion_function_may_start_but_not_wait),
         test(owned_memory_is_finished_and_freed),
-        test(a_failed_work_is_not_finished),
-        test(the_function_of_a_failed_work_gets_the_cause),
-        test(what_a_backend_cannot_do_leaves_the_group_as_it_was),
-        test(a_call_that_cannot_be_started_ends_the_group),
-        test(persistent_works_are_started_again_and_again),
-        test(a_persistent_work_may_outlive_its_group),
+        test(a_failed_request_is_not_finished),
+        test(the_function_of_a_failed_request_gets_the_cause),
+        test(unsupported_calls_do_not_change_the_group),
+        test(a_call_that_cannot_be_started_fails_the_group),
+        test(persistent_requests_are_started_repeatedly),
+        test(a_persistent_request_may_outlive_its_group),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Worlds of forked ranks, which meet by a file; and the proof of who took part in a group. */
+/* Runs worlds of forked ranks, which meet by a file, and checks which ranks take part in a
+ * group. */
 #ifndef TESTS_UNIT_CORE_WORLDS_H
 #define TESTS_UNIT_CORE_WORLDS_H
 
@@ -12,7 +13,7 @@ struct world {
     char url[64]; /* file:///tmp/... */
 };
 
-/* This rank's membership, with backend gloo. */
+/* Joins the world as this rank, with backend gloo. */
 static inline dist_group *world_join(const struct world *world, int rank)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -27,7 +28,7 @@ static inline dist_group *world_join(const struct world *world, int rank)
     return group;
 }
 
-/* Runs fn(rank, &world) in `count` processes; codes: how each has to end. */
+/* Runs fn(rank, &world) in `count` processes. codes: their expected exit codes; NULL: 0. */
 static inline void world_run_codes(int count, ranks_fn fn, const int *codes)
 {
     struct world world = {.ranks = count};
@@ -51,10 +52,8 @@ static inline void world_run(int count, ranks_fn fn)
     world_run_codes(count, fn, NULL);
 }
 
-/*
- * All-reduces a bit for each rank of the world: the sum says who took part, each once. `set` has
- * the bits that are expected.
- */
+/* All-reduces one bit for each rank of the world, so that the sum shows which ranks took part.
+ * `set` has the expected bits. */
 static inline dist_status world_meet(dist_group *group, int world_rank, int64_t set)
 {
     int64_t mine = (int64_t)1 << world_rank, sum = -1;
