@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests of data-parallel training. */
+/* Helpers for tests of data-parallel training. */
 #ifndef TESTS_UNIT_DDP_STEPS_H
 #define TESTS_UNIT_DDP_STEPS_H
 
@@ -7,7 +7,8 @@
 
 #include <dist/ddp.h>
 
-/* One step, in the order of the indices from first to last. */
+/* Makes one step: reports the gradients from index `first` to `last`, in either direction, as
+ * ready, and finishes the step. */
 static inline void step(dist_ddp *ddp, int first, int last)
 {
     const int by = first < last ? 1 : -1;

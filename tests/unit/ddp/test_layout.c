@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where gradients are, and which of them travel together: what a hook sees. */
+/* The places of gradients and their assignment to buckets, as a hook sees them. */
 #include "steps.h"
 
 #include <time.h>
@@ -20,8 +20,8 @@ struct seen {
     } buckets[BUCKETS_MAX];
 };
 
-static dist_status see(void *arg, dist_group *group, const struct dist_ddp_bucket *bucket,
-                       int stage, dist_work **work_p)
+static dist_status record_bucket(void *arg, dist_group *group, const struct dist_ddp_bucket *bucket,
+                                 int stage, dist_work **work_p)
 {
     struct seen *seen = arg;
     size_t count = 0;
@@ -43,7 +43,7 @@ static dist_status see(void *arg, dist_group *group, const struct dist_ddp_bucke
 
 static struct seen seen;
 
-/* gradients NULL: the library's. */
+/* gradients NULL: memory of the library. */
 static dist_status make(dist_group *group, float *const *gradients, size_t first_bytes,
                         size_t bytes, dist_ddp **ddp_p)
 {
@@ -55,21 +55,21 @@ static dist_status make(dist_group *group, float *const *gradients, size_t first
                                                     .gradient = gradients ? gradients[i] : NULL};
     options.first_bucket_bytes = first_bytes;
     options.bucket_bytes = bytes;
-    options.hook = see;
+    options.hook = record_bucket;
     options.hook_arg = &seen;
     return dist_ddp_create(group, parameters, COUNT, &options, ddp_p);
 }
 
-static void look(dist_ddp *ddp, int first, int last)
+static void make_step(dist_ddp *ddp, int first, int last)
 {
     seen = (struct seen){0};
     step(ddp, first, last);
 }
 
-/* So that most of them travel while others are computed. */
+/* With several buckets, some gradients can be reduced while others are still computed. */
 static void a_model_has_many_buckets(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     struct dist_ddp_parameter parameters[32];
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
     dist_ddp *ddp = NULL;
@@ -84,20 +84,20 @@ static void a_model_has_many_buckets(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-/* The library's own: one piece a bucket, each gradient on a cache line, with no gap between. */
-static void buckets_have_their_bytes(void **state)
+/* In the library's memory, each bucket is one piece, and each gradient begins on a cache line. */
+static void buckets_have_the_requested_size(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
 
     (void)state;
     assert_int_equal(make(group, NULL, 2048, 8192, &ddp), DIST_OK);
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     assert_int_equal(seen.count, 3);
     assert_int_equal(seen.buckets[0].count, 512);       /* reaches 2048 bytes */
-    assert_int_equal(seen.buckets[1].count, 16 + 2048); /* reaches 8192 */
-    assert_int_equal(seen.buckets[2].count, 32 + 1008); /* what is left */
+    assert_int_equal(seen.buckets[1].count, 16 + 2048); /* reaches 8192 bytes */
+    assert_int_equal(seen.buckets[2].count, 32 + 1008); /* the remaining gradients */
     for (int i = 0; i < 3; i++)
         assert_int_equal(seen.buckets[i].piece_count, 1);
     assert_ptr_equal(seen.buckets[0].first, dist_ddp_gradient(ddp, 4));
@@ -113,7 +113,7 @@ static void buckets_have_their_bytes(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-/* Each began and ended within the step, one after the other; the first has 2048 bytes. */
+/* Checks that the buckets began one after the other and ended within the step, and their bytes. */
 static void check_times(dist_ddp *ddp, int64_t before, int64_t after)
 {
     struct dist_ddp_bucket_times times = {.size = sizeof(times)};
@@ -136,9 +136,9 @@ static int64_t now(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static void buckets_have_their_times(void **state)
+static void times_of_buckets_are_recorded(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
     struct dist_ddp_bucket_times times = {.size = sizeof(times)};
     int64_t before;
@@ -147,9 +147,9 @@ static void buckets_have_their_times(void **state)
     assert_int_equal(make(group, NULL, 2048, 8192, &ddp), DIST_OK);
     assert_int_equal(dist_ddp_get_bucket_times(ddp, 0, &times), DIST_OK);
     assert_int_equal(times.began_ns, 0);
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     before = now();
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     check_times(ddp, before, now());
     assert_int_equal(dist_ddp_get_bucket_times(ddp, 3, &times), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(dist_ddp_get_bucket_times(ddp, -1, &times), DIST_ERR_INVALID_ARGUMENT);
@@ -159,37 +159,38 @@ static void buckets_have_their_times(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-/* A byte: a bucket for each; as many as there are: one bucket for all. */
-static void buckets_of_any_size(void **state)
+/* With 1 byte, each gradient has its own bucket; with the maximum, one bucket has all gradients. */
+static void any_bucket_size_is_accepted(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
     assert_int_equal(make(group, NULL, 1, 1, &ddp), DIST_OK);
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     assert_int_equal(seen.count, COUNT);
     assert_int_equal(dist_ddp_destroy(ddp), DIST_OK);
     assert_int_equal(make(group, NULL, SIZE_MAX, SIZE_MAX, &ddp), DIST_OK);
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     assert_int_equal(seen.count, 1);
     assert_int_equal(seen.buckets[0].piece_count, 1);
     assert_int_equal(dist_ddp_destroy(ddp), DIST_OK);
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-/* Ready the other way round: from the second step on buckets are too, and still one piece each. */
-static void buckets_follow_the_order(void **state)
+/* If gradients are ready in the reverse order, the buckets follow that order from the second step
+ * on, and are still one piece each. */
+static void buckets_follow_the_order_of_the_first_step(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
     assert_int_equal(make(group, NULL, 4000, 8192, &ddp), DIST_OK);
-    look(ddp, 0, COUNT - 1);
+    make_step(ddp, 0, COUNT - 1);
     assert_ptr_equal(seen.buckets[0].first, dist_ddp_gradient(ddp, 4));
     for (int again = 0; again < 2; again++) {
-        look(ddp, again ? COUNT - 1 : 0, again ? 0 : COUNT - 1); /* decided once */
+        make_step(ddp, again ? COUNT - 1 : 0, again ? 0 : COUNT - 1); /* decided only once */
         assert_int_equal(seen.count, 3);
         assert_int_equal(seen.buckets[0].count, 1008);
         assert_ptr_equal(seen.buckets[0].first, dist_ddp_gradient(ddp, 0));
@@ -202,11 +203,12 @@ static void buckets_follow_the_order(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-/* A trainer's flat array of all gradients, in the order of the forward pass: one piece a bucket. */
-static void a_flat_array_stays_whole(void **state)
+/* A flat array of all gradients in the order of the forward pass, as in some trainers: each bucket
+ * is one piece. */
+static void buckets_of_a_flat_array_are_one_piece(void **state)
 {
     float *flat = calloc(1000 + 30 + 2048 + 7 + 512, sizeof(float)), *gradients[COUNT];
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
@@ -215,7 +217,7 @@ static void a_flat_array_stays_whole(void **state)
     for (int i = 1; i < COUNT; i++)
         gradients[i] = gradients[i - 1] + counts[i - 1];
     assert_int_equal(make(group, gradients, 2048, 8192, &ddp), DIST_OK);
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     assert_int_equal(seen.count, 3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(seen.buckets[i].piece_count, 1);
@@ -227,11 +229,11 @@ static void a_flat_array_stays_whole(void **state)
     free(flat);
 }
 
-/* Arrays here and there are a piece each, as long as the program says. */
-static void separate_arrays_are_pieces(void **state)
+/* Separate arrays are one piece each, of the given length. */
+static void separate_arrays_are_separate_pieces(void **state)
 {
     float *gradients[COUNT];
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
@@ -240,7 +242,7 @@ static void separate_arrays_are_pieces(void **state)
         assert_non_null(gradients[i]);
     }
     assert_int_equal(make(group, gradients, SIZE_MAX, 1, &ddp), DIST_OK);
-    look(ddp, COUNT - 1, 0);
+    make_step(ddp, COUNT - 1, 0);
     assert_int_equal(seen.count, 1);
     assert_int_equal(seen.buckets[0].piece_count, COUNT);
     for (int i = 0; i < COUNT; i++)
@@ -251,12 +253,13 @@ static void separate_arrays_are_pieces(void **state)
         free(gradients[i]);
 }
 
-/* A tied weight that is listed twice would be averaged twice. */
-static void gradients_have_their_own_memory(void **state)
+/* A tied weight that is listed twice would be averaged twice, so overlapping gradients are
+ * rejected. */
+static void overlapping_gradients_are_rejected(void **state)
 {
     float memory[5000],
         *gradients[COUNT] = {memory, memory + 1000, memory + 1029, memory + 4000, memory + 4100};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
@@ -272,10 +275,10 @@ static void gradients_have_their_own_memory(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void sizes_that_no_memory_has(void **state)
+static void impossible_sizes_are_rejected(void **state)
 {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 4, SIZE_MAX / 4 - 7, SIZE_MAX / 8 + 1};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     float memory[2];
     dist_ddp *ddp = NULL;
 
@@ -296,14 +299,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_has_many_buckets),
-        cmocka_unit_test(buckets_have_their_bytes),
-        cmocka_unit_test(buckets_have_their_times),
-        cmocka_unit_test(buckets_of_any_size),
-        cmocka_unit_test(buckets_follow_the_order),
-        cmocka_unit_test(a_flat_array_stays_whole),
-        cmocka_unit_test(separate_arrays_are_pieces),
-        cmocka_unit_test(gradients_have_their_own_memory),
-        cmocka_unit_test(sizes_that_no_memory_has),
+        cmocka_unit_test(buckets_have_the_requested_size),
+        cmocka_unit_test(times_of_buckets_are_recorded),
+        cmocka_unit_test(any_bucket_size_is_accepted),
+        cmocka_unit_test(buckets_follow_the_order_of_the_first_step),
+        cmocka_unit_test(buckets_of_a_flat_array_are_one_piece),
+        cmocka_unit_test(separate_arrays_are_separate_pieces),
+        cmocka_unit_test(overlapping_gradients_are_rejected),
+        cmocka_unit_test(impossible_sizes_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

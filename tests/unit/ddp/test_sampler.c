@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sampler: the ranks' parts together are the whole set, in the order of one rank alone. */
+/* The sampler: the ranks' parts together are the whole data set, in the order of a single rank. */
 /* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static dist_sampler *make(uint64_t count, int rank, int world, bool drop_last)
     return sampler;
 }
 
-/* Each sample once, and again only as padding. */
+/* Checks that each sample occurs once, and again only as padding. */
 static void check_partition(uint64_t count, int world)
 {
     const uint64_t each = (count + (uint64_t)world - 1) / (uint64_t)world;
@@ -55,7 +55,7 @@ static void check_partition(uint64_t count, int world)
     free(seen);
 }
 
-static void test_partition(void **state)
+static void test_ranks_partition_the_samples(void **state)
 {
     static const uint64_t counts[] = {1, 2, 3, 4, 5, 10, 16, 17, 64, 101, 1000};
 
@@ -65,10 +65,10 @@ static void test_partition(void **state)
             check_partition(counts[i], world);
 }
 
-/* Sample i of rank r is sample i * world + r of one rank alone. */
-static void test_same_global_order(void **state)
+/* Sample i of rank r is sample i * world + r of a single rank. */
+static void test_the_global_order_does_not_depend_on_ranks(void **state)
 {
-    dist_sampler *alone = make(96, 0, 1, false);
+    dist_sampler *single = make(96, 0, 1, false);
 
     (void)state;
     for (int world = 2; world <= 8; world++) {
@@ -78,17 +78,18 @@ static void test_same_global_order(void **state)
             assert_int_equal(dist_sampler_count(part), 96 / world);
             for (uint64_t i = 0; i < 96 / (uint64_t)world; i++)
                 assert_int_equal(dist_sampler_at(part, i),
-                                 dist_sampler_at(alone, i * (uint64_t)world + (uint64_t)rank));
+                                 dist_sampler_at(single, i * (uint64_t)world + (uint64_t)rank));
             dist_sampler_destroy(part);
         }
     }
-    dist_sampler_destroy(alone);
+    dist_sampler_destroy(single);
 }
 
-/* Saved by three ranks in the middle, restored by any number: what was not seen, in its order. */
-static void test_goes_on_in_the_middle(void **state)
+/* Saved by three ranks in the middle of an epoch and restored by five: the remaining samples follow
+ * in the same order. */
+static void test_a_position_is_restored_by_other_ranks(void **state)
 {
-    dist_sampler *alone = make(96, 0, 1, false);
+    dist_sampler *single = make(96, 0, 1, false);
     struct dist_sampler_state saved, again;
 
     (void)state;
@@ -111,14 +112,14 @@ static void test_goes_on_in_the_middle(void **state)
             for (uint64_t i = 0; i < dist_sampler_count(part); i++)
                 if (!dist_sampler_is_padding(part, i))
                     assert_int_equal(dist_sampler_at(part, i),
-                                     dist_sampler_at(alone, saved.seen + 5 * i + (uint64_t)rank));
+                                     dist_sampler_at(single, saved.seen + 5 * i + (uint64_t)rank));
             dist_sampler_destroy(part);
         }
     }
-    dist_sampler_destroy(alone);
+    dist_sampler_destroy(single);
 }
 
-static void test_order_comes_from_seed_and_epoch(void **state)
+static void test_the_order_depends_on_seed_and_epoch(void **state)
 {
     dist_sampler *a = make(1000, 0, 1, false), *b = make(1000, 0, 1, false);
     int same = 0;
@@ -135,8 +136,9 @@ static void test_order_comes_from_seed_and_epoch(void **state)
     dist_sampler_destroy(b);
 }
 
-/* Where a sample stands is spread evenly over the epochs: chi squared over 16 places. */
-static void test_orders_are_even(void **state)
+/* The position of a sample is uniformly distributed over the epochs: chi-squared test over 16
+ * positions. */
+static void test_orders_are_uniform(void **state)
 {
     enum { COUNT = 16, EPOCHS = 16000 };
     int places[COUNT][COUNT] = {{0}};
@@ -155,13 +157,13 @@ static void test_orders_are_even(void **state)
 
             chi += off * off / ((double)EPOCHS / COUNT);
         }
-    /* 225 degrees of freedom: 225 on average, beyond 320 once in 30 000 tries. */
+    /* 225 degrees of freedom: 225 on average; more than 320 once in 30 000 tries. */
     assert_true(chi < 320.0);
     dist_sampler_destroy(sampler);
 }
 
-/* More samples than fit into memory. */
-static void test_any_count(void **state)
+/* More samples than fit in memory. */
+static void test_more_samples_than_memory(void **state)
 {
     static const uint64_t counts[] = {UINT64_C(1) << 40, UINT64_MAX, (UINT64_C(1) << 62) + 1};
 
@@ -175,7 +177,7 @@ static void test_any_count(void **state)
     }
 }
 
-static void test_refusals(void **state)
+static void test_bad_options_are_rejected(void **state)
 {
     struct dist_sampler_options options = DIST_SAMPLER_OPTIONS_INIT;
     dist_sampler *sampler = NULL;
@@ -203,7 +205,7 @@ static void test_refusals(void **state)
     options.size = sizeof(options) + 1;
     assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
     options.rank = 0;
-    options.size = offsetof(struct dist_sampler_options, drop_last); /* an earlier program's */
+    options.size = offsetof(struct dist_sampler_options, drop_last); /* an older header's size */
     assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_OK);
     dist_sampler_destroy(sampler);
     sampler = make(4, 0, 1, false);
@@ -214,8 +216,8 @@ static void test_refusals(void **state)
     dist_sampler_destroy(NULL);
 }
 
-/* Every function leaves a sampler alone that is NULL or destroyed. */
-static void test_no_sampler(void **state)
+/* Every function ignores or rejects a sampler that is NULL or destroyed. */
+static void test_NULL_and_destroyed_samplers_are_rejected(void **state)
 {
     dist_sampler *destroyed = make(4, 0, 1, false), *none[] = {NULL, destroyed};
     struct dist_sampler_state saved = {.seen = 3};
@@ -242,14 +244,14 @@ static void test_no_sampler(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partition),
-        cmocka_unit_test(test_same_global_order),
-        cmocka_unit_test(test_goes_on_in_the_middle),
-        cmocka_unit_test(test_order_comes_from_seed_and_epoch),
-        cmocka_unit_test(test_orders_are_even),
-        cmocka_unit_test(test_any_count),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_no_sampler),
+        cmocka_unit_test(test_ranks_partition_the_samples),
+        cmocka_unit_test(test_the_global_order_does_not_depend_on_ranks),
+        cmocka_unit_test(test_a_position_is_restored_by_other_ranks),
+        cmocka_unit_test(test_the_order_depends_on_seed_and_epoch),
+        cmocka_unit_test(test_orders_are_uniform),
+        cmocka_unit_test(test_more_samples_than_memory),
+        cmocka_unit_test(test_bad_options_are_rejected),
+        cmocka_unit_test(test_NULL_and_destroyed_samplers_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

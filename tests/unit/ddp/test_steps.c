@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Steps: calls at the wrong time, what is counted, and what gradients become. */
+/* Steps: calls at the wrong time, statistics, and the resulting gradients. */
 #include "../base/environment.h"
 #include "steps.h"
 
@@ -30,23 +30,23 @@ static void end(dist_group *group, dist_ddp *ddp)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void both(dist_ddp *ddp)
+static void step_both(dist_ddp *ddp)
 {
     assert_int_equal(dist_ddp_ready(ddp, 2), DIST_OK);
     assert_int_equal(dist_ddp_ready(ddp, 0), DIST_OK);
     assert_int_equal(dist_ddp_finish(ddp), DIST_OK);
 }
 
-static void no_interruption_of_a_step(void **state)
+static void calls_within_a_step_are_rejected(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp;
 
     (void)state;
     options.uneven = true;
     ddp = make(group, &options);
-    assert_int_equal(dist_ddp_clip(ddp, 1.0, NULL), DIST_OK); /* before any */
+    assert_int_equal(dist_ddp_clip(ddp, 1.0, NULL), DIST_OK); /* before the first step */
     assert_int_equal(dist_ddp_sync_buffers(ddp), DIST_OK);
     assert_int_equal(dist_ddp_ready(ddp, 0), DIST_OK);
     refused(dist_ddp_clip(ddp, 1.0, NULL), "under way");
@@ -59,10 +59,10 @@ static void no_interruption_of_a_step(void **state)
     end(group, ddp);
 }
 
-/* The norm is that of the gradients, whenever it is asked for. */
-static void clip_at_any_time(void **state)
+/* The norm is that of the averaged gradients, whenever it is requested. */
+static void gradients_can_be_clipped_at_any_time(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = make(group, NULL);
     float *w = dist_ddp_gradient(ddp, 0), *b = dist_ddp_gradient(ddp, 2);
     double norm = -1.0;
@@ -73,7 +73,7 @@ static void clip_at_any_time(void **state)
     for (int round = 0; round < 3; round++) {
         w[7] = 3.0f;
         b[2] = 4.0f;
-        both(ddp);
+        step_both(ddp);
         assert_int_equal(dist_ddp_clip(ddp, 1.0, &norm), DIST_OK);
         assert_true(fabs(norm - 5.0) < 1e-12);
         assert_true(fabsf(w[7] - 0.6f) < 1e-5f);
@@ -81,14 +81,14 @@ static void clip_at_any_time(void **state)
         assert_true(fabs(norm - 1.0) < 1e-5 && fabsf(b[2] - 0.8f) < 1e-5f);
     }
     w[7] = INFINITY;
-    both(ddp);
+    step_both(ddp);
     assert_int_equal(dist_ddp_clip(ddp, 1.0, &norm), DIST_OK);
     assert_true(isinf(norm) && b[2] > 0.7f);
     end(group, ddp);
 }
 
-/* Called in place of a step's own update. */
-static int disturb(void *arg)
+/* Called in place of a step's own update; makes calls that are not allowed there. */
+static int call_forbidden(void *arg)
 {
     refused(dist_ddp_ready(arg, 0), "dist_ddp_join");
     refused(dist_ddp_finish(arg), "dist_ddp_join");
@@ -96,38 +96,40 @@ static int disturb(void *arg)
     return 0;
 }
 
-/* Gradients that were added up for a step that did not come are no part of the others'. */
-static void a_rank_that_joined_gives_zeros(void **state)
+/* Gradients that were accumulated for a step that is not made must not be added to those of other
+ * ranks. */
+static void a_joined_rank_contributes_zeros(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp;
 
     (void)state;
     options.uneven = true;
     ddp = make(group, &options);
     for (int epoch = 0; epoch < 2; epoch++) {
-        both(ddp);
+        step_both(ddp);
         assert_int_equal(dist_ddp_active(ddp), 1);
         assert_int_equal(dist_ddp_set_sync(ddp, false), DIST_OK);
         ((float *)dist_ddp_gradient(ddp, 0))[5] = 8.0f;
-        both(ddp);
+        step_both(ddp);
         refused(dist_ddp_join(ddp, NULL, NULL), "dist_ddp_set_sync");
         assert_int_equal(dist_ddp_set_sync(ddp, true), DIST_OK);
-        assert_int_equal(dist_ddp_join(ddp, disturb, ddp), DIST_OK);
+        assert_int_equal(dist_ddp_join(ddp, call_forbidden, ddp), DIST_OK);
         assert_true(((float *)dist_ddp_gradient(ddp, 0))[5] == 0.0f);
     }
     assert_int_equal(dist_ddp_get_stats(ddp, &stats), DIST_OK);
-    assert_int_equal(stats.steps, 2); /* that in which nobody took part is none */
+    assert_int_equal(stats.steps, 2); /* a step in which no rank took part is not counted */
     end(group, ddp);
 }
 
-/* What int8 has left fades over steps of zeros until a float cannot hold it: it is never NaN. */
-static void int8_rests_fade(void **state)
+/* The error that int8 compression feeds back fades over steps of zeros until a float cannot
+ * represent it; it never becomes NaN. */
+static void int8_errors_fade(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp;
     float *w;
 
@@ -138,7 +140,7 @@ static void int8_rests_fade(void **state)
     for (int round = 0; round < 60; round++) {
         for (int i = 0; i < COUNT; i++)
             w[i] = round > 0 || i % 3 == 0 ? 0.0f : 1.0f / (float)(i + 1);
-        both(ddp);
+        step_both(ddp);
         for (int i = 0; i < COUNT; i++)
             if (!isfinite(w[i]) || fabsf(w[i]) > 1.0f)
                 fail_msg("round %d: %g at %d", round, (double)w[i], i);
@@ -146,11 +148,11 @@ static void int8_rests_fade(void **state)
     end(group, ddp);
 }
 
-/* One tiny number among zeros, from the largest float to none. */
-static void int8_takes_any_number(void **state)
+/* One number among zeros, from the largest float to the smallest. */
+static void int8_represents_any_number(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     float *w;
 
     (void)state;
@@ -160,7 +162,7 @@ static void int8_takes_any_number(void **state)
 
         w = dist_ddp_gradient(ddp, 0);
         w[1] = x;
-        both(ddp);
+        step_both(ddp);
         if (!(fabsf(w[1] - x) <= x * 0.01f || x < 1e-35f) || w[0] != 0.0f || w[1] > 2.0f * x)
             fail_msg("%g became %g, 0 became %g", (double)x, (double)w[1], (double)w[0]);
         assert_int_equal(dist_ddp_destroy(ddp), DIST_OK);
@@ -168,10 +170,10 @@ static void int8_takes_any_number(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static dist_status sour(void *arg, dist_group *group, const struct dist_ddp_bucket *bucket,
-                        int stage, dist_work **work_p)
+static dist_status failing_hook(void *arg, dist_group *group, const struct dist_ddp_bucket *bucket,
+                                int stage, dist_work **work_p)
 {
-    if (arg) /* starts something where it may not */
+    if (arg) /* starts a call that its stage does not allow */
         return dist_all_reduce_coalesced_async(group, bucket->pieces, bucket->counts,
                                                bucket->piece_count, bucket->dtype, DIST_SUM,
                                                work_p);
@@ -179,15 +181,15 @@ static dist_status sour(void *arg, dist_group *group, const struct dist_ddp_buck
     return DIST_ERR_NO_MEMORY;
 }
 
-/* Whatever a hook says, the message says that it was the hook. */
-static void hooks_that_fail(void **state)
+/* The error says that the hook failed, for any status that it returns. */
+static void failing_hooks_are_named(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp;
 
     (void)state;
-    options.hook = sour;
+    options.hook = failing_hook;
     ddp = make(group, &options);
     assert_int_equal(dist_ddp_ready(ddp, 0), DIST_OK);
     assert_int_equal(dist_ddp_ready(ddp, 2), DIST_ERR_NO_MEMORY);
@@ -201,12 +203,12 @@ static void hooks_that_fail(void **state)
     end(group, ddp);
 }
 
-/* A program that was built with an earlier, smaller struct; and one with a later one. */
-static void options_of_other_sizes(void **state)
+/* A program that was built with an older, smaller struct, and one with a newer struct. */
+static void options_of_other_versions_are_checked(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
     struct dist_ddp_parameter parameter = {.count = 4};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
@@ -216,19 +218,19 @@ static void options_of_other_sizes(void **state)
         refused(dist_ddp_create(group, &parameter, 1, &options, &ddp), "DIST_DDP_OPTIONS_INIT");
     }
     options.size = offsetof(struct dist_ddp_options, wire);
-    options.wire = (dist_ddp_wire)99; /* no part of the struct */
+    options.wire = (dist_ddp_wire)99; /* beyond the struct's size */
     assert_int_equal(dist_ddp_create(group, &parameter, 1, &options, &ddp), DIST_OK);
     end(group, ddp);
 }
 
-/* Every wrong number and pointer is refused, and a destroyed one by every function. */
-static void wrong_arguments(void **state)
+/* Bad numbers and pointers are rejected, and every function rejects a destroyed object. */
+static void bad_arguments_are_rejected(void **state)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
     struct dist_ddp_parameter parameter = {.count = 4};
     struct dist_ddp_stats stats = {.size = 1};
     struct dist_ddp_bucket_times times = {.size = sizeof(times)};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = NULL;
 
     (void)state;
@@ -268,10 +270,10 @@ static void wrong_arguments(void **state)
     refused(dist_ddp_create(group, &parameter, 1, NULL, &ddp), "the group was destroyed");
 }
 
-/* A child has the parent's gradients, but not its groups. */
-static void a_child_leaves_it_alone(void **state)
+/* A forked child has a copy of the parent's gradients but cannot use its groups. */
+static void a_forked_child_cannot_disturb_its_parent(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = make(group, NULL);
     int code = -1;
     pid_t child;
@@ -290,29 +292,30 @@ static void a_child_leaves_it_alone(void **state)
     assert_int_equal(code, 0);
     assert_int_equal(dist_ddp_ready(ddp, 0), DIST_OK);
     assert_int_equal(dist_ddp_finish(ddp), DIST_OK);
-    both(ddp);
+    step_both(ddp);
     end(group, ddp);
 }
 
 /* The world was destroyed first, and its groups with it. */
-static void after_the_world(void **state)
+static void steps_fail_after_the_world_is_destroyed(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_ddp *ddp = make(group, NULL);
 
     (void)state;
-    both(ddp);
+    step_both(ddp);
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
     assert_int_equal(dist_ddp_ready(ddp, 2), DIST_OK);
     refused(dist_ddp_ready(ddp, 0), "destroyed");
     dist_ddp_destroy(ddp);
 }
 
-/* A step with `given` as the gradients of w, clipped. Returns the norm. */
+/* Makes a step with `given` as the gradients of w, and clips them. Stores them in `to` and returns
+ * the norm. */
 static double clipped_step(dist_ddp_wire wire, const float *given, float *to)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     double norm = 0.0;
     dist_ddp *ddp;
     float *w;
@@ -321,15 +324,15 @@ static double clipped_step(dist_ddp_wire wire, const float *given, float *to)
     ddp = make(group, &options);
     w = dist_ddp_gradient(ddp, 0);
     memcpy(w, given, COUNT * sizeof(*w));
-    both(ddp);
+    step_both(ddp);
     assert_int_equal(dist_ddp_clip(ddp, 1.0, &norm), DIST_OK);
     memcpy(to, w, COUNT * sizeof(*w));
     end(group, ddp);
     return norm;
 }
 
-/* Neither the program's rounding mode nor its treatment of subnormal numbers matters. */
-static void the_environment_changes_nothing(void **state)
+/* The program's rounding mode and its treatment of subnormal numbers have no effect. */
+static void the_floating_point_environment_has_no_effect(void **state)
 {
     static float given[COUNT], usual[COUNT], odd[COUNT];
 
@@ -350,17 +353,17 @@ static void the_environment_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_interruption_of_a_step),
-        cmocka_unit_test(clip_at_any_time),
-        cmocka_unit_test(a_rank_that_joined_gives_zeros),
-        cmocka_unit_test(the_environment_changes_nothing),
-        cmocka_unit_test(int8_rests_fade),
-        cmocka_unit_test(int8_takes_any_number),
-        cmocka_unit_test(hooks_that_fail),
-        cmocka_unit_test(options_of_other_sizes),
-        cmocka_unit_test(wrong_arguments),
-        cmocka_unit_test(a_child_leaves_it_alone),
-        cmocka_unit_test(after_the_world),
+        cmocka_unit_test(calls_within_a_step_are_rejected),
+        cmocka_unit_test(gradients_can_be_clipped_at_any_time),
+        cmocka_unit_test(a_joined_rank_contributes_zeros),
+        cmocka_unit_test(the_floating_point_environment_has_no_effect),
+        cmocka_unit_test(int8_errors_fade),
+        cmocka_unit_test(int8_represents_any_number),
+        cmocka_unit_test(failing_hooks_are_named),
+        cmocka_unit_test(options_of_other_versions_are_checked),
+        cmocka_unit_test(bad_arguments_are_rejected),
+        cmocka_unit_test(a_forked_child_cannot_disturb_its_parent),
+        cmocka_unit_test(steps_fail_after_the_world_is_destroyed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

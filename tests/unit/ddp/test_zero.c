@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sharded optimizer of one rank: its memory, slices and optimizers. */
+/* The sharded optimizer on one rank: memory, slices and optimizers. */
 #include "../base/environment.h"
 #include "../core/alone.h"
 
@@ -10,13 +10,13 @@ enum { COUNT = 3, LARGE = 10001 };
 
 static const size_t counts[COUNT] = {5, LARGE, 1};
 
-/* What a step function saw: how often it was called for an element. */
+/* How often the step function was called for each element, and the number of its last step. */
 struct seen {
     int times[COUNT][LARGE];
     uint64_t step;
 };
 
-static int see(void *arg, const struct dist_zero_slice *slice)
+static int count_updates(void *arg, const struct dist_zero_slice *slice)
 {
     struct seen *seen = arg;
 
@@ -58,12 +58,12 @@ static void each_element_is_updated_once(void **state)
     static struct seen seen;
     struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
     struct dist_zero_stats stats = {.size = sizeof(stats)};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     float one[LARGE];
     dist_zero *zero;
 
     (void)state;
-    options.step = see;
+    options.step = count_updates;
     options.step_arg = &seen;
     options.state_floats = 2;
     options.first_bucket_bytes = options.bucket_bytes = 1;
@@ -90,8 +90,8 @@ static void each_element_is_updated_once(void **state)
     end(group, zero);
 }
 
-/* Three steps; what the formulas of PyTorch's documentation give in double precision. */
-static void optimizers_are_pytorchs(void **state)
+/* Three steps, compared with the formulas of PyTorch's documentation in double precision. */
+static void optimizers_match_PyTorch(void **state)
 {
     static const float gradients[3][3] = {
         {0.5f, -1.0f, 0.0f}, {0.25f, 2.0f, -0.125f}, {1.0f, 0.5f, 3.0f}};
@@ -135,12 +135,13 @@ static void optimizers_are_pytorchs(void **state)
     }
 }
 
-/* The step function of a program sees in a later step that momentum was switched on. */
-static void state_is_wanted(void **state)
+/* Momentum is switched on after creation: the step function fails, because it has no state for
+ * it. */
+static void a_step_function_without_its_state_fails(void **state)
 {
     struct dist_zero_sgd sgd = DIST_ZERO_SGD_INIT;
     struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_zero *zero;
 
     (void)state;
@@ -155,7 +156,7 @@ static void state_is_wanted(void **state)
     end(group, zero);
 }
 
-static void options_are_checked(void **state)
+static void bad_options_are_rejected(void **state)
 {
     const struct dist_zero_options fresh = DIST_ZERO_OPTIONS_INIT;
     const struct dist_zero_sgd sgd = DIST_ZERO_SGD_INIT;
@@ -164,7 +165,7 @@ static void options_are_checked(void **state)
         const char *text;
         struct dist_zero_options options;
         struct dist_zero_sgd sgd;
-        struct dist_zero_adam adam; /* used where rate is not 0 */
+        struct dist_zero_adam adam; /* used if its rate is not 0 */
     } cases[] = {
         {"options.step is NULL", .options = fresh, .sgd = sgd},
         {"state_floats is 0, but dist_zero_sgd_step with momentum needs 1",
@@ -172,9 +173,10 @@ static void options_are_checked(void **state)
         {"state_floats is 1, but dist_zero_adam_step needs 2",
          .options = {.step = dist_zero_adam_step, .state_floats = 1}, .adam = adam},
         {"state_floats is -1", .options = {.step = dist_zero_sgd_step, .state_floats = -1}},
-        {"state_floats is 9: set it to 0 to 8", .options = {.step = see, .state_floats = 9}},
-        {"max_norm is -1", .options = {.step = see, .max_norm = -1.0}},
-        {"max_norm is nan", .options = {.step = see, .max_norm = (double)NAN}},
+        {"state_floats is 9: set it to 0 to 8",
+         .options = {.step = count_updates, .state_floats = 9}},
+        {"max_norm is -1", .options = {.step = count_updates, .max_norm = -1.0}},
+        {"max_norm is nan", .options = {.step = count_updates, .max_norm = (double)NAN}},
         {"rate is -1", .options = {.step = dist_zero_sgd_step}, .sgd = {.rate = -1.0}},
         {"momentum is inf", .options = {.step = dist_zero_sgd_step},
          .sgd = {.momentum = (double)INFINITY}},
@@ -185,9 +187,10 @@ static void options_are_checked(void **state)
          .adam = {.rate = 1.0, .epsilon = -1.0}},
     };
     const struct dist_zero_parameter parameter = {.count = 1}, large = {.count = SIZE_MAX};
-    struct dist_zero_options good = {.size = sizeof(good), .step = see, .dtype = DIST_FLOAT32};
+    struct dist_zero_options good = {
+        .size = sizeof(good), .step = count_updates, .dtype = DIST_FLOAT32};
     struct dist_zero_stats stats = {.size = 1};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_zero *zero = NULL;
 
     (void)state;
@@ -209,7 +212,7 @@ static void options_are_checked(void **state)
     good.step = dist_zero_sgd_step;
     refused(dist_zero_create(group, &parameter, 1, &good, &zero), "step_arg is NULL");
     assert_null(zero);
-    good.step = see;
+    good.step = count_updates;
     assert_int_equal(dist_zero_create(group, &parameter, 1, &good, &zero), DIST_OK);
     refused(dist_zero_get_stats(zero, &stats), "size is 1");
     refused(dist_zero_get_stats(zero, NULL), "stats_p is NULL");
@@ -224,12 +227,12 @@ static void options_are_checked(void **state)
     refused(dist_zero_create(group, &parameter, 1, &good, &zero), "the group was destroyed");
 }
 
-static void the_norm_is_limited(void **state)
+static void gradients_are_clipped_to_max_norm(void **state)
 {
     struct dist_zero_sgd sgd = {.rate = 1.0};
     struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
     struct dist_zero_stats stats = {.size = sizeof(stats)};
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     dist_zero *zero;
 
     (void)state;
@@ -247,7 +250,7 @@ static void the_norm_is_limited(void **state)
     end(group, zero);
 }
 
-/* One step of Adam and one of SGD, of values and gradients of all sizes. */
+/* One step of Adam and one of SGD, with values and gradients of all magnitudes. */
 static void update(float *values, float *gradients, float *const state[2])
 {
     struct dist_zero_adam adam = DIST_ZERO_ADAM_INIT;
@@ -263,7 +266,7 @@ static void update(float *values, float *gradients, float *const state[2])
     assert_int_equal(dist_zero_sgd_step(&sgd, &slice), 0);
 }
 
-static void the_environment_changes_nothing(void **state)
+static void the_floating_point_environment_has_no_effect(void **state)
 {
     static float given[COUNT], values[2][COUNT], gradients[2][COUNT], states[2][2][COUNT];
 
@@ -287,11 +290,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_element_is_updated_once),
-        cmocka_unit_test(optimizers_are_pytorchs),
-        cmocka_unit_test(state_is_wanted),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(the_norm_is_limited),
-        cmocka_unit_test(the_environment_changes_nothing),
+        cmocka_unit_test(optimizers_match_PyTorch),
+        cmocka_unit_test(a_step_function_without_its_state_fails),
+        cmocka_unit_test(bad_options_are_rejected),
+        cmocka_unit_test(gradients_are_clipped_to_max_norm),
+        cmocka_unit_test(the_floating_point_environment_has_no_effect),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
