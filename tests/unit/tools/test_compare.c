@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info doctor --job: what is said of reports that differ. */
+/* dist_info doctor --job: the comparison of the ranks' reports. */
 #include "tests/unit/base/unit.h"
 #include "tools/doctor/doctor.h"
 
@@ -9,9 +9,9 @@
 enum { RANKS = 4 };
 
 static struct doctor_report reports[RANKS];
-static char *said;
+static char *printed;
 
-/* Two ranks on each of two hosts, which agree. */
+/* Two ranks on each of two hosts, with equal reports. */
 static int begin(void **state)
 {
     (void)state;
@@ -28,15 +28,15 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    free(said);
-    said = NULL;
+    free(printed);
+    printed = NULL;
     return 0;
 }
 
 static int compare(void)
 {
     size_t size;
-    FILE *to = open_memstream(&said, &size);
+    FILE *to = open_memstream(&printed, &size);
     int faults;
 
     assert_non_null(to);
@@ -45,15 +45,15 @@ static int compare(void)
     return faults;
 }
 
-static void test_same(void **state)
+static void test_equal_reports_are_merged(void **state)
 {
     (void)state;
     assert_int_equal(compare(), 0);
-    assert_string_equal(said, "4 ranks on 2 hosts\nok     limit          high\n\n"
-                              "0 faults, 0 differences\n");
+    assert_string_equal(printed, "4 ranks on 2 hosts\nok     limit          high\n\n"
+                                 "0 faults, 0 differences\n");
 }
 
-static void test_host(void **state)
+static void test_a_fault_of_a_host_is_attributed(void **state)
 {
     (void)state;
     for (int rank = 2; rank < RANKS; rank++) {
@@ -62,22 +62,22 @@ static void test_host(void **state)
         doctor_mend(&reports[rank], "raise %s", "it");
     }
     assert_int_equal(compare(), 1);
-    assert_non_null(strstr(said, "ok     limit          [node0] high\n"));
-    assert_non_null(strstr(said, "FAULT  limit          [node1] low\n    $ raise it\n"));
-    assert_non_null(strstr(said, "1 fault, 1 difference\n"));
+    assert_non_null(strstr(printed, "ok     limit          [node0] high\n"));
+    assert_non_null(strstr(printed, "FAULT  limit          [node1] low\n    $ raise it\n"));
+    assert_non_null(strstr(printed, "1 fault, 1 difference\n"));
 }
 
-static void test_rank(void **state)
+static void test_a_fault_of_a_rank_is_attributed(void **state)
 {
     (void)state;
     doctor_fault(&reports[3], "other", "there");
     assert_int_equal(compare(), 1);
-    assert_non_null(strstr(said, "FAULT  other          [rank 3 on node1] there\n"));
-    assert_non_null(strstr(said, "ok     limit          high\n"));
+    assert_non_null(strstr(printed, "FAULT  other          [rank 3 on node1] there\n"));
+    assert_non_null(strstr(printed, "ok     limit          high\n"));
 }
 
-/* Addresses differ by nature. */
-static void test_own(void **state)
+/* Addresses always differ, so that is not reported as a difference. */
+static void test_own_values_may_differ(void **state)
 {
     (void)state;
     for (int rank = 0; rank < RANKS; rank++) {
@@ -85,20 +85,20 @@ static void test_own(void **state)
         doctor_own(&reports[rank]);
     }
     assert_int_equal(compare(), 0);
-    assert_non_null(strstr(said, "[node1] 10.0.0.1\n"));
-    assert_non_null(strstr(said, "0 differences\n"));
+    assert_non_null(strstr(printed, "[node1] 10.0.0.1\n"));
+    assert_non_null(strstr(printed, "0 differences\n"));
 }
 
-static void test_clocks(void **state)
+static void test_different_clocks_are_a_fault(void **state)
 {
     (void)state;
     reports[2].clock += 7.5;
     assert_int_equal(compare(), 1);
-    assert_non_null(strstr(said, "the clock of node1 is 7.5 s ahead of that of node0\n"));
+    assert_non_null(strstr(printed, "the clock of node1 is 7.5 s ahead of that of node0\n"));
 }
 
-/* More findings than there is room for. */
-static void test_many(void **state)
+/* More findings than fit in a report. */
+static void test_findings_are_limited(void **state)
 {
     char last[16];
 
@@ -116,12 +116,12 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_same, begin, end),
-        cmocka_unit_test_setup_teardown(test_host, begin, end),
-        cmocka_unit_test_setup_teardown(test_rank, begin, end),
-        cmocka_unit_test_setup_teardown(test_own, begin, end),
-        cmocka_unit_test_setup_teardown(test_clocks, begin, end),
-        cmocka_unit_test_setup_teardown(test_many, begin, end),
+        cmocka_unit_test_setup_teardown(test_equal_reports_are_merged, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_fault_of_a_host_is_attributed, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_fault_of_a_rank_is_attributed, begin, end),
+        cmocka_unit_test_setup_teardown(test_own_values_may_differ, begin, end),
+        cmocka_unit_test_setup_teardown(test_different_clocks_are_a_fault, begin, end),
+        cmocka_unit_test_setup_teardown(test_findings_are_limited, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

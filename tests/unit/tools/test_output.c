@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that programs write: complete, or as they were. */
+/* Files that programs write are complete or unchanged. */
 #include "tests/unit/base/unit.h"
 #include "tools/common/output.h"
 
@@ -35,7 +35,7 @@ static int put(const char *path, const char *text)
     return output_end(&output, path);
 }
 
-static void has(const char *path, const char *text)
+static void assert_content(const char *path, const char *text)
 {
     char found[64] = "";
     FILE *file = fopen(path, "r");
@@ -46,8 +46,8 @@ static void has(const char *path, const char *text)
     assert_string_equal(found, text);
 }
 
-/* The file keeps its mode, and a link keeps pointing to it. */
-static void test_replaces(void **state)
+/* The file keeps its mode, and a symbolic link still points to it. */
+static void test_mode_and_link_are_kept(void **state)
 {
     struct stat status;
 
@@ -56,15 +56,15 @@ static void test_replaces(void **state)
     assert_int_equal(chmod("page", 0640), 0);
     assert_int_equal(symlink("page", "link"), 0);
     assert_int_equal(put("link", "second"), 0);
-    has("page", "second");
+    assert_content("page", "second");
     assert_int_equal(lstat("link", &status), 0);
     assert_true(S_ISLNK(status.st_mode));
     assert_int_equal(stat("page", &status), 0);
     assert_int_equal(status.st_mode & 07777, 0640);
 }
 
-/* On a full disk, or without memory for the contents, the file is as it was. */
-static void test_keeps(void **state)
+/* If the disk is full, or there is no memory for the contents, the file is unchanged. */
+static void test_a_failed_write_leaves_the_file_unchanged(void **state)
 {
     char *many = malloc(10001);
     struct rlimit limit, low;
@@ -86,13 +86,12 @@ static void test_keeps(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     output_begin(&output);
     assert_int_equal(output_end(&output, NULL), -1);
-    has("page", "second");
+    assert_content("page", "second");
     free(many);
 }
 
-/* A device is written itself: nothing is created beside it, or renamed to it. */
 /* As with --save /dev/stdout >page. */
-static void test_standard_output(void **state)
+static void test_standard_output_is_appended_to(void **state)
 {
     const int before = dup(STDOUT_FILENO);
 
@@ -104,10 +103,11 @@ static void test_standard_output(void **state)
     fflush(stdout);
     assert_true(dup2(before, STDOUT_FILENO) == STDOUT_FILENO);
     close(before);
-    has("page", "printed, saved, printed");
+    assert_content("page", "printed, saved, printed");
 }
 
-static void test_device(void **state)
+/* A device is opened and written directly: no file is created beside it or renamed to it. */
+static void test_devices_are_written_directly(void **state)
 {
     struct stat status;
     char *name;
@@ -129,10 +129,10 @@ static void test_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replaces),
-        cmocka_unit_test(test_keeps),
-        cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_device),
+        cmocka_unit_test(test_mode_and_link_are_kept),
+        cmocka_unit_test(test_a_failed_write_leaves_the_file_unchanged),
+        cmocka_unit_test(test_standard_output_is_appended_to),
+        cmocka_unit_test(test_devices_are_written_directly),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

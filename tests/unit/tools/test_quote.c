@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Strings of JSON, and text in HTML and SVG: whatever bytes they are made of, the output is UTF-8.
- */
+/* Strings in JSON, and text in HTML and SVG: the output is UTF-8 for any input bytes. */
 #include "tests/unit/base/unit.h"
 #include "tools/common/text.h"
 
@@ -12,18 +11,18 @@
 
 static char *printed(void (*print)(const char *text, FILE *to), const char *text)
 {
-    static char *said;
+    static char *output;
     size_t size;
     FILE *to;
 
-    free(said);
-    to = open_memstream(&said, &size);
+    free(output);
+    to = open_memstream(&output, &size);
     print(text, to);
     fclose(to);
-    return said;
+    return output;
 }
 
-static void test_json(void **state)
+static void test_JSON_strings_are_escaped(void **state)
 {
     (void)state;
     assert_string_equal(printed(json_string, "a\"b\\\n\x7f"), "\"a\\\"b\\\\\\u000a\\u007f\"");
@@ -32,7 +31,7 @@ static void test_json(void **state)
                         "\"n" BAD "de\"");
 }
 
-static void test_markup(void **state)
+static void test_markup_is_escaped(void **state)
 {
     (void)state;
     assert_string_equal(printed(markup_escape, "<a & \"b\">'\x1b"),
@@ -42,15 +41,15 @@ static void test_markup(void **state)
                         "n" BAD "de");
 }
 
-static void test_utf8(void **state)
+static void test_invalid_UTF_8_is_replaced(void **state)
 {
     static const struct {
-        const char *text, *said;
+        const char *text, *output;
     } cases[] = {
         {"\xc3\xb6 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xb6 \xe2\x82\xac \xf0\x9f\x98\x80"},
-        {"\xc3", BAD},                         /* cut */
-        {"\xe2\x82", BAD BAD},                 /* cut */
-        {"\xc0\xaf", BAD BAD},                 /* too long for its code */
+        {"\xc3", BAD},                         /* truncated */
+        {"\xe2\x82", BAD BAD},                 /* truncated */
+        {"\xc0\xaf", BAD BAD},                 /* overlong encoding */
         {"\xed\xa0\x80", BAD BAD BAD},         /* a surrogate */
         {"\xf4\x90\x80\x80", BAD BAD BAD BAD}, /* above U+10FFFF */
         {"\x80\xff", BAD BAD},
@@ -58,13 +57,14 @@ static void test_utf8(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_string_equal(printed(markup_escape, cases[i].text), cases[i].said);
+        assert_string_equal(printed(markup_escape, cases[i].text), cases[i].output);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_markup),
-                                       cmocka_unit_test(test_utf8)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_JSON_strings_are_escaped),
+                                       cmocka_unit_test(test_markup_is_escaped),
+                                       cmocka_unit_test(test_invalid_UTF_8_is_replaced)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
