@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The page and the picture of curves: what must be on them, and where on the plots. */
+/* The HTML page and the SVG of curves: their contents, and the coordinates of the plots. */
 #include "bench/report.h"
 #include "tools/common/plot.h"
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* The whole of what write() wrote, to be freed. */
+/* Returns the complete output of write(); the caller frees it. */
 static char *text_of(void (*write)(const void *what, FILE *to), const void *what)
 {
     static char *text;
@@ -38,7 +38,7 @@ static void write_plot(const void *plot, FILE *to)
     plot_draw(plot, to);
 }
 
-static void test_curves(void **state)
+static void test_curves_are_drawn(void **state)
 {
     static const double x[] = {1024, 2048, 4096, 8192}, falling[] = {4e6, 1e6, 2e5, 1e3},
                         broken[] = {1e3, 0, 1e6, 1e6};
@@ -60,8 +60,8 @@ static void test_curves(void **state)
                             &at[0][0], &at[0][1], &at[1][0], &at[1][1], &at[2][0], &at[2][1],
                             &at[3][0], &at[3][1]),
                      8);
-    /* Sizes are a power of two apart, so the measurements are evenly spaced, and times fall: y
-     * grows. */
+    /* The sizes are powers of 2, so the points are evenly spaced; the times decrease, so y
+     * increases. */
     for (int i = 1; i < 4; i++) {
         assert_true(at[i][1] > at[i - 1][1]);
         assert_true(fabs(at[i][0] - at[i - 1][0] - (at[1][0] - at[0][0])) < 0.2);
@@ -74,7 +74,7 @@ static void test_curves(void **state)
     free(text);
 }
 
-static void test_nothing_to_draw(void **state)
+static void test_a_single_point_is_not_drawn(void **state)
 {
     static const double x[] = {0}, y[] = {5};
     struct plot_series series = {"barrier", 0, 0, x, y, 1};
@@ -91,7 +91,7 @@ static void write_page(const void *result, FILE *to)
     assert_int_equal(html_write(result, to), 0);
 }
 
-/* Two libraries, two sizes, one time missing. */
+/* Two libraries, two sizes, one missing time. */
 static struct result *small_result(void)
 {
     char *words[] = {"dist_bench", "<all_reduce>"};
@@ -118,7 +118,7 @@ static struct result *small_result(void)
     return result;
 }
 
-static void test_page(void **state)
+static void test_a_page_shows_all_results(void **state)
 {
     struct result *result = small_result();
     char *text = text_of(write_page, result);
@@ -128,7 +128,7 @@ static void test_page(void **state)
     assert_non_null(strstr(text, "too &quot;slow&quot;"));
     assert_non_null(strstr(text, "2.05 µs"));
     assert_non_null(strstr(text, "&times;0.5<"));
-    /* Rows go by size, whatever the order of measuring. */
+    /* Rows are sorted by size, whatever the order of the measurements. */
     assert_true(strstr(text, "<tr><td>1 KiB") < strstr(text, "<tr><td>2 KiB"));
     assert_int_equal(occurrences(text, "<h2>"), 1);
     assert_int_equal(occurrences(text, "<svg viewBox"), 3);
@@ -143,7 +143,7 @@ static void write_picture(const void *result, FILE *to)
     assert_int_equal(svg_write(result, to), 0);
 }
 
-/* What csv_read makes of this text; failure_p is as there. */
+/* Returns the result of csv_read for this text; failure_p as there. */
 static struct result *read_text(const char *text, const char **failure_p)
 {
     char name[] = "/tmp/test_html.XXXXXX";
@@ -160,7 +160,7 @@ static struct result *read_text(const char *text, const char **failure_p)
 
 #define CSV_HEAD "collective,size,dtype,op,root,in_place,ranks,more,contestant,time_us,status\n"
 
-static void test_picture(void **state)
+static void test_a_picture_is_drawn_from_CSV(void **state)
 {
     const char *failure;
     struct result *result = read_text(CSV_HEAD "all_reduce,8,float32,sum,-1,1,2,,a<b,1.5,right\n"
@@ -188,15 +188,15 @@ static void test_picture(void **state)
     assert_non_null(strstr(text, "<title>limit, 16 B: 5 µs</title>"));
     assert_int_equal(occurrences(text, "class=\"frame\""), 4);
     assert_non_null(strstr(text, ">Time relative to a&lt;b (above 1: a&lt;b is faster)<"));
-    assert_int_equal(occurrences(text, ">16 B</text>"), 2); /* the sizes that were measured */
+    assert_int_equal(occurrences(text, ">16 B</text>"), 2); /* the measured sizes */
     assert_int_equal(occurrences(text, ">4 B</text>"), 0);
-    assert_int_equal(occurrences(text, ">2 µs</text>"), 2); /* and ticks of less than a decade */
+    assert_int_equal(occurrences(text, ">2 µs</text>"), 2); /* ticks of less than a decade */
     assert_null(strstr(text, "a<b"));
     free(text);
     result_free(result);
 }
 
-static void test_bad_csv(void **state)
+static void test_bad_CSV_is_rejected(void **state)
 {
     const char *failure;
 
@@ -218,9 +218,11 @@ static void test_bad_csv(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curves),  cmocka_unit_test(test_nothing_to_draw),
-        cmocka_unit_test(test_page),    cmocka_unit_test(test_picture),
-        cmocka_unit_test(test_bad_csv),
+        cmocka_unit_test(test_curves_are_drawn),
+        cmocka_unit_test(test_a_single_point_is_not_drawn),
+        cmocka_unit_test(test_a_page_shows_all_results),
+        cmocka_unit_test(test_a_picture_is_drawn_from_CSV),
+        cmocka_unit_test(test_bad_CSV_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

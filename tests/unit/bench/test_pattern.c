@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Known data: what the library's own kernels would make of them is accepted, all else refused. */
+/* Known data: the results of the library's kernels are accepted, and all other results are
+ * rejected. */
 #include "bench/measure.h"
 
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 
 enum { COUNT = 200, RANKS_MAX = 300 };
 
-/* The test's arithmetic is that of the C types; the pattern's is double and wraps afterwards. */
+/* The test computes with the C types; the pattern computes with double and wraps afterwards. */
 #define COMBINE(name, type)                                                                        \
     static void combine_##name(dist_op op, void *to, const void *with)                             \
     {                                                                                              \
@@ -62,7 +63,7 @@ static void reduce(size_t type, dist_op op, int ranks, char *total)
     }
 }
 
-static void test_reduced(void **state)
+static void test_right_results_are_accepted(void **state)
 {
     static const dist_op ops[] = {DIST_SUM, DIST_PROD, DIST_MIN, DIST_MAX};
     static const int ranks[] = {1, 2, 3, 8, 61, RANKS_MAX};
@@ -82,8 +83,8 @@ static void test_reduced(void **state)
     }
 }
 
-/* One byte that is wrong is found, wherever it is. */
-static void test_wrong(void **state)
+/* A wrong byte is found, wherever it is. */
+static void test_a_wrong_byte_is_found(void **state)
 {
     struct pattern pattern = make(DIST_FLOAT32, DIST_SUM, 3);
     char total[COUNT * 8];
@@ -100,8 +101,8 @@ static void test_wrong(void **state)
     }
 }
 
-/* A rank that is left out, or counted twice, is found. */
-static void test_missing(void **state)
+/* A missing rank is detected. */
+static void test_a_missing_rank_is_detected(void **state)
 {
     char total[COUNT * 8];
     size_t bad;
@@ -115,7 +116,7 @@ static void test_missing(void **state)
     }
 }
 
-static void test_moved(void **state)
+static void test_moved_data_are_detected(void **state)
 {
     char data[COUNT * 8];
     size_t bad;
@@ -134,8 +135,8 @@ static void test_moved(void **state)
     }
 }
 
-/* 1.0, 60.0 and the largest float16, as the standard spells them. */
-static void test_halves(void **state)
+/* 1.0, 60.0 and the largest float16, in the encoding of the standard. */
+static void test_half_precision_is_encoded(void **state)
 {
     static const uint16_t half[] = {0x3c00, 0x5380, 0x7bff}, brain[] = {0x3f80, 0x4270};
     static const double values[] = {1, 60, 65504};
@@ -157,9 +158,11 @@ static void test_halves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduced), cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_right_results_are_accepted),
+        cmocka_unit_test(test_a_wrong_byte_is_found),
+        cmocka_unit_test(test_a_missing_rank_is_detected),
+        cmocka_unit_test(test_moved_data_are_detected),
+        cmocka_unit_test(test_half_precision_is_encoded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

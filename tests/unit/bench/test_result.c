@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From samples to times, and from times to bandwidths. */
+/* Statistics of samples, and bandwidths from times. */
 #include "bench/report.h"
 #include "bench/rounds.h"
 
@@ -15,7 +15,7 @@ static bool near(double a, double b)
     return fabs(a - b) < 1e-9 * (fabs(b) + 1);
 }
 
-static void test_quantiles(void **state)
+static void test_quantiles_are_interpolated(void **state)
 {
     double values[] = {5, 1, 4, 2, 3};
 
@@ -28,8 +28,8 @@ static void test_quantiles(void **state)
     assert_true(result_quantile(NULL, 0, 0.5) == 0);
 }
 
-/* Two ranks, three samples a turn; the slowest are 4 5 6, then 10 1 7. */
-static void test_digest(void **state)
+/* Two ranks with three samples in each of two rounds; the slowest are 4 5 6, then 10 1 7. */
+static void test_samples_are_summarized(void **state)
 {
     static const double first[] = {4, 2, 6, 1, 5, 3}, second[] = {10, 1, 1, 2, 1, 7};
     struct order order = {.operation = operation_find("all_reduce"), .dtype = DIST_FLOAT32};
@@ -41,7 +41,7 @@ static void test_digest(void **state)
     assert_int_equal(summary_add(&summary, first, 3), 0);
     assert_int_equal(summary_add(&summary, second, 3), 0);
     assert_int_equal(summary_end(&summary, 8, &time), 0);
-    assert_true(near(time.median, 6)); /* of 5 and 7 */
+    assert_true(near(time.median, 6)); /* mean of 5 and 7 */
     assert_true(near(time.min, 1) && near(time.max, 10) && near(time.p50, 5.5));
     assert_true(near(time.mean, 33 / 6.0));
     assert_true(near(time.rank_min, 19 / 6.0) && near(time.rank_max, 24 / 6.0));
@@ -52,8 +52,8 @@ static void test_digest(void **state)
     summary_free(&summary);
 }
 
-/* There and back is halved, and who only waits does not count. */
-static void test_latency(void **state)
+/* A round trip is halved, and a rank that only waits does not count. */
+static void test_latency_is_half_a_round_trip(void **state)
 {
     static const double times[] = {8, 6, 0};
     struct order order = {.operation = operation_find("latency"), .dtype = DIST_FLOAT32};
@@ -69,8 +69,8 @@ static void test_latency(void **state)
     summary_free(&summary);
 }
 
-/* 1000 bytes in 100 ns on 4 ranks: 10 GB/s, and what nccl-tests make of it. */
-static void test_bandwidths(void **state)
+/* 1000 bytes in 100 ns on 4 ranks: 10 GB/s, and the bus bandwidth as defined by nccl-tests. */
+static void test_bandwidths_follow_nccl_tests(void **state)
 {
     static const struct {
         const char *collective;
@@ -95,10 +95,10 @@ static void test_bandwidths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_latency),
-        cmocka_unit_test(test_bandwidths),
+        cmocka_unit_test(test_quantiles_are_interpolated),
+        cmocka_unit_test(test_samples_are_summarized),
+        cmocka_unit_test(test_latency_is_half_a_round_trip),
+        cmocka_unit_test(test_bandwidths_follow_nccl_tests),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

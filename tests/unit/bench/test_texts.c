@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is read: command lines, orders, libraries. */
+/* Parsing of command lines, orders and libraries. */
 #include "bench/jobs.h"
 #include "bench/measure.h"
 #include "bench/options.h"
@@ -26,7 +26,7 @@ static int parse(struct options *options, const char *line)
     return options_parse(argc, argv, options, &failure);
 }
 
-static void test_options(void **state)
+static void test_options_are_parsed(void **state)
 {
     struct options options;
 
@@ -49,7 +49,7 @@ static void test_options(void **state)
     assert_true(options.warmup == 3 && options.in_place && options.memory_limit == 1536);
 }
 
-static void test_bad_options(void **state)
+static void test_bad_options_are_rejected(void **state)
 {
     static const char *const lines[] = {"",
                                         "-m 8: all",
@@ -84,7 +84,7 @@ static void test_bad_options(void **state)
 
 /* ---- orders ---- */
 
-static void test_orders(void **state)
+static void test_orders_are_written_and_read(void **state)
 {
     struct order order = {.operation = operation_find("all_to_all"),
                           .bytes = 4800,
@@ -109,8 +109,8 @@ static void test_orders(void **state)
     assert_true(back.op == DIST_MAX && back.root == 2 && back.in_place && back.check);
     assert_true(back.warmup == 3 && back.samples == 4 && back.batch == 5 && back.window == 64);
     assert_int_equal(order_count(&back, 3), 800);
-    assert_int_equal(order_read(line, 2, &back), -1); /* no rank 2 */
-    assert_int_equal(order_read(line, 7, &back), -1); /* no whole blocks */
+    assert_int_equal(order_read(line, 2, &back), -1); /* there is no rank 2 */
+    assert_int_equal(order_read(line, 7, &back), -1); /* blocks would not be whole */
     order.buffers = 32;
     order_write(&order, line);
     assert_string_equal(line, "run all_to_all 4800 bfloat16 max 2 1 3 4 5 1 64 32\n");
@@ -130,7 +130,7 @@ static void test_orders(void **state)
 
 /* ---- libraries ---- */
 
-static void test_specs(void **state)
+static void test_libraries_are_parsed(void **state)
 {
     const char *failure;
     struct spec spec;
@@ -156,10 +156,10 @@ static void test_specs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_orders),
-        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_options_are_parsed),
+        cmocka_unit_test(test_bad_options_are_rejected),
+        cmocka_unit_test(test_orders_are_written_and_read),
+        cmocka_unit_test(test_libraries_are_parsed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
