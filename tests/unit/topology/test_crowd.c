@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which ranks are crowded: by the CPUs that they share, not by those each may use. */
+/* Which ranks are crowded: this depends on the CPUs that they share, not on the number that each
+ * may use. */
 #include "topology/discover.h"
 
 #include <setjmp.h>
@@ -9,7 +10,7 @@
 
 #define RANKS 8
 
-/* All ranks on one machine, rank r allowed the CPUs of masks[r]. */
+/* Places all ranks on one node, where rank r may use the CPUs of masks[r]. */
 static void bind_to(struct disti_locality *all, const uint64_t *masks, int ranks)
 {
     for (int r = 0; r < ranks; r++)
@@ -17,7 +18,7 @@ static void bind_to(struct disti_locality *all, const uint64_t *masks, int ranks
             .machine = 1, .kernel = 1, .usable_cpus = 1, .cpus = {masks[r]}};
 }
 
-static void ranks_bound_to_a_core_each_have_room(void **state)
+static void ranks_with_a_core_each_are_not_crowded(void **state)
 {
     struct disti_locality all[RANKS];
 
@@ -49,8 +50,8 @@ static void two_on_one_core_are_crowded_and_their_neighbour_is_not(void **state)
     assert_false(disti_crowded(all, 3, 2));
 }
 
-/* 0-1, 1-2, 2-3: four CPUs in a chain for three ranks, then for five. */
-static void overlapping_sets_count_as_one(void **state)
+/* 0-1, 1-2, 2-3: a chain of four CPUs, for three ranks and then for five. */
+static void overlapping_CPU_sets_are_merged(void **state)
 {
     struct disti_locality all[RANKS];
 
@@ -61,7 +62,7 @@ static void overlapping_sets_count_as_one(void **state)
     assert_true(disti_crowded(all, 5, 0));
 }
 
-static void other_machines_do_not_count(void **state)
+static void ranks_of_other_nodes_do_not_count(void **state)
 {
     struct disti_locality all[RANKS];
 
@@ -84,7 +85,7 @@ static void containers_of_one_kernel_share_its_cpus(void **state)
     assert_false(disti_crowded(all, 2, 0));
 }
 
-static void a_quota_is_for_the_whole_machine(void **state)
+static void a_quota_limits_the_whole_node(void **state)
 {
     struct disti_locality all[RANKS];
 
@@ -95,7 +96,7 @@ static void a_quota_is_for_the_whole_machine(void **state)
     assert_true(disti_crowded(all, 3, 1));
 }
 
-static void an_unknown_affinity_falls_back_to_counting(void **state)
+static void without_affinities_CPUs_and_ranks_are_counted(void **state)
 {
     struct disti_locality all[RANKS];
 
@@ -108,13 +109,13 @@ static void an_unknown_affinity_falls_back_to_counting(void **state)
     assert_true(disti_crowded(all, 3, 0));
 }
 
-static void machines_of_one_kernel_share_cpus(void **state)
+static void nodes_of_one_kernel_share_CPUs(void **state)
 {
     struct disti_locality all[RANKS];
 
     (void)state;
     bind_to(all, (const uint64_t[]){3, 6, 6}, 3);
-    assert_int_equal(disti_shared_cpus(all, 3), 0); /* one machine */
+    assert_int_equal(disti_shared_cpus(all, 3), 0); /* one node */
     all[2].machine = 2;
     assert_int_equal(disti_shared_cpus(all, 3), 3);
     all[2].kernel = 2;
@@ -127,15 +128,15 @@ static void machines_of_one_kernel_share_cpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_bound_to_a_core_each_have_room),
+        cmocka_unit_test(ranks_with_a_core_each_are_not_crowded),
         cmocka_unit_test(unbound_ranks_share_all_cpus),
         cmocka_unit_test(two_on_one_core_are_crowded_and_their_neighbour_is_not),
-        cmocka_unit_test(overlapping_sets_count_as_one),
-        cmocka_unit_test(other_machines_do_not_count),
+        cmocka_unit_test(overlapping_CPU_sets_are_merged),
+        cmocka_unit_test(ranks_of_other_nodes_do_not_count),
         cmocka_unit_test(containers_of_one_kernel_share_its_cpus),
-        cmocka_unit_test(machines_of_one_kernel_share_cpus),
-        cmocka_unit_test(a_quota_is_for_the_whole_machine),
-        cmocka_unit_test(an_unknown_affinity_falls_back_to_counting),
+        cmocka_unit_test(nodes_of_one_kernel_share_CPUs),
+        cmocka_unit_test(a_quota_limits_the_whole_node),
+        cmocka_unit_test(without_affinities_CPUs_and_ranks_are_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Discovery: places on a machine that is only described, and CPUs that are really there. */
+/* Discovery: the locality on a simulated machine, and the usable CPUs of the real one. */
 #include "topology/discover.h"
 
 #include "../base/unit.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A folder of this test's own, removed at the end; files are made in it by path. */
+/* A directory of this test, in which files are made by path; removed at the end. */
 static char folder[] = "/tmp/dist-cgroup-XXXXXX";
 
 static int folder_make(void **state)
@@ -30,7 +30,7 @@ static int folder_remove(void **state)
     return system(command);
 }
 
-/* Writes folder/path, making the folders on the way. */
+/* Writes folder/path, and makes missing directories. */
 static void folder_write(const char *path, const char *text)
 {
     char full[256];
@@ -56,27 +56,27 @@ static int quota_of(const char *membership)
     return disti_quota_cpus(path, mounts);
 }
 
-static void test_quota_2(void **state)
+static void test_quota_of_cgroups_v2(void **state)
 {
     (void)state;
     folder_write("mounts/job/task/cpu.max", "max 100000\n");
     assert_int_equal(quota_of("0::/job/task\n"), 0);
     folder_write("mounts/job/cpu.max", "250000 100000\n");
-    assert_int_equal(quota_of("0::/job/task\n"), 3); /* the group above binds, rounded up */
+    assert_int_equal(quota_of("0::/job/task\n"), 3); /* the parent's limit, rounded up */
     folder_write("mounts/job/task/cpu.max", "200000 100000\n");
     assert_int_equal(quota_of("0::/job/task\n"), 2);
     folder_write("mounts/job/task/cpu.max", "1 100000\n");
     assert_int_equal(quota_of("0::/job/task\n"), 1);
     assert_int_equal(quota_of("0::/elsewhere\n"), 0);
     folder_write("mounts/cpu.max", "700000 100000\n");
-    assert_int_equal(quota_of("0::/not/visible/here\n"), 7); /* a container sees only the top */
+    assert_int_equal(quota_of("0::/not/visible/here\n"), 7); /* as in a container */
     assert_int_equal(quota_of("0::/\n"), 7);
     folder_write("mounts/cpu.max", "rubbish\n");
     assert_int_equal(quota_of("0::/\n"), 0);
     assert_int_equal(disti_quota_cpus("/nonexistent/cgroup", folder), 0);
 }
 
-static void test_quota_1(void **state)
+static void test_quota_of_cgroups_v1(void **state)
 {
     (void)state;
     folder_write("mounts/cpu/old/cpu.cfs_quota_us", "-1\n");
@@ -91,8 +91,8 @@ static void test_quota_1(void **state)
     assert_int_equal(quota_of("no colons\n\n1:cpu\n"), 0);
 }
 
-/* Bound to one CPU, one is what there is, on whatever machine this is. */
-static void test_usable_cpus(void **state)
+/* A process that is bound to one CPU can use one CPU, on any machine. */
+static void test_usable_cpus_follow_the_affinity(void **state)
 {
     cpu_set_t before, one;
     int cpu = 0;
@@ -110,7 +110,7 @@ static void test_usable_cpus(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
-static void test_locality(void **state)
+static void test_locality_is_discovered_completely(void **state)
 {
     struct disti_locality one, two;
     char host[DISTI_HOST_SIZE];
@@ -120,7 +120,7 @@ static void test_locality(void **state)
     memset(&two, 2, sizeof(two));
     assert_int_equal(disti_discover(0, 2, &one), DIST_OK);
     assert_int_equal(disti_discover(0, 2, &two), DIST_OK);
-    assert_memory_equal(&one, &two, sizeof(one)); /* no byte of it is left to chance */
+    assert_memory_equal(&one, &two, sizeof(one)); /* all bytes are initialized */
     disti_host_name(host);
     assert_string_equal(one.host, host);
     assert_int_equal(one.pid, getpid());
@@ -130,7 +130,8 @@ static void test_locality(void **state)
     assert_true(one.place.core >= 0);
 }
 
-/* Two packages by turns, each of two cores of two threads, a NUMA node each, a third of memory:
+/* Two packages with alternating CPU numbers, of two cores with two threads each; a NUMA node per
+ * package, and a third one with memory only:
  *   package 0: core 0 (CPUs 0 4), core 1 (CPUs 2 6)    package 1: core 2 (1 5), core 3 (3 7) */
 static void machine_write(void)
 {
@@ -170,20 +171,20 @@ static void assert_place(uint64_t affinity, int local_rank, int local_ranks, int
     assert_int_equal(place.numa, package);
 }
 
-static void test_kernels_files(void **state)
+static void test_locality_is_read_from_sysfs(void **state)
 {
     struct dist_place place;
 
     (void)state;
-    assert_false(machine_place(0, 0, 1, &place)); /* there are none yet */
+    assert_false(machine_place(0, 0, 1, &place)); /* no files yet */
     machine_write();
     for (int local = 0; local < 4; local++)
         assert_place(0, local, 4, local, local / 2);
     assert_place(0xff, 1, 2, 2, 1);
-    assert_place(1 << 6, 0, 1, 1, 0); /* bound to a thread each */
+    assert_place(1 << 6, 0, 1, 1, 0); /* bound to one thread each */
     assert_place(1 << 5, 1, 2, 2, 1);
     assert_place(1 << 2 | 1 << 7, 1, 2, 3, 1);
-    folder_write("system/cpu/online", "0-7,4096\n"); /* more than a mask holds */
+    folder_write("system/cpu/online", "0-7,4096\n"); /* more than fit in a mask */
     assert_false(machine_place(0, 0, 1, &place));
     folder_write("system/cpu/online", "rubbish\n");
     assert_false(machine_place(0, 0, 1, &place));
@@ -193,8 +194,8 @@ static void test_kernels_files(void **state)
 }
 
 #ifdef HAVE_HWLOC
-/* What the kernel's files say of this machine, and what hwloc makes of it. */
-static void test_hwloc_agrees(void **state)
+/* The result from the kernel's files is the same as that of hwloc. */
+static void test_hwloc_and_sysfs_agree(void **state)
 {
     struct disti_locality ours, theirs;
 
@@ -218,7 +219,7 @@ static struct dist_place place_on(const char *machine, int local_rank, int local
     return locality.place;
 }
 
-static void test_synthetic_machine(void **state)
+static void test_places_on_a_synthetic_machine(void **state)
 {
     const char *machine = "package:2 numa:2 core:4 pu:2"; /* 16 cores */
 
@@ -232,13 +233,13 @@ static void test_synthetic_machine(void **state)
     }
     for (int local = 0; local < 32; local++) /* more ranks than cores */
         assert_int_equal(place_on(machine, local, 32).core, local / 2);
-    assert_int_equal(place_on(machine, 35, 32).core, 1); /* a number out of range wraps */
+    assert_int_equal(place_on(machine, 35, 32).core, 1); /* a number out of range wraps around */
     assert_int_equal(place_on("pu:6", 1, 2).core, 3);
     assert_int_equal(place_on("pu:6", 1, 2).package, -1);
 }
 #endif
 
-static void test_number_nodes(void **state)
+static void test_nodes_are_numbered_by_rank(void **state)
 {
     static const uint64_t machines[] = {77, 5, 77, UINT64_MAX, 5, 77};
     static const int nodes[] = {0, 1, 0, 2, 1, 0};
@@ -258,13 +259,16 @@ static void test_number_nodes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quota_2),       cmocka_unit_test(test_quota_1),
-        cmocka_unit_test(test_usable_cpus),   cmocka_unit_test(test_locality),
-        cmocka_unit_test(test_kernels_files),
+        cmocka_unit_test(test_quota_of_cgroups_v2),
+        cmocka_unit_test(test_quota_of_cgroups_v1),
+        cmocka_unit_test(test_usable_cpus_follow_the_affinity),
+        cmocka_unit_test(test_locality_is_discovered_completely),
+        cmocka_unit_test(test_locality_is_read_from_sysfs),
 #ifdef HAVE_HWLOC
-        cmocka_unit_test(test_hwloc_agrees),  cmocka_unit_test(test_synthetic_machine),
+        cmocka_unit_test(test_hwloc_and_sysfs_agree),
+        cmocka_unit_test(test_places_on_a_synthetic_machine),
 #endif
-        cmocka_unit_test(test_number_nodes),
+        cmocka_unit_test(test_nodes_are_numbered_by_rank),
     };
 
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Orders and rings: every node is entered once, whatever numbers the places carry. */
+/* Orders and rings: each node is entered once, whatever the numbers in the places. */
 #include "topology/topology.h"
 
 #include "../base/unit.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the model promises about itself, for any places. */
+/* Checks the invariants of a topology. */
 static void topology_check(const struct disti_topology *topology)
 {
     int first = -1;
@@ -33,7 +33,7 @@ static void topology_check(const struct disti_topology *topology)
     }
 }
 
-/* How often the ring goes from a node to another. */
+/* Returns how many times the ring crosses from one node to another. */
 static int ring_crossings(const struct disti_topology *topology)
 {
     int crossings = 0, rank = 0;
@@ -44,7 +44,7 @@ static int ring_crossings(const struct disti_topology *topology)
         crossings += disti_node_of(topology, rank) != disti_node_of(topology, next);
         rank = next;
     }
-    assert_int_equal(rank, 0); /* it closes, */
+    assert_int_equal(rank, 0); /* the ring is closed */
     return crossings;
 }
 
@@ -58,7 +58,7 @@ static void ring_visits_all(const struct disti_topology *topology)
     free(seen);
 }
 
-static void test_random_places(void **state)
+static void test_rings_enter_each_node_once(void **state)
 {
     uint64_t random = 7;
 
@@ -83,7 +83,7 @@ static void test_random_places(void **state)
     }
 }
 
-static void test_order_inside_node(void **state)
+static void test_ranks_of_a_node_are_ordered_by_place(void **state)
 {
     const struct dist_place places[] = {
         {5, 1, 1, 3, -1}, {9, 0, 0, 0, -1}, {5, 0, 0, 1, -1}, {5, 1, 1, 2, -1},
@@ -101,7 +101,7 @@ static void test_order_inside_node(void **state)
     disti_topology_free(topology);
 }
 
-static void test_synthetic(void **state)
+static void test_synthetic_topologies_are_parsed(void **state)
 {
     struct disti_topology *topology = NULL;
 
@@ -137,7 +137,7 @@ static void test_synthetic(void **state)
     disti_topology_free(topology);
 }
 
-static void test_flat(void **state)
+static void test_a_flat_topology_is_one_node(void **state)
 {
     struct disti_topology *topology = NULL;
 
@@ -150,7 +150,7 @@ static void test_flat(void **state)
     disti_topology_free(topology);
 }
 
-static void test_refuses(void **state)
+static void test_bad_topologies_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -192,9 +192,11 @@ static void test_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_places), cmocka_unit_test(test_order_inside_node),
-        cmocka_unit_test(test_synthetic),     cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_rings_enter_each_node_once),
+        cmocka_unit_test(test_ranks_of_a_node_are_ordered_by_place),
+        cmocka_unit_test(test_synthetic_topologies_are_parsed),
+        cmocka_unit_test(test_a_flat_topology_is_one_node),
+        cmocka_unit_test(test_bad_topologies_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

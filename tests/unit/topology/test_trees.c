@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trees: parents and children agree, everybody is reached, and in few steps. */
+/* Trees: parents and children are consistent, all ranks are reached, and the depth is limited. */
 #include "topology/topology.h"
 
 #include "../base/unit.h"
@@ -15,10 +15,8 @@ static int log2_up(int count)
     return log;
 }
 
-/*
- * Parents and children name each other, one rank has no parent, and going up from any rank leads to
- * it. Returns the depth.
- */
+/* Checks that parents and children match and that the path up from each rank leads to the root, the
+ * only rank without a parent. Returns the depth. */
 static int tree_check(const struct disti_tree_neighbours *trees, int ranks, int root)
 {
     int depth = 0, children = 0;
@@ -47,7 +45,7 @@ static void places_spread(struct dist_place *spread, int ranks, int kind)
     }
 }
 
-/* Edges between nodes: as many as there are nodes but one. */
+/* Checks that the number of edges between nodes is the number of nodes minus 1. */
 static void assert_crossings(const struct disti_topology *topology,
                              const struct disti_tree_neighbours *trees)
 {
@@ -70,7 +68,7 @@ static int largest_node(const struct disti_topology *topology)
     return largest;
 }
 
-/* root -1: each tree has its own. */
+/* root -1: each tree has its own root. */
 static void double_check(const struct disti_topology *topology, int root)
 {
     static struct disti_tree_neighbours trees[2][RANKS_MAX];
@@ -97,7 +95,7 @@ static void double_check(const struct disti_topology *topology, int root)
         assert_true(rank == root || trees[0][rank].children == 0 || trees[1][rank].children == 0);
 }
 
-static void test_double(void **state)
+static void test_double_trees_are_complementary(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= RANKS_MAX; ranks += ranks < 40 ? 1 : 7) {
@@ -125,7 +123,7 @@ static void binomial_check(const struct disti_topology *topology, int root)
     assert_crossings(topology, trees);
 }
 
-/* Ranks below this one, itself counted. */
+/* Returns the number of ranks in the subtree of this rank, including itself. */
 static int subtree_size(const struct disti_tree_neighbours *trees, int rank)
 {
     int size = 1;
@@ -135,7 +133,7 @@ static int subtree_size(const struct disti_tree_neighbours *trees, int rank)
     return size;
 }
 
-static void test_binomial(void **state)
+static void test_binomial_trees_are_shallow(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= RANKS_MAX; ranks += ranks < 20 ? 1 : 7) {
@@ -152,7 +150,7 @@ static void test_binomial(void **state)
     }
 }
 
-static void test_binomial_largest_first(void **state)
+static void test_larger_subtrees_are_first(void **state)
 {
     static struct disti_tree_neighbours trees[RANKS_MAX];
     struct dist_place spread[RANKS_MAX];
@@ -170,8 +168,8 @@ static void test_binomial_largest_first(void **state)
     disti_topology_free(topology);
 }
 
-/* The drawing in the source: 8 ranks, one node. */
-static void test_binomial_shape(void **state)
+/* The drawing in the source: 8 ranks on one node. */
+static void test_a_binomial_tree_has_the_documented_shape(void **state)
 {
     static const int parents[] = {-1, 0, 0, 2, 0, 4, 4, 6};
     struct disti_topology *topology = NULL;
@@ -189,10 +187,10 @@ static void test_binomial_shape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_double),
-        cmocka_unit_test(test_binomial),
-        cmocka_unit_test(test_binomial_largest_first),
-        cmocka_unit_test(test_binomial_shape),
+        cmocka_unit_test(test_double_trees_are_complementary),
+        cmocka_unit_test(test_binomial_trees_are_shallow),
+        cmocka_unit_test(test_larger_subtrees_are_first),
+        cmocka_unit_test(test_a_binomial_tree_has_the_documented_shape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
