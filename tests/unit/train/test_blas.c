@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which kernels a CPU can run, by the names that OpenBLAS gives them. */
+/* Which kernels a CPU can run, by OpenBLAS's names of cores. */
 #include "train/gemm.h"
 
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void test_known_cores(void **state)
+static void test_known_cores_have_their_level(void **state)
 {
     (void)state;
     assert_int_equal(blas_level_of("Prescott"), BLAS_SSE);
@@ -20,14 +20,14 @@ static void test_known_cores(void **state)
     assert_int_equal(blas_level_of("SkylakeX"), BLAS_AVX512);
 }
 
-/* A name that comes later is of a CPU that OpenBLAS knows: nothing better can be named. */
-static void test_unknown_core(void **state)
+/* An unknown name belongs to a newer CPU that OpenBLAS supports, so it gets the best level. */
+static void test_an_unknown_core_has_the_best_level(void **state)
 {
     (void)state;
     assert_int_equal(blas_level_of("NextLake"), BLAS_AVX512);
 }
 
-static void test_case_of_letters(void **state)
+static void test_case_is_ignored(void **state)
 {
     (void)state;
     assert_int_equal(blas_level_of("PRESCOTT"), BLAS_SSE);
@@ -37,9 +37,9 @@ static void test_case_of_letters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_cores),
-        cmocka_unit_test(test_unknown_core),
-        cmocka_unit_test(test_case_of_letters),
+        cmocka_unit_test(test_known_cores_have_their_level),
+        cmocka_unit_test(test_an_unknown_core_has_the_best_level),
+        cmocka_unit_test(test_case_is_ignored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

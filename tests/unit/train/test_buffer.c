@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Unit tests of the buffers that go to other ranks. */
+/* Buffers of floats that ranks exchange, in shared memory if possible. */
 #include "../core/alone.h"
 #include "unit.h"
 
@@ -22,9 +22,9 @@ static void check(struct buffer *buffer, size_t count, bool shared)
     buffer_destroy(buffer);
 }
 
-static void test_kinds(void **state)
+static void test_buffers_of_a_group_are_shared(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     struct buffer buffer = {.floats = NULL};
 
     (void)state;
@@ -37,10 +37,10 @@ static void test_kinds(void **state)
     check(&buffer, 1001, true);
 }
 
-/* Without descriptors there is no memory to share. */
-static void test_falls_back(void **state)
+/* Without descriptors, no shared memory can be allocated. */
+static void test_buffers_fall_back_to_private_memory(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     struct buffer buffer = {.floats = NULL};
     struct rlimit limit, none;
 
@@ -55,9 +55,9 @@ static void test_falls_back(void **state)
     assert_int_equal(dist_destroy_process_group(group), DIST_OK);
 }
 
-static void test_model_is_shared(void **state)
+static void test_a_models_buffers_are_shared(void **state)
 {
-    dist_group *group = alone();
+    dist_group *group = single_rank_world();
     struct model *model = NULL;
 
     (void)state;
@@ -72,9 +72,9 @@ static void test_model_is_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_falls_back),
-        cmocka_unit_test(test_model_is_shared),
+        cmocka_unit_test(test_buffers_of_a_group_are_shared),
+        cmocka_unit_test(test_buffers_fall_back_to_private_memory),
+        cmocka_unit_test(test_a_models_buffers_are_shared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

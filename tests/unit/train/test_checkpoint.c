@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checkpoints: round trip, PyTorch's layout, and no damaged file accepted. */
+/* Checkpoints: saving and loading, PyTorch's layout, and rejection of damaged files. */
 #include "unit.h"
 
 #include "config.h"
@@ -34,14 +34,14 @@ static void check_round_trip(const char *arch)
     model_destroy(loaded);
 }
 
-static void test_round_trip(void **state)
+static void test_saved_parameters_are_loaded(void **state)
 {
     (void)state;
     check_round_trip("cnn");
     check_round_trip("mlp");
 }
 
-/* One float of a saved file, by tensor and index. */
+/* Returns one float of a saved file, by tensor and index. */
 static float saved_float(const char *name, size_t index)
 {
     struct image image;
@@ -54,8 +54,9 @@ static float saved_float(const char *name, size_t index)
     return value;
 }
 
-/* Convolutions are out x in x height x width; dense layers see channel, row, column. */
-static void test_layout(void **state)
+/* Convolutions are stored as out x in x height x width; the inputs of dense layers are in the order
+ * channel, row, column. */
+static void test_the_layout_is_PyTorchs(void **state)
 {
     struct model *model = make_model("cnn");
     const struct layer *conv2 = &model->layers[1], *fc1 = &model->layers[4];
@@ -71,8 +72,8 @@ static void test_layout(void **state)
     model_destroy(model);
 }
 
-/* Loads bytes, which must be refused with this text and change nothing. */
-static void check_refused(const uint8_t *bytes, size_t size, const char *text)
+/* Loads these bytes, which must fail with this text and change nothing. */
+static void check_rejected(const uint8_t *bytes, size_t size, const char *text)
 {
     struct model *model = make_model("mlp"), *before = make_model("mlp");
     struct checkpoint_rest rest = {.epoch = -1};
@@ -97,7 +98,7 @@ static uint8_t *save_mlp(size_t *size_p)
     return bytes;
 }
 
-static void test_truncations(void **state)
+static void test_truncated_files_are_rejected(void **state)
 {
     size_t size;
     uint8_t *bytes = save_mlp(&size);
@@ -106,19 +107,19 @@ static void test_truncations(void **state)
     (void)state;
     memcpy(&length, bytes, 8);
     for (size_t cut = 0; cut < 8 + length; cut++)
-        check_refused(bytes, cut, "bad: byte ");
+        check_rejected(bytes, cut, "bad: byte ");
     for (size_t cut = 8 + length; cut < size; cut += 10007)
-        check_refused(bytes, cut, "expected ");
-    check_refused(bytes, size - 1, "expected ");
+        check_rejected(bytes, cut, "expected ");
+    check_rejected(bytes, size - 1, "expected ");
     bytes = realloc(bytes, size + 1);
     assert_non_null(bytes);
     bytes[size] = 0;
-    check_refused(bytes, size + 1, "expected ");
+    check_rejected(bytes, size + 1, "expected ");
     free(bytes);
 }
 
-/* As of a program that writes no checksums. */
-static void forget_checksums(uint8_t *bytes, size_t size)
+/* Removes the checksums, as in a file of a program that writes none. */
+static void remove_checksums(uint8_t *bytes, size_t size)
 {
     uint8_t *at;
 
@@ -126,24 +127,24 @@ static void forget_checksums(uint8_t *bytes, size_t size)
         memcpy(at, "\"other", 6);
 }
 
-/* Replaces text in the header by text of the same length. */
+/* Replaces text in the header by text of the same length, and expects that loading fails. */
 static void check_edited(const char *from, const char *to, const char *refusal)
 {
     size_t size;
     uint8_t *bytes = save_mlp(&size);
     uint8_t *at;
 
-    forget_checksums(bytes, size);
+    remove_checksums(bytes, size);
     at = memmem(bytes, size, from, strlen(from));
 
     assert_non_null(at);
     assert_int_equal(strlen(from), strlen(to));
     memcpy(at, to, strlen(to));
-    check_refused(bytes, size, refusal);
+    check_rejected(bytes, size, refusal);
     free(bytes);
 }
 
-static void test_corrupt_headers(void **state)
+static void test_corrupt_headers_are_rejected(void **state)
 {
     (void)state;
     check_edited("F32", "F16", "dtype F32");
@@ -162,18 +163,18 @@ static void test_corrupt_headers(void **state)
     check_edited("[0,802816]", "[-1,80281]", "expected data_offsets of 0 and more");
 }
 
-static void test_absurd_length(void **state)
+static void test_an_impossible_header_length_is_rejected(void **state)
 {
     size_t size;
     uint8_t *bytes = save_mlp(&size);
 
     (void)state;
     memset(bytes, 0xFF, 8);
-    check_refused(bytes, size, "bad: byte 0: a header of 18446744073709551615 bytes");
+    check_rejected(bytes, size, "bad: byte 0: a header of 18446744073709551615 bytes");
     free(bytes);
 }
 
-static void test_other_arch(void **state)
+static void test_another_architecture_is_rejected(void **state)
 {
     struct model *cnn = make_model("cnn"), *mlp = make_model("mlp");
     struct checkpoint_rest rest = {.epoch = 0};
@@ -186,8 +187,8 @@ static void test_other_arch(void **state)
     model_destroy(mlp);
 }
 
-/* A save that fails leaves the old file and no half of a new one. */
-static void test_failed_save(void **state)
+/* A failed save leaves the old file and no part of a new one. */
+static void test_a_failed_save_keeps_the_old_file(void **state)
 {
     struct model *model = make_model("mlp");
 
@@ -195,7 +196,7 @@ static void test_failed_save(void **state)
     assert_int_equal(checkpoint_save("nowhere/model", model, 1), -1);
     unit_failed_with("nowhere/model: cannot create");
     assert_int_equal(mkdir("folder", 0700), 0);
-    assert_int_equal(mkdir("folder/x", 0700), 0); /* cannot be renamed over */
+    assert_int_equal(mkdir("folder/x", 0700), 0); /* cannot be replaced by a rename */
     assert_int_equal(checkpoint_save("folder", model, 1), -1);
     unit_failed_with("folder: cannot write");
     assert_int_equal(unit_count("folder.tmp-*"), 0);
@@ -227,7 +228,7 @@ static void save_all(const struct model *model, const struct checkpoint_rest *re
     image_free(&image);
 }
 
-static void test_whole_training(void **state)
+static void test_a_whole_training_is_saved_and_loaded(void **state)
 {
     struct model *saved = make_model("mlp"), *loaded;
     float first[3] = {1, -2, 0.5F}, second[3] = {0};
@@ -247,7 +248,7 @@ static void test_whole_training(void **state)
     assert_true(rest.best == 0.1);
     assert_memory_equal(first, second, sizeof(first));
     assert_memory_equal(saved->weights, loaded->weights, saved->parameters * sizeof(float));
-    /* Its parameters alone are fine too. */
+    /* Loading only its parameters works too. */
     rest = (struct checkpoint_rest){.state = NULL};
     assert_int_equal(checkpoint_load("all", loaded, &rest), 0);
     assert_int_equal(rest.epoch, 2);
@@ -261,7 +262,7 @@ static void check_other(struct model *model, struct checkpoint_rest rest, const 
     unit_failed_with(text);
 }
 
-static void test_not_that_training(void **state)
+static void test_another_training_is_rejected(void **state)
 {
     struct model *model = make_model("mlp");
     float values[4] = {0};
@@ -281,7 +282,7 @@ static void test_not_that_training(void **state)
     model_destroy(model);
 }
 
-/* A small file of a model of nothing but its rest: so that every byte can be tried. */
+/* Writes a small file, so that every byte can be tested. */
 static void write_small(struct image *image)
 {
     const uint64_t shape[] = {2, 3};
@@ -308,8 +309,8 @@ static void check_damaged(const uint8_t *bytes, size_t size, size_t at)
     assert_null(image.data);
 }
 
-/* Every bit of a file, and every length. */
-static void test_every_bit(void **state)
+/* Every bit of a file is changed, and the file is cut at every length. */
+static void test_every_changed_bit_is_detected(void **state)
 {
     const int step = getenv("CHECK_LONG") ? 1 : 3;
     struct image image;
@@ -333,7 +334,7 @@ static void test_every_bit(void **state)
     free(bytes);
 }
 
-static void test_without_checksums(void **state)
+static void test_files_without_checksums_are_accepted(void **state)
 {
     struct image image;
     uint8_t *bytes;
@@ -343,7 +344,7 @@ static void test_without_checksums(void **state)
     (void)state;
     write_small(&image);
     bytes = unit_read("small", &size);
-    forget_checksums(bytes, size);
+    remove_checksums(bytes, size);
     bytes[size - 1] ^= 1;
     unit_write("foreign", bytes, size);
     assert_int_equal(image_read("foreign", &image), 0);
@@ -355,8 +356,8 @@ static void test_without_checksums(void **state)
     free(bytes);
 }
 
-/* As everybody else's CRC-32. */
-static void test_checksum(void **state)
+/* The usual CRC-32. */
+static void test_checksums_are_CRC_32(void **state)
 {
     char sum[TENSORS_SUM + 1];
 
@@ -372,12 +373,18 @@ int main(void)
     return 77;
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_truncations),       cmocka_unit_test(test_corrupt_headers),
-        cmocka_unit_test(test_absurd_length),     cmocka_unit_test(test_other_arch),
-        cmocka_unit_test(test_failed_save),       cmocka_unit_test(test_whole_training),
-        cmocka_unit_test(test_not_that_training), cmocka_unit_test(test_every_bit),
-        cmocka_unit_test(test_without_checksums), cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_saved_parameters_are_loaded),
+        cmocka_unit_test(test_the_layout_is_PyTorchs),
+        cmocka_unit_test(test_truncated_files_are_rejected),
+        cmocka_unit_test(test_corrupt_headers_are_rejected),
+        cmocka_unit_test(test_an_impossible_header_length_is_rejected),
+        cmocka_unit_test(test_another_architecture_is_rejected),
+        cmocka_unit_test(test_a_failed_save_keeps_the_old_file),
+        cmocka_unit_test(test_a_whole_training_is_saved_and_loaded),
+        cmocka_unit_test(test_another_training_is_rejected),
+        cmocka_unit_test(test_every_changed_bit_is_detected),
+        cmocka_unit_test(test_files_without_checksums_are_accepted),
+        cmocka_unit_test(test_checksums_are_CRC_32),
     };
 
     return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* CIFAR-10: whole files are read, damaged ones refused by name and byte; pictures and their crops.
- */
+/* CIFAR-10: files are read, and damaged files are rejected with file and byte; drawn pictures and
+ * crops. */
 #include "unit.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ enum { PIXELS = PICTURES_SIDE * PICTURES_SIDE, IMAGE = 3 * PIXELS, RECORD = 1 + 
 
 static uint8_t records[COUNT * RECORD];
 
-/* Bytes that tell colour and pixel apart. */
+/* Fills the records with bytes that identify colour and pixel. */
 static void records_make(uint8_t first_label)
 {
     for (int r = 0; r < COUNT; r++) {
@@ -45,7 +45,7 @@ static void check_whole(const char *folder)
     assert_int_equal(dataset.count, 5 * COUNT);
     for (int i = 0; i < 5 * COUNT; i++)
         assert_int_equal(dataset_get(&dataset, (size_t)i, image), 1 + i / COUNT + i % COUNT);
-    for (int i = 0; i < IMAGE; i++) /* number 9 is a second one of its file */
+    for (int i = 0; i < IMAGE; i++) /* number 9 is the second of its file */
         assert_int_equal(image[i], i % 3 * 80 + i / 3 % 79 + 1);
     dataset_destroy(&dataset);
     assert_int_equal(dataset_read(&dataset_cifar10, folder, false, &dataset), 0);
@@ -53,7 +53,7 @@ static void check_whole(const char *folder)
     dataset_destroy(&dataset);
 }
 
-static void test_whole(void **state)
+static void test_complete_files_are_read(void **state)
 {
     (void)state;
     write_all(".");
@@ -64,7 +64,7 @@ static void test_whole(void **state)
     check_whole("up");
 }
 
-static void check_refused(bool train, const char *file, const char *text)
+static void check_rejected(bool train, const char *file, const char *text)
 {
     struct dataset dataset;
 
@@ -73,31 +73,32 @@ static void check_refused(bool train, const char *file, const char *text)
     unit_failed_with(text);
 }
 
-static void test_refused(void **state)
+static void test_damaged_files_are_rejected(void **state)
 {
     struct dataset dataset;
 
     (void)state;
     write_all(".");
     unit_write("data_batch_4.bin", records, RECORD + 1);
-    check_refused(true, "./data_batch_4.bin", "byte 3074: the file ends here, expected 3072 bytes");
+    check_rejected(true, "./data_batch_4.bin",
+                   "byte 3074: the file ends here, expected 3072 bytes");
     unit_write("data_batch_4.bin", records, 0);
-    check_refused(true, "./data_batch_4.bin", "byte 0: the file ends here, expected 3073 bytes");
+    check_rejected(true, "./data_batch_4.bin", "byte 0: the file ends here, expected 3073 bytes");
     records_make(9);
     unit_write("data_batch_4.bin", records, sizeof(records));
-    check_refused(true, "./data_batch_4.bin", "byte 3073: label 10, expected 0 to 9");
+    check_rejected(true, "./data_batch_4.bin", "byte 3073: label 10, expected 0 to 9");
     assert_int_equal(remove("data_batch_4.bin"), 0);
-    check_refused(true, "./data_batch_4.bin", "No such file");
+    check_rejected(true, "./data_batch_4.bin", "No such file");
     unit_write("test_batch.bin", records, RECORD - 1);
-    check_refused(false, "./test_batch.bin", "byte 3072: the file ends here, expected 1 bytes");
+    check_rejected(false, "./test_batch.bin", "byte 3072: the file ends here, expected 1 bytes");
     assert_int_equal(remove("test_batch.bin"), 0);
-    check_refused(false, "--data .", "there is no test_batch.bin");
+    check_rejected(false, "--data .", "there is no test_batch.bin");
     assert_int_equal(dataset_read(&dataset_cifar10, "nowhere", true, &dataset), -1);
     unit_failed_with("nowhere");
 }
 
-/* The same arguments, the same picture; classes all come, and pictures differ. */
-static void test_pictures(void **state)
+/* The same arguments give the same picture; all classes occur, and pictures differ. */
+static void test_drawn_pictures_are_reproducible(void **state)
 {
     uint8_t first[IMAGE], again[IMAGE];
     int seen[10] = {0};
@@ -119,7 +120,7 @@ static void test_pictures(void **state)
     assert_memory_not_equal(first, again, IMAGE);
 }
 
-/* Every crop is the picture moved by at most 4 pixels, mirrored or not, on black. */
+/* True if the image is `from`, moved by `right` and `down` and mirrored if `mirror`, on black. */
 static bool is_moved(const uint8_t *image, const uint8_t *from, int right, int down, bool mirror)
 {
     for (int i = 0; i < IMAGE; i++) {
@@ -133,7 +134,7 @@ static bool is_moved(const uint8_t *image, const uint8_t *from, int right, int d
     return true;
 }
 
-static void test_crop(void **state)
+static void test_crops_are_moved_and_mirrored(void **state)
 {
     uint8_t from[IMAGE], image[IMAGE];
     int moves = 0, mirrored = 0;
@@ -158,8 +159,8 @@ static void test_crop(void **state)
     assert_in_range(mirrored, 30, 70);
 }
 
-/* Each channel by its own mean and deviation. */
-static void test_batch(void **state)
+/* Each channel is normalized by its own mean and deviation. */
+static void test_channels_are_normalized(void **state)
 {
     struct dataset dataset;
     struct batch batch;
@@ -183,9 +184,11 @@ static void test_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_pictures), cmocka_unit_test(test_crop),
-        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_complete_files_are_read),
+        cmocka_unit_test(test_damaged_files_are_rejected),
+        cmocka_unit_test(test_drawn_pictures_are_reproducible),
+        cmocka_unit_test(test_crops_are_moved_and_mirrored),
+        cmocka_unit_test(test_channels_are_normalized),
     };
 
     return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices: the kernels for GPUs, run by the stand-in, do what the CPU's layers do. */
+/* GPU kernels on the stand-in driver compute the same as the layers on the CPU. */
 #include "unit.h"
 
 #include <math.h>
@@ -8,16 +8,16 @@
 #include "train/dataset.h"
 #include "train/device.h"
 
-enum { CAPACITY = 70 }; /* more than the windows of one product */
+enum { CAPACITY = 70 }; /* more samples than the windows of one product */
 
 struct side {
     struct model *model;
     struct device *device;
 };
 
-static bool there_is_a_module;
+static bool has_module;
 
-/* The stand-in's driver, and the kernels over it. */
+/* Finds the stand-in driver and the kernels built for it. */
 static int find_module(void **state)
 {
     const char *build = getenv("builddir");
@@ -28,7 +28,7 @@ static int find_module(void **state)
     snprintf(driver, sizeof(driver), "%s/.libs/standin_cuda.so", build);
     snprintf(kernels, sizeof(kernels), "%s/tests/standin/kernels/.libs", build);
     snprintf(module, sizeof(module), "%s/train_mnist_cuda.so", kernels);
-    there_is_a_module = access(module, F_OK) == 0 && access(driver, F_OK) == 0;
+    has_module = access(module, F_OK) == 0 && access(driver, F_OK) == 0;
     setenv("DIST_GPU_DRIVER", driver, 1);
     setenv("DIST_PLUGIN_PATH", kernels, 1);
     return 0;
@@ -61,7 +61,7 @@ static void close_side(struct side *side)
     model_destroy(side->model);
 }
 
-/* Digits from number first on. */
+/* Fills the batch with drawn digits, beginning with number `first`. */
 static void fill(struct batch *batch, int first, int count)
 {
     struct dataset dataset;
@@ -82,7 +82,7 @@ static struct pass step_pass(const struct batch *batch)
                          .positions = batch->positions};
 }
 
-/* A step; the sums of this rank alone are taken for the mean. Returns the loss. */
+/* Makes a step in which this rank's sums are used as the mean. Returns the loss. */
 static double step_on(struct side *side, const struct batch *batch, int micro_batches, float lr)
 {
     const struct pass pass = step_pass(batch);
@@ -109,10 +109,9 @@ static void assert_same_weights(const struct side *a, const struct side *b, doub
         fail_msg("weights differ by %g", worst);
 }
 
-/*
- * With sgd, rate 1 and no momentum the weights move by the gradients themselves. In the first step
- * the grid is finer than the limit; later a flip of the last bit can move a gradient by a step.
- */
+/* With SGD, learning rate 1 and no momentum, the weights change by the gradients. In the first step
+ * the grid is finer than the limit; later, a difference in the last bit can change a gradient by
+ * one grid step. */
 static void check_gradients(const char *arch, int count, int micro_batches)
 {
     struct side cpu = open_side("cpu", arch, "sgd"), cuda = open_side("cuda", arch, "sgd");
@@ -129,24 +128,24 @@ static void check_gradients(const char *arch, int count, int micro_batches)
     close_side(&cpu);
 }
 
-static void test_gradients(void **state)
+static void test_gradients_match_the_CPUs(void **state)
 {
     (void)state;
-    if (!there_is_a_module)
+    if (!has_module)
         skip();
     check_gradients("mlp", 16, 4);
     check_gradients("cnn", 16, 4);
-    check_gradients("mlp", 13, 1); /* as the last batch of an epoch */
+    check_gradients("mlp", 13, 1); /* like the last batch of an epoch */
     check_gradients("cnn", 13, 1);
 }
 
-static void test_adadelta(void **state)
+static void test_Adadelta_matches_the_CPUs(void **state)
 {
     struct side cpu, cuda;
     struct batch batch;
 
     (void)state;
-    if (!there_is_a_module)
+    if (!has_module)
         skip();
     cpu = open_side("cpu", "mlp", "adadelta");
     cuda = open_side("cuda", "mlp", "adadelta");
@@ -162,8 +161,8 @@ static void test_adadelta(void **state)
     close_side(&cpu);
 }
 
-/* Without dropout; more samples than one product's windows. */
-static void test_of_a_test(void **state)
+/* Without dropout, and with more samples than the windows of one product. */
+static void test_a_test_pass_matches_the_CPUs(void **state)
 {
     struct loss expected, found;
     struct side cpu, cuda;
@@ -171,7 +170,7 @@ static void test_of_a_test(void **state)
     struct pass pass = {.batch = CAPACITY};
 
     (void)state;
-    if (!there_is_a_module)
+    if (!has_module)
         skip();
     cpu = open_side("cpu", "cnn", "sgd");
     cuda = open_side("cuda", "cnn", "sgd");
@@ -187,15 +186,16 @@ static void test_of_a_test(void **state)
     close_side(&cpu);
 }
 
-/* The host may be ahead: the losses of all steps are there at the end, in their order. */
-static void test_losses_come_later(void **state)
+/* The host may be ahead of the device: the losses of all steps are available at the end, in
+ * order. */
+static void test_losses_can_be_fetched_later(void **state)
 {
     struct side now, later;
     struct batch batch;
     double losses[6], expected;
 
     (void)state;
-    if (!there_is_a_module)
+    if (!has_module)
         skip();
     now = open_side("cuda", "mlp", "sgd");
     later = open_side("cuda", "mlp", "sgd");
@@ -219,7 +219,7 @@ static void test_losses_come_later(void **state)
     close_side(&later);
 }
 
-static void test_names(void **state)
+static void test_device_names_are_parsed(void **state)
 {
     static const char *const wrong[] = {
         "", "gpu", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999999999999"};
@@ -240,11 +240,11 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_adadelta),
-        cmocka_unit_test(test_of_a_test),
-        cmocka_unit_test(test_losses_come_later),
+        cmocka_unit_test(test_device_names_are_parsed),
+        cmocka_unit_test(test_gradients_match_the_CPUs),
+        cmocka_unit_test(test_Adadelta_matches_the_CPUs),
+        cmocka_unit_test(test_a_test_pass_matches_the_CPUs),
+        cmocka_unit_test(test_losses_can_be_fetched_later),
     };
 
     return cmocka_run_group_tests(tests, find_module, NULL);

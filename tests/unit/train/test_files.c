@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files written in the background, and folders of them. */
+/* Files that are written in the background, and directories of them. */
 #include "unit.h"
 
 #include "config.h"
@@ -13,7 +13,7 @@
 #include "train/checkpoint.h"
 #include "train/file.h"
 
-/* An image of count floats, all of one value. */
+/* Makes an image of `count` floats with this value. */
 static struct image make_image(uint64_t count, float value)
 {
     struct image image = {.data = NULL};
@@ -46,7 +46,7 @@ static void write_step(struct writer *writer, const char *folder, int64_t step, 
     assert_null(image.data);
 }
 
-static void test_folder(void **state)
+static void test_a_directory_keeps_the_newest_files(void **state)
 {
     struct writer *writer;
     char *draft;
@@ -83,8 +83,9 @@ static void test_folder(void **state)
     assert_true(first_value("kept/step-000000000120.safetensors") == 120.0F);
 }
 
-/* Two processes write to one path: neither takes the other's draft, and a dead one's goes. */
-static void test_two_writers(void **state)
+/* Two processes write to one path: each has its own draft, and the draft of an ended process is
+ * removed. */
+static void test_two_writers_have_their_own_drafts(void **state)
 {
     char *first, *second;
     const int one = draft_open("shared", &first), two = draft_open("shared", &second);
@@ -105,8 +106,8 @@ static void test_two_writers(void **state)
     free(second);
 }
 
-/* A disk that is full: the old file stays, and the next call says what went wrong, once. */
-static void test_full_disk(void **state)
+/* On a full disk the old file is kept, and the next call returns the error, once. */
+static void test_a_full_disk_keeps_the_old_file(void **state)
 {
     struct image image = make_image(10, 1);
     struct rlimit limit, low;
@@ -134,8 +135,8 @@ static void test_full_disk(void **state)
     assert_int_equal(writer_destroy(writer), 0);
 }
 
-/* Writes, and gets SIGTERM at some time; if it is over before, it ends by itself. */
-static void be_ended(int round)
+/* Writes a file in the background and gets SIGTERM while it is written or afterwards. */
+static void write_and_end(int round)
 {
     struct image image = make_image(1 << 20, (float)round);
     struct writer *writer;
@@ -149,7 +150,7 @@ static void be_ended(int round)
 }
 
 /* SIGTERM ends the process, but not in the middle of a file. */
-static void test_ended(void **state)
+static void test_SIGTERM_does_not_interrupt_a_write(void **state)
 {
     (void)state;
     for (int round = 0; round < 10; round++) {
@@ -157,7 +158,7 @@ static void test_ended(void **state)
         int status;
 
         if (child == 0)
-            be_ended(round);
+            write_and_end(round);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
         assert_true(first_value("ended") == (float)round);
@@ -172,10 +173,10 @@ int main(void)
     return 77;
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folder),
-        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_ended),
+        cmocka_unit_test(test_a_directory_keeps_the_newest_files),
+        cmocka_unit_test(test_two_writers_have_their_own_drafts),
+        cmocka_unit_test(test_a_full_disk_keeps_the_old_file),
+        cmocka_unit_test(test_SIGTERM_does_not_interrupt_a_write),
     };
 
     return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* IDX files: whole ones are read, damaged ones are refused by name and byte. */
+/* IDX files: complete files are read, and damaged files are rejected with file and byte. */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
 #endif
@@ -15,7 +15,7 @@
 enum { IMAGE = DIGITS_SIDE * DIGITS_SIDE };
 enum { HEADER = 16, COUNT = 3, PIXELS = COUNT * IMAGE, SIZE = HEADER + PIXELS };
 
-/* Three images whose bytes count up. */
+/* Makes an IDX file of three images with increasing bytes. */
 static void images_make(uint8_t bytes[SIZE])
 {
     static const uint8_t header[HEADER] = {0, 0, 8, 3, 0, 0, 0, COUNT, 0, 0, 0, 28, 0, 0, 0, 28};
@@ -25,7 +25,7 @@ static void images_make(uint8_t bytes[SIZE])
         bytes[HEADER + i] = (uint8_t)(i * 7);
 }
 
-static void test_reads_plain(void **state)
+static void test_plain_files_are_read(void **state)
 {
     uint8_t bytes[SIZE];
     struct idx idx;
@@ -40,7 +40,7 @@ static void test_reads_plain(void **state)
     free(idx.bytes);
 }
 
-static void test_every_truncation(void **state)
+static void test_truncated_files_are_rejected(void **state)
 {
     uint8_t bytes[SIZE];
     struct idx idx;
@@ -57,7 +57,7 @@ static void test_every_truncation(void **state)
     }
 }
 
-static void test_trailing_bytes(void **state)
+static void test_trailing_bytes_are_rejected(void **state)
 {
     uint8_t bytes[SIZE + 1];
     struct idx idx;
@@ -70,7 +70,7 @@ static void test_trailing_bytes(void **state)
     unit_failed_with("long: byte 2368: more data");
 }
 
-static void test_corrupt_headers(void **state)
+static void test_corrupt_headers_are_rejected(void **state)
 {
     static const struct {
         int at;
@@ -100,8 +100,8 @@ static void test_corrupt_headers(void **state)
     }
 }
 
-/* Sizes whose product does not fit 64 bits. */
-static void test_overflow(void **state)
+/* Sizes whose product does not fit in 64 bits. */
+static void test_overflowing_sizes_are_rejected(void **state)
 {
     uint8_t bytes[SIZE];
     struct idx idx;
@@ -147,7 +147,7 @@ static size_t file_load(const char *path, uint8_t *bytes, size_t most)
     return size;
 }
 
-static void test_reads_compressed(void **state)
+static void test_compressed_files_are_read(void **state)
 {
     uint8_t bytes[SIZE];
     struct idx idx;
@@ -161,7 +161,7 @@ static void test_reads_compressed(void **state)
     free(idx.bytes);
 }
 
-static void test_every_compressed_truncation(void **state)
+static void test_truncated_compressed_files_are_rejected(void **state)
 {
     uint8_t bytes[SIZE], packed[SIZE];
     struct idx idx;
@@ -178,8 +178,8 @@ static void test_every_compressed_truncation(void **state)
     }
 }
 
-/* A bit flipped in the checksum or the data is found, whatever it does to the bytes. */
-static void test_compressed_damage(void **state)
+/* A changed bit in the checksum or the data is detected, whatever the resulting bytes. */
+static void test_damaged_compressed_files_are_rejected(void **state)
 {
     uint8_t bytes[SIZE], packed[SIZE];
     struct idx idx;
@@ -198,8 +198,8 @@ static void test_compressed_damage(void **state)
     }
 }
 
-/* Compressed sizes that lie are refused before memory is asked for. */
-static void test_compressed_lie(void **state)
+/* Compressed files with impossible sizes are rejected before memory is allocated. */
+static void test_impossible_compressed_sizes_are_rejected(void **state)
 {
     uint8_t bytes[SIZE];
     struct idx idx;
@@ -221,7 +221,7 @@ static void labels_write(const char *path, int count, uint8_t last)
     unit_write(path, bytes, 8 + (size_t)count);
 }
 
-static void test_dataset(void **state)
+static void test_a_data_set_is_read(void **state)
 {
     uint8_t bytes[SIZE], image[IMAGE];
     struct dataset dataset;
@@ -237,7 +237,7 @@ static void test_dataset(void **state)
     dataset_destroy(&dataset);
 }
 
-static void test_dataset_refused(void **state)
+static void test_inconsistent_data_sets_are_rejected(void **state)
 {
     uint8_t bytes[SIZE];
     struct dataset dataset;
@@ -259,7 +259,7 @@ static void test_dataset_refused(void **state)
     unit_failed_with("not a folder");
 }
 
-static void test_dataset_wrong_sides(void **state)
+static void test_images_of_another_size_are_rejected(void **state)
 {
     uint8_t bytes[16 + 2 * 14 * 56] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 14, 0, 0, 0, 56};
     struct dataset dataset;
@@ -273,20 +273,20 @@ static void test_dataset_wrong_sides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_plain),
-        cmocka_unit_test(test_every_truncation),
-        cmocka_unit_test(test_trailing_bytes),
-        cmocka_unit_test(test_corrupt_headers),
-        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_plain_files_are_read),
+        cmocka_unit_test(test_truncated_files_are_rejected),
+        cmocka_unit_test(test_trailing_bytes_are_rejected),
+        cmocka_unit_test(test_corrupt_headers_are_rejected),
+        cmocka_unit_test(test_overflowing_sizes_are_rejected),
 #ifdef HAVE_ZLIB
-        cmocka_unit_test(test_reads_compressed),
-        cmocka_unit_test(test_every_compressed_truncation),
-        cmocka_unit_test(test_compressed_damage),
-        cmocka_unit_test(test_compressed_lie),
+        cmocka_unit_test(test_compressed_files_are_read),
+        cmocka_unit_test(test_truncated_compressed_files_are_rejected),
+        cmocka_unit_test(test_damaged_compressed_files_are_rejected),
+        cmocka_unit_test(test_impossible_compressed_sizes_are_rejected),
 #endif
-        cmocka_unit_test(test_dataset),
-        cmocka_unit_test(test_dataset_refused),
-        cmocka_unit_test(test_dataset_wrong_sides),
+        cmocka_unit_test(test_a_data_set_is_read),
+        cmocka_unit_test(test_inconsistent_data_sets_are_rejected),
+        cmocka_unit_test(test_images_of_another_size_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);

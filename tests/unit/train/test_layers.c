@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Layers: against plain loops, and gradients against finite differences. */
+/* Layers, compared with plain loops, and gradients, compared with finite differences. */
 #include "unit.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static struct layer make(const struct layer_kind *kind, struct shape from, struc
     return layer;
 }
 
-/* ---- against plain loops ---- */
+/* ---- compared with plain loops ---- */
 
 static float conv_plain(const struct layer *layer, const float *sample, int y, int x, int channel)
 {
@@ -82,7 +82,7 @@ static void check_conv(struct shape from, int kernel, int channels, bool relu)
     }
 }
 
-static void test_conv_forward(void **state)
+static void test_convolution_matches_plain_loops(void **state)
 {
     (void)state;
     check_conv((struct shape){7, 5, 1}, 3, 4, false);
@@ -92,7 +92,7 @@ static void test_conv_forward(void **state)
     check_conv((struct shape){4, 4, 5}, 1, 3, false);
 }
 
-static void test_pool_forward(void **state)
+static void test_pooling_matches_plain_loops(void **state)
 {
     struct layer layer = make(&layer_pool, (struct shape){6, 4, 3}, (struct shape){3, 2, 3}, 2);
 
@@ -126,7 +126,7 @@ static void check_gemm(bool ta, bool tb, bool add, int m, int n, int k)
     }
 }
 
-static void test_gemm(void **state)
+static void test_matrix_products_match_plain_loops(void **state)
 {
     static const int sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {17, 9, 130}, {8, 300, 5}, {64, 10, 128}};
 
@@ -135,9 +135,9 @@ static void test_gemm(void **state)
         check_gemm(i & 1, i & 2, i & 4, sizes[i / 8][0], sizes[i / 8][1], sizes[i / 8][2]);
 }
 
-/* ---- gradients against finite differences ---- */
+/* ---- gradients compared with finite differences ---- */
 
-/* A number that depends on all of out: its gradient by out is factors. */
+/* A number that depends on all of out; `factors` is its gradient. */
 static double measure(const struct layer *layer)
 {
     double sum = 0.0;
@@ -148,7 +148,7 @@ static double measure(const struct layer *layer)
     return sum;
 }
 
-/* Layers are linear but for the kinks of relu and max, which a small step seldom crosses. */
+/* Layers are linear except for the kinks of relu and max, which a small step rarely crosses. */
 static void check_gradient(const struct layer *layer, float *values, const float *gradients,
                            int count)
 {
@@ -190,7 +190,7 @@ static void check_layer(const struct layer *layer, bool parameters)
     check_gradient(layer, bias, dbias, layer->out.channels);
 }
 
-static void test_conv_gradient(void **state)
+static void test_gradients_of_convolution(void **state)
 {
     struct layer layer = make(&layer_conv, (struct shape){6, 7, 3}, (struct shape){4, 5, 4}, 3);
 
@@ -200,7 +200,7 @@ static void test_conv_gradient(void **state)
     check_layer(&layer, true);
 }
 
-static void test_dense_gradient(void **state)
+static void test_gradients_of_dense_layers(void **state)
 {
     struct layer layer = make(&layer_dense, (struct shape){3, 2, 4}, (struct shape){1, 1, 7}, 0);
 
@@ -210,7 +210,7 @@ static void test_dense_gradient(void **state)
     check_layer(&layer, true);
 }
 
-static void test_pool_gradient(void **state)
+static void test_gradients_of_pooling(void **state)
 {
     struct layer layer = make(&layer_pool, (struct shape){6, 4, 3}, (struct shape){3, 2, 3}, 2);
 
@@ -218,8 +218,8 @@ static void test_pool_gradient(void **state)
     check_layer(&layer, false);
 }
 
-/* Where several are the maximum, the gradient goes to one of them, not to each. */
-static void test_pool_ties(void **state)
+/* If several inputs are the maximum, only one of them gets the gradient. */
+static void test_ties_in_pooling_have_one_gradient(void **state)
 {
     struct layer layer = make(&layer_pool, (struct shape){2, 2, 1}, (struct shape){1, 1, 1}, 2);
 
@@ -234,7 +234,7 @@ static void test_pool_ties(void **state)
         assert_true(din[i] == (i % 4 == 0 ? 1.0F : 0.0F));
 }
 
-static void test_dropout_gradient(void **state)
+static void test_gradients_of_dropout(void **state)
 {
     struct layer layer = make(&layer_dropout, (struct shape){3, 3, 5}, (struct shape){3, 3, 5}, 0);
 
@@ -260,10 +260,10 @@ static void test_dropout_keeps_the_mean(void **state)
         assert_true(out[i] == 0.0F || fabsf(out[i] - 4.0F) < 1e-5F);
         kept += out[i] != 0.0F;
     }
-    assert_in_range(kept, 5850, 6150); /* 6000 +- 4 deviations */
+    assert_in_range(kept, 5850, 6150); /* 6000 +- 4 standard deviations */
 }
 
-static void test_dropout_off_in_a_test(void **state)
+static void test_dropout_is_off_in_a_test_pass(void **state)
 {
     const struct shape shape = {1, 1, 100};
     const struct pass pass = {.batch = 4, .seed = 1, .step = 5, .positions = positions};
@@ -276,13 +276,14 @@ static void test_dropout_off_in_a_test(void **state)
     assert_memory_equal(in, out, 400 * sizeof(float));
 }
 
-/* What a sample draws depends on its place in the global batch, not on its place in ours. */
+/* The random numbers of a sample depend on its position in the global batch, not in the local
+ * one. */
 static void test_dropout_follows_the_position(void **state)
 {
     static const uint32_t other[2] = {3, 1};
     const struct shape shape = {1, 1, 100};
     const struct pass
-        alone = {.batch = 2, .training = true, .seed = 1, .step = 5, .positions = other},
+        part = {.batch = 2, .training = true, .seed = 1, .step = 5, .positions = other},
         later = {.batch = 4, .training = true, .seed = 1, .step = 6, .positions = positions};
     struct layer layer = make(&layer_dropout, shape, shape, 0);
 
@@ -291,7 +292,7 @@ static void test_dropout_follows_the_position(void **state)
     for (int i = 0; i < 400; i++)
         in[i] = 1.0F;
     layer_dropout.forward(&layer, &training, in, out);
-    layer_dropout.forward(&layer, &alone, in, din);
+    layer_dropout.forward(&layer, &part, in, din);
     assert_memory_equal(din, out + 300, 100 * sizeof(float));
     assert_memory_equal(din + 100, out + 100, 100 * sizeof(float));
     assert_memory_not_equal(out, out + 100, 100 * sizeof(float));
@@ -304,7 +305,7 @@ static void test_dropout_follows_the_position(void **state)
 
 /* ---- loss ---- */
 
-static void test_loss(void **state)
+static void test_the_loss_and_its_gradient(void **state)
 {
     static const float outputs[6] = {1.0F, 2.0F, 3.0F, 1000.0F, 0.0F, -1000.0F};
     static const uint8_t labels[2] = {2, 1};
@@ -323,18 +324,18 @@ static void test_loss(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv_forward),
-        cmocka_unit_test(test_pool_forward),
-        cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_conv_gradient),
-        cmocka_unit_test(test_dense_gradient),
-        cmocka_unit_test(test_pool_gradient),
-        cmocka_unit_test(test_pool_ties),
-        cmocka_unit_test(test_dropout_gradient),
+        cmocka_unit_test(test_convolution_matches_plain_loops),
+        cmocka_unit_test(test_pooling_matches_plain_loops),
+        cmocka_unit_test(test_matrix_products_match_plain_loops),
+        cmocka_unit_test(test_gradients_of_convolution),
+        cmocka_unit_test(test_gradients_of_dense_layers),
+        cmocka_unit_test(test_gradients_of_pooling),
+        cmocka_unit_test(test_ties_in_pooling_have_one_gradient),
+        cmocka_unit_test(test_gradients_of_dropout),
         cmocka_unit_test(test_dropout_keeps_the_mean),
-        cmocka_unit_test(test_dropout_off_in_a_test),
+        cmocka_unit_test(test_dropout_is_off_in_a_test_pass),
         cmocka_unit_test(test_dropout_follows_the_position),
-        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_the_loss_and_its_gradient),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

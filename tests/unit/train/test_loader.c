@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches that are loaded ahead: the same ones, in order, whatever the number of threads. */
+/* Batches that are loaded in advance are the same and in order for any number of threads. */
 #include "unit.h"
 
 #include "train/dataset.h"
@@ -7,7 +7,8 @@
 
 enum { SAMPLES = 500, CAPACITY = 7 };
 
-/* As many samples as the number says, from a place that depends on it. */
+/* Plans a batch of number % CAPACITY + 1 samples, beginning at a place that depends on the
+ * number. */
 static int plan(void *arg, int64_t number, struct loader_item *items)
 {
     int64_t *last = arg;
@@ -22,7 +23,7 @@ static int plan(void *arg, int64_t number, struct loader_item *items)
     return count;
 }
 
-/* All that `batches` batches hold, in order; `taken` of them are asked for. */
+/* Returns a hash of the first `taken` of `batches` batches, in order. */
 static uint64_t load(struct loader *loader, int64_t batches, int64_t taken)
 {
     const size_t pixels = (size_t)shape_size(dataset_mnist.shape);
@@ -44,7 +45,7 @@ static uint64_t load(struct loader *loader, int64_t batches, int64_t taken)
     return hash;
 }
 
-static void test_any_number(void **state)
+static void test_any_number_of_threads_loads_the_same_batches(void **state)
 {
     static const int workers[] = {0, 1, 2, 7};
     struct dataset dataset;
@@ -60,7 +61,7 @@ static void test_any_number(void **state)
         hash = load(loader, 40, 40);
         expected = expected ? expected : hash;
         assert_true(hash == expected);
-        load(loader, 40, 3); /* left in the middle, as by --max-steps */
+        load(loader, 40, 3); /* stopped in the middle, as by --max-steps */
         assert_true(load(loader, 40, 40) == expected);
         load(loader, 0, 0);
         load(loader, 20, 1);
@@ -72,7 +73,7 @@ static void test_any_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_number),
+        cmocka_unit_test(test_any_number_of_threads_loads_the_same_batches),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

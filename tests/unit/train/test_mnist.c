@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The real MNIST, where $DIST_TEST_MNIST has it: read, and learned. */
+/* The real MNIST data set, if $DIST_TEST_MNIST has it: reading and training. */
 #include "../base/unit.h"
 #include "unit.h"
 
@@ -13,7 +13,7 @@ enum { BATCH = 64, SKIPPED = 77 };
 
 static struct dataset train_set, test_set;
 
-static void test_reads(void **state)
+static void test_MNIST_is_read(void **state)
 {
     static const uint8_t train_labels[] = {5, 0, 4, 1, 9}, test_labels[] = {7, 2, 1, 0, 4};
 
@@ -24,7 +24,7 @@ static void test_reads(void **state)
     assert_memory_equal(test_set.labels, test_labels, sizeof(test_labels));
 }
 
-/* Or a part of one, where something watches. */
+/* Trains one epoch, or a part of it under a checker such as Valgrind. */
 static void train_epoch(struct model *model, struct batch *batch)
 {
     struct optimizer *optimizer;
@@ -93,7 +93,7 @@ static void test_mlp_learns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_MNIST_is_read),
         cmocka_unit_test(test_mlp_learns),
     };
     const char *folder = getenv("DIST_TEST_MNIST");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Optimizers: against values worked out by hand. */
+/* Optimizers, compared with values computed by hand. */
 #include "unit.h"
 
 #include <math.h>
 
 #include "train/device.h"
 
-static void test_sgd(void **state)
+static void test_SGD_with_momentum(void **state)
 {
     struct optimizer *optimizer;
     float w[2] = {1.0F, -2.0F};
@@ -23,7 +23,7 @@ static void test_sgd(void **state)
     optimizer_destroy(optimizer);
 }
 
-static void test_weight_decay(void **state)
+static void test_weight_decay_is_added_to_the_gradient(void **state)
 {
     struct optimizer *optimizer;
     float w = 4.0F;
@@ -40,7 +40,7 @@ static void test_weight_decay(void **state)
  *   s = 0.4        d = sqrt(1e-6 / 0.400001) 2 = 0.003162274      u = 0.1 d^2 = 1.0e-6
  *   s = 0.76       d = sqrt(2e-6 / 0.760001) 2 = 0.003244426
  */
-static void test_adadelta(void **state)
+static void test_Adadelta_matches_its_formula(void **state)
 {
     struct optimizer *optimizer;
     float w = 1.0F;
@@ -55,8 +55,8 @@ static void test_adadelta(void **state)
     optimizer_destroy(optimizer);
 }
 
-/* The vectors' rest: many elements step as one does. */
-static void test_every_element_steps_alike(void **state)
+/* Elements in the remainder of a vector loop are updated like all other elements. */
+static void test_all_elements_are_updated_alike(void **state)
 {
     static const char *const names[] = {"sgd", "adadelta"};
     float w[67], g[67];
@@ -79,7 +79,7 @@ static void test_every_element_steps_alike(void **state)
     }
 }
 
-static void test_unknown(void **state)
+static void test_an_unknown_optimizer_is_rejected(void **state)
 {
     struct optimizer *optimizer;
 
@@ -91,9 +91,11 @@ static void test_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sgd),      cmocka_unit_test(test_weight_decay),
-        cmocka_unit_test(test_adadelta), cmocka_unit_test(test_every_element_steps_alike),
-        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_SGD_with_momentum),
+        cmocka_unit_test(test_weight_decay_is_added_to_the_gradient),
+        cmocka_unit_test(test_Adadelta_matches_its_formula),
+        cmocka_unit_test(test_all_elements_are_updated_alike),
+        cmocka_unit_test(test_an_unknown_optimizer_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line: what is read, what is refused and with which words. */
+/* Command-line parsing: accepted and rejected options, with the messages. */
 #include "unit.h"
 
 #include "train/options.h"
@@ -7,7 +7,7 @@
 
 enum { MOST = 16 };
 
-/* Parses "train_mnist" and the words after it, NULL-ended. */
+/* Parses "train_mnist" and the following words; the last argument is NULL. */
 static int parse(struct options *options, ...)
 {
     char *argv[MOST] = {(char *)"train_mnist"};
@@ -28,7 +28,7 @@ static int parse(struct options *options, ...)
         unit_failed_with(text);                                                                    \
     } while (0)
 
-static void test_defaults(void **state)
+static void test_defaults_are_used(void **state)
 {
     struct options options;
 
@@ -43,7 +43,7 @@ static void test_defaults(void **state)
     assert_int_equal(options.action, OPTIONS_RUN);
 }
 
-static void test_values(void **state)
+static void test_values_are_parsed(void **state)
 {
     struct options options;
 
@@ -60,7 +60,7 @@ static void test_values(void **state)
     assert_string_equal(options.dist_backend, "gloo");
 }
 
-static void test_learning_rate_of_sgd(void **state)
+static void test_SGD_has_its_own_learning_rate(void **state)
 {
     struct options options;
 
@@ -69,8 +69,8 @@ static void test_learning_rate_of_sgd(void **state)
     assert_true(options.lr == 0.01);
 }
 
-/* torch's launchers pass --local_rank=N; values keep their underscores. */
-static void test_underscores(void **state)
+/* PyTorch's launchers pass --local_rank=N; underscores in values are kept. */
+static void test_underscores_in_names_are_accepted(void **state)
 {
     struct options options;
 
@@ -85,7 +85,7 @@ static void test_underscores(void **state)
     assert_true(options.spawn);
 }
 
-static void test_second_names(void **state)
+static void test_alternative_names_are_accepted(void **state)
 {
     struct options options;
 
@@ -98,7 +98,7 @@ static void test_second_names(void **state)
     assert_true(options.lr == 2.0);
 }
 
-static void test_bad_numbers(void **state)
+static void test_bad_numbers_are_rejected(void **state)
 {
     (void)state;
     REFUSED("--epochs: '' is not a whole number", "--epochs", "");
@@ -117,7 +117,7 @@ static void test_bad_numbers(void **state)
     REFUSED("--momentum: 1.5 is out of range", "--momentum", "1.5");
 }
 
-static void test_bad_texts(void **state)
+static void test_bad_texts_are_rejected(void **state)
 {
     (void)state;
     REFUSED("--data: the value is empty", "--data=");
@@ -131,7 +131,7 @@ static void test_bad_texts(void **state)
     REFUSED("'extra': unexpected argument", "extra");
 }
 
-static void test_contradictions(void **state)
+static void test_contradictory_options_are_rejected(void **state)
 {
     (void)state;
     REFUSED("--rank: 8 is out of range: with --world-size 8 the ranks are 0 to 7", "--rank=8",
@@ -155,8 +155,8 @@ static void test_help_and_version(void **state)
     assert_int_equal(options.action, OPTIONS_VERSION);
 }
 
-/* The first name of each option is in the help, whose lines are short. */
-static void test_help(void **state)
+/* The help has the first name of each option, and its lines are short. */
+static void test_help_lists_all_options(void **state)
 {
     char *text = NULL, option[80];
     size_t size;
@@ -181,7 +181,8 @@ static void test_help(void **state)
     free(text);
 }
 
-/* How many of a command line's values are told to be other than usual; the last one's name. */
+/* Returns how many options are reported as changed from the default; *name_p is the name of the
+ * last one. */
 static int count_changed(const struct task *task, int argc, char *argv[], const char **name_p)
 {
     static struct record_fact facts[128];
@@ -198,8 +199,8 @@ static int count_changed(const struct task *task, int argc, char *argv[], const 
     return changed;
 }
 
-/* What is usual depends on the program. */
-static void test_facts(void **state)
+/* The defaults depend on the program. */
+static void test_changed_options_are_reported(void **state)
 {
     const struct task *const tasks[] = {&task_mnist, &task_cifar10};
     char *argv[] = {(char *)"train", (char *)"--arch=mlp"};
@@ -208,13 +209,13 @@ static void test_facts(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         if (count_changed(tasks[i], 1, argv, &name) != 0)
-            fail_msg("%s: --%s is told to be changed", tasks[i]->program, name);
+            fail_msg("%s: --%s is reported as changed", tasks[i]->program, name);
         assert_int_equal(count_changed(tasks[i], 2, argv, &name), 1);
         assert_string_equal(name, "arch");
     }
 }
 
-static bool is_told(int argc, char *argv[], const char *name)
+static bool is_reported(int argc, char *argv[], const char *name)
 {
     static struct record_fact facts[128];
     struct options options;
@@ -228,32 +229,33 @@ static bool is_told(int argc, char *argv[], const char *name)
     return false;
 }
 
-/* 0 log lines would be none, but stands for ten an epoch. */
-static void test_facts_that_are_none(void **state)
+/* The default of --log-interval, 0, means ten lines per epoch, so it is not reported as a
+ * number. */
+static void test_a_default_without_a_number_is_not_reported(void **state)
 {
     char *argv[] = {(char *)"train", (char *)"--log-interval=7"};
 
     (void)state;
-    assert_false(is_told(1, argv, "log-interval"));
-    assert_true(is_told(2, argv, "log-interval"));
-    assert_true(is_told(1, argv, "clip"));
+    assert_false(is_reported(1, argv, "log-interval"));
+    assert_true(is_reported(2, argv, "log-interval"));
+    assert_true(is_reported(1, argv, "clip"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_learning_rate_of_sgd),
-        cmocka_unit_test(test_underscores),
-        cmocka_unit_test(test_second_names),
-        cmocka_unit_test(test_bad_numbers),
-        cmocka_unit_test(test_bad_texts),
-        cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_defaults_are_used),
+        cmocka_unit_test(test_values_are_parsed),
+        cmocka_unit_test(test_SGD_has_its_own_learning_rate),
+        cmocka_unit_test(test_underscores_in_names_are_accepted),
+        cmocka_unit_test(test_alternative_names_are_accepted),
+        cmocka_unit_test(test_bad_numbers_are_rejected),
+        cmocka_unit_test(test_bad_texts_are_rejected),
+        cmocka_unit_test(test_contradictory_options_are_rejected),
         cmocka_unit_test(test_help_and_version),
-        cmocka_unit_test(test_help),
-        cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_facts_that_are_none),
+        cmocka_unit_test(test_help_lists_all_options),
+        cmocka_unit_test(test_changed_options_are_reported),
+        cmocka_unit_test(test_a_default_without_a_number_is_not_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The report: every kind of run gives a page without a number that is none, and of bounded size. */
+/* The report: any run results in a page of limited size with finite numbers only. */
 #include "unit.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
-/* ---- numbers at axes ---- */
+/* ---- numbers on axes ---- */
 
 static void check_number(double value, double tick, const char *expected)
 {
@@ -25,7 +25,7 @@ static void check_number(double value, double tick, const char *expected)
     assert_string_equal(plot_number(value, tick, text), expected);
 }
 
-static void test_numbers(void **state)
+static void test_numbers_on_axes_are_short(void **state)
 {
     (void)state;
     assert_true(plot_tick(0, 10, 5) == 2);
@@ -42,7 +42,7 @@ static void test_numbers(void **state)
 
 /* ---- pages ---- */
 
-/* The page's text; the caller frees it. */
+/* Returns the page's text; the caller frees it. */
 static char *print(const struct page *page)
 {
     char *text = NULL;
@@ -57,7 +57,8 @@ static char *print(const struct page *page)
     return text;
 }
 
-/* Whole, and nothing in it that a browser would have to fetch, or could not draw. */
+/* Checks that the page is complete, loads nothing, and has no numbers that a browser cannot
+ * draw. */
 static void check_page(const struct page *page)
 {
     char *text = print(page);
@@ -101,7 +102,7 @@ static void free_page(struct page *page)
     free(page);
 }
 
-static void test_history(void **state)
+static void test_a_long_history_is_condensed(void **state)
 {
     const struct records_setup setup = {.program = "p", .world = 1};
     struct page *page = make_page(&setup);
@@ -141,7 +142,7 @@ static void add_steps(struct page *page, int64_t steps, double loss)
     }
 }
 
-static void test_empty_page(void **state)
+static void test_a_page_without_steps(void **state)
 {
     const struct records_setup setup = {.program = "p", .world = 1, .step = -1};
     struct page *page = make_page(&setup);
@@ -155,7 +156,7 @@ static void test_empty_page(void **state)
     free_page(page);
 }
 
-static void test_page_of_steps(void **state)
+static void test_pages_of_any_number_of_steps(void **state)
 {
     static const int64_t counts[] = {1, 2, 1000, 1000000};
     const struct records_setup setup = {.program = "p", .world = 2, .epochs = 1};
@@ -172,8 +173,8 @@ static void test_page_of_steps(void **state)
     }
 }
 
-/* Losses that are none, or as large as numbers go. */
-static void test_page_of_bad_numbers(void **state)
+/* Losses that are not finite, or extremely large or small. */
+static void test_pages_with_losses_that_are_not_finite(void **state)
 {
     static const double losses[] = {NAN, INFINITY, -INFINITY, 0, -1, 1e300, 1e-300};
     const struct records_setup setup = {.program = "p", .world = 1, .epochs = 1};
@@ -195,7 +196,7 @@ static void test_page_of_bad_numbers(void **state)
     }
 }
 
-static void test_page_of_ranks(void **state)
+static void test_pages_of_any_number_of_ranks(void **state)
 {
     static const int worlds[] = {1, 3, 64, 500};
 
@@ -207,7 +208,7 @@ static void test_page_of_ranks(void **state)
         char *text = print(page);
 
         assert_int_equal(count_of(text, ", forward: "), rows + 1);
-        /* The last has the most work of its own. */
+        /* The last rank has the most work of its own. */
         if (worlds[i] > 1)
             assert_non_null(strstr(text, "has the most work of its own"));
         assert_int_equal(strstr(text, "The 128 of 500 ranks") != NULL, worlds[i] == 500);
@@ -217,8 +218,8 @@ static void test_page_of_ranks(void **state)
     }
 }
 
-/* What people give as names cannot become marks. */
-static void test_page_escapes(void **state)
+/* Markup in names that users choose is escaped. */
+static void test_names_are_escaped(void **state)
 {
     const struct record_fact facts[] = {{"data", "<b>&\"'", true}};
     const struct records_setup setup = {
@@ -246,13 +247,13 @@ static void test_page_escapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_history),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_empty_page),
-        cmocka_unit_test(test_page_of_steps),
-        cmocka_unit_test(test_page_of_bad_numbers),
-        cmocka_unit_test(test_page_of_ranks),
-        cmocka_unit_test(test_page_escapes),
+        cmocka_unit_test(test_a_long_history_is_condensed),
+        cmocka_unit_test(test_numbers_on_axes_are_short),
+        cmocka_unit_test(test_a_page_without_steps),
+        cmocka_unit_test(test_pages_of_any_number_of_steps),
+        cmocka_unit_test(test_pages_with_losses_that_are_not_finite),
+        cmocka_unit_test(test_pages_of_any_number_of_ranks),
+        cmocka_unit_test(test_names_are_escaped),
     };
 
     return cmocka_run_group_tests_name("train/records/page", tests, unit_enter_folder,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The arithmetic of many ranks, played in one process: the result of one rank alone. */
+/* The arithmetic of several ranks, simulated in one process, has the same result as a single
+ * rank. */
 #include "unit.h"
 
 #include <math.h>
@@ -9,7 +10,8 @@
 
 enum { STEPS = 12, MOST_RANKS = 8 };
 
-/* What an all-reduce does; from another rank on each time, since any order must do. */
+/* Does what an all-reduce does, beginning with another rank each time, because any order must give
+ * the same result. */
 static void average(struct trainer *trainers, int world, int first)
 {
     const size_t count = trainers[0].model->parameters + GRID_TAIL;
@@ -24,7 +26,8 @@ static void average(struct trainer *trainers, int world, int first)
     }
 }
 
-/* Trains with `world` ranks. Returns the hash of rank 0's parameters; all must have the same. */
+/* Trains with `world` ranks. Returns the hash of the parameters, which must be the same on all
+ * ranks. */
 static uint64_t train(const char *arch, int world, double losses[STEPS])
 {
     char *const argv[] = {(char *)"train_mnist",
@@ -67,31 +70,31 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
     return hash;
 }
 
-/* One, two, four and eight ranks: the same bits. */
+/* One, two, four and eight ranks give the same bits. */
 static void check_arch(const char *arch)
 {
-    double alone[STEPS], together[STEPS];
-    const uint64_t hash = train(arch, 1, alone);
+    double single[STEPS], several[STEPS];
+    const uint64_t hash = train(arch, 1, single);
 
-    assert_true(alone[STEPS - 1] < alone[0]);
+    assert_true(single[STEPS - 1] < single[0]);
     for (int world = 2; world <= MOST_RANKS; world *= 2) {
-        const uint64_t other = train(arch, world, together);
+        const uint64_t other = train(arch, world, several);
 
         assert_true(other == hash);
         for (int step = 0; step < STEPS; step++)
-            assert_float_equal(together[step], alone[step], 1e-3 * alone[step]);
+            assert_float_equal(several[step], single[step], 1e-3 * single[step]);
     }
 }
 
-static void test_result_does_not_depend_on_ranks(void **state)
+static void test_the_result_does_not_depend_on_ranks(void **state)
 {
     (void)state;
     check_arch("mlp");
     check_arch("cnn");
 }
 
-/* Numbers that the grid has rounded add up to the same in any order; unrounded they do not. */
-static void test_grid_makes_sums_exact(void **state)
+/* Numbers rounded to the grid have the same sum in any order; unrounded ones do not. */
+static void test_sums_on_the_grid_are_exact(void **state)
 {
     const struct grid none = {.count = 0};
     struct model *model;
@@ -125,8 +128,9 @@ static void test_grid_makes_sums_exact(void **state)
     model_destroy(model);
 }
 
-/* A rounded gradient is off by half a step at most, and the step follows the largest. */
-static void test_grid_steps(void **state)
+/* The error of a rounded gradient is at most half a grid step, and the step is adapted to the
+ * largest gradient. */
+static void test_grid_steps_follow_the_gradients(void **state)
 {
     struct model *model;
     struct grid grid;
@@ -138,13 +142,12 @@ static void test_grid_steps(void **state)
     assert_int_equal(grid.count, 4);
     sums = calloc(model->parameters + GRID_TAIL, sizeof(*sums));
     model->gradients[5] = -0.3F;
-    model->gradients[model->parameters - 1] = 2e-6F; /* of the last bias */
+    model->gradients[model->parameters - 1] = 2e-6F; /* the last bias */
     grid_add(&grid, model, 1, 1.5F, false, sums);
     assert_float_equal(sums[5], -0.3, grid.steps[0] / 2);
     assert_true(sums[model->parameters] == 1.5F);
     grid_advance(&grid, model, sums);
-    assert_true(grid.steps[0] ==
-                0x1p-17F); /* 0.3 is below 2^-1, twice that has room for it to grow */
+    assert_true(grid.steps[0] == 0x1p-17F); /* 0.3 < 2^-1, and may double */
     assert_true(grid.steps[1] == 0.0F);
     assert_true(grid.steps[3] == 0x1p-34F); /* 2e-6 is below 2^-18 */
     grid_add(&grid, model, 1, 1.5F, false, sums);
@@ -153,8 +156,8 @@ static void test_grid_steps(void **state)
     model_destroy(model);
 }
 
-/* The drawn digits: a function of seed, set and index; every digit about as often. */
-static void test_digits(void **state)
+/* Drawn digits depend on seed, set and index; all digits are about equally frequent. */
+static void test_drawn_digits_are_reproducible(void **state)
 {
     uint8_t image[DIGITS_SIDE * DIGITS_SIDE], again[DIGITS_SIDE * DIGITS_SIDE];
     struct dataset train_set, test_set, other;
@@ -181,8 +184,8 @@ static void test_digits(void **state)
     assert_memory_not_equal(image, again, DIGITS_SIDE * DIGITS_SIDE);
 }
 
-/* One changed bit, or two exchanged values, change the hash. */
-static void test_hash(void **state)
+/* A changed bit, or two exchanged values, change the hash. */
+static void test_the_hash_detects_changes(void **state)
 {
     float values[100];
     uint64_t hash;
@@ -200,8 +203,8 @@ static void test_hash(void **state)
     assert_true(hash_floats(values, 100) != hash);
 }
 
-/* An input's bound is one over the square root of how many there are. */
-static void test_initialisation(void **state)
+/* Weights are bounded by 1 over the square root of the number of inputs. */
+static void test_weights_are_initialized_within_bounds(void **state)
 {
     struct model *model, *again;
     double square = 0.0, most = 0.0;
@@ -230,12 +233,12 @@ static void test_initialisation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_result_does_not_depend_on_ranks),
-        cmocka_unit_test(test_grid_makes_sums_exact),
-        cmocka_unit_test(test_grid_steps),
-        cmocka_unit_test(test_digits),
-        cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_initialisation),
+        cmocka_unit_test(test_the_result_does_not_depend_on_ranks),
+        cmocka_unit_test(test_sums_on_the_grid_are_exact),
+        cmocka_unit_test(test_grid_steps_follow_the_gradients),
+        cmocka_unit_test(test_drawn_digits_are_reproducible),
+        cmocka_unit_test(test_the_hash_detects_changes),
+        cmocka_unit_test(test_weights_are_initialized_within_bounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

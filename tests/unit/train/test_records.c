@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a training leaves behind: each format's bytes, read back by other means than they were
- * written with. */
+/* The files that a training writes, read back by other code than that which wrote them. */
 #include "unit.h"
 
 #include <dirent.h>
@@ -9,8 +8,8 @@
 #include "train/options.h"
 #include "train/records.h"
 
-/* The file's text; the caller frees it. */
-static char *slurp(const char *path, size_t *size_p)
+/* Returns the file's text; the caller frees it. */
+static char *read_text(const char *path, size_t *size_p)
 {
     FILE *file = fopen(path, "rb");
     char *text = calloc(1, 1 << 20);
@@ -24,8 +23,8 @@ static char *slurp(const char *path, size_t *size_p)
 
 /* ---- checksums ---- */
 
-/* RFC 3720, B.4, and the check value of the CRC catalogue. */
-static void test_crc32c(void **state)
+/* The values of RFC 3720, B.4, and the usual check value of CRC catalogues. */
+static void test_CRC_32C_matches_known_values(void **state)
 {
     uint8_t bytes[32] = {0};
 
@@ -39,7 +38,7 @@ static void test_crc32c(void **state)
 
 /* ---- TensorBoard's file ---- */
 
-/* A record found by its lengths; checksums are computed bit by bit from the other end. */
+/* A record, found by its lengths. Its checksums are computed bit by bit, in the other direction. */
 struct record {
     const uint8_t *bytes;
     size_t size;
@@ -93,7 +92,7 @@ static int read_records(const uint8_t *bytes, size_t size, struct record *record
     return count;
 }
 
-/* The next field of a message: its number, with its value or its bytes. */
+/* The next field of a protobuf message: its number, with its value or its bytes. */
 struct field {
     int number;
     uint64_t value;
@@ -140,7 +139,7 @@ static struct field next_field(const uint8_t **at_p)
     return field;
 }
 
-/* The only file of the folder "logs" that has the part in its name. */
+/* Finds the only events file in the directory "logs". */
 static void find_event_file(char *path, size_t size)
 {
     DIR *folder = opendir("logs");
@@ -173,7 +172,7 @@ static void check_scalar(const struct field *value, const char *tag, float numbe
     assert_ptr_equal(at, value->bytes + value->value);
 }
 
-static void test_events(void **state)
+static void test_TensorBoard_events_are_written(void **state)
 {
     const struct options options = {.tensorboard = "logs", .record_interval = 1};
     const struct records_setup setup = {
@@ -194,7 +193,7 @@ static void test_events(void **state)
     records_losses(to, &loss, 1);
     assert_int_equal(records_close(to, NULL, 0), 0);
     find_event_file(path, sizeof(path));
-    text = slurp(path, &size);
+    text = read_text(path, &size);
     assert_int_equal(read_records((uint8_t *)text, size, records, 4), 3);
 
     at = records[0].bytes;
@@ -204,7 +203,7 @@ static void test_events(void **state)
     assert_int_equal(field.number, 3);
     assert_memory_equal(field.bytes, "brain.Event:2", 13);
 
-    at = records[1].bytes; /* it starts again after step 299 */
+    at = records[1].bytes; /* resumed after step 299 */
     next_field(&at);
     assert_int_equal(next_field(&at).value, 300);
     assert_int_equal(next_field(&at).number, 7);
@@ -222,7 +221,7 @@ static void test_events(void **state)
     free(text);
 }
 
-static void test_events_refused(void **state)
+static void test_a_bad_TensorBoard_directory_is_an_error(void **state)
 {
     struct options options = {.tensorboard = "plain"};
     const struct records_setup setup = {.options = &options, .world = 1};
@@ -239,7 +238,7 @@ static void test_events_refused(void **state)
 
 /* ---- lines of JSON ---- */
 
-/* Two steps, which become one line, and a test. */
+/* Writes two steps, which become one line, and a test. */
 static void write_metrics(bool resumed, int64_t first)
 {
     const struct options options = {.metrics = "metrics.jsonl", .record_interval = 2};
@@ -271,8 +270,8 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
-/* A line that was cut when the job was killed does not spoil the next one. */
-static void test_metrics(void **state)
+/* A line that was cut when the job was killed does not damage the next one. */
+static void test_metrics_are_lines_of_JSON(void **state)
 {
     char *text;
     size_t size;
@@ -284,22 +283,22 @@ static void test_metrics(void **state)
     fputs("{\"event\": \"st", file);
     fclose(file);
     write_metrics(true, 3);
-    text = slurp("metrics.jsonl", &size);
+    text = read_text("metrics.jsonl", &size);
     assert_int_equal(count_of(text, "\n"), 7);
     assert_int_equal(count_of(text, "\n{\"event\": \"resume\""), 1);
     assert_int_equal(count_of(text, "\"loss\": null"), 2);
     assert_int_equal(count_of(text, "\"samples_per_s\": 128,"), 2);
-    assert_int_equal(count_of(text, "\"step_s\": 0.25,"), 2); /* of one of the two */
+    assert_int_equal(count_of(text, "\"step_s\": 0.25,"), 2); /* of one of the two steps */
     assert_int_equal(count_of(text, "\"accuracy\": 0.75,"), 2);
     assert_null(strstr(text, "nan"));
     free(text);
     write_metrics(false, 1);
-    text = slurp("metrics.jsonl", &size);
+    text = read_text("metrics.jsonl", &size);
     assert_int_equal(count_of(text, "\n"), 3);
     free(text);
 }
 
-static void test_metrics_full_disk(void **state)
+static void test_a_full_disk_is_reported(void **state)
 {
     const struct options options = {.metrics = "/dev/full"};
     const struct records_setup setup = {.options = &options, .world = 1};
@@ -314,7 +313,8 @@ static void test_metrics_full_disk(void **state)
 
 /* ---- clocks and the timeline ---- */
 
-/* Rank 0 and another whose clock is `apart` ahead; a call takes 1, and they come at other times. */
+/* Compares rank 0's clock with one that is `apart` ahead. A call takes 1 s, and the ranks enter it
+ * at different times. */
 static struct clock_offset compare(double apart, double late)
 {
     double enter0[2] = {10, 20}, leave0[2] = {12, 21.5}, enter[2], leave[2];
@@ -326,7 +326,7 @@ static struct clock_offset compare(double apart, double late)
     return clock_bound(enter0, leave0, enter, leave, 2);
 }
 
-static void test_clock(void **state)
+static void test_clock_offsets_are_bounded(void **state)
 {
     struct clock_offset offset = compare(100, 0.5), last;
 
@@ -342,8 +342,8 @@ static void test_clock(void **state)
     assert_true(fabs(clock_aligned(&offset, &last, 1101) - 1000) < 0.01);
 }
 
-/* More than it has room for: the last stay, and the file says how many do not. */
-static void test_trace(void **state)
+/* More spans than fit: the last ones are kept, and the file says how many are missing. */
+static void test_a_trace_keeps_the_last_spans(void **state)
 {
     const struct options options = {.trace = "trace.json"};
     const struct records_setup setup = {.options = &options, .world = 1};
@@ -357,16 +357,15 @@ static void test_trace(void **state)
         records_span(records, i % 2 ? RECORD_BUCKET : RECORD_FORWARD, i, 3, i, i + 0.5);
     assert_int_equal(records_close(records, NULL, 0), 0);
     assert_int_equal(unit_count("trace.json.tmp-*"), 0);
-    text = slurp("trace.json", &size);
+    text = read_text("trace.json", &size);
     assert_non_null(strstr(text, "\"name\": \"10 earlier spans were not kept\""));
     assert_non_null(strstr(text, "\"tid\": 0, \"ts\": 0.000, \"dur\": 500000.000"));
     assert_non_null(strstr(text, "{\"name\": \"bucket 3\"}"));
     free(text);
 }
 
-/* The reader of JSON is in the job's test: here is what a whole small file looks like, and a rank's
- * name. */
-static void test_trace_text(void **state)
+/* The text of a small file, and the name of a rank. (The job's test parses such files as JSON.) */
+static void test_the_text_of_a_trace(void **state)
 {
     const struct trace_track track = {.rank = 0, .host = "a\"b", .count = 0};
     const struct options options = {.trace = "small.json"};
@@ -383,13 +382,13 @@ static void test_trace_text(void **state)
     free(text);
     assert_int_equal(records_open(&setup, &records), 0);
     assert_int_equal(records_close(records, NULL, 0), 0);
-    text = slurp("small.json", &size);
+    text = read_text("small.json", &size);
     assert_non_null(strstr(text, "\"clock_error_us\": 0.000"));
     assert_non_null(strstr(text, "}\n]}\n"));
     free(text);
 }
 
-/* Part of a job of two ranks, which keep no span: the file has the bound of their clocks. */
+/* Runs as one of two ranks that record no span: the file has the error bound of their clocks. */
 static int trace_clocks(int rank, void *arg)
 {
     const struct options options = {.trace = "clocks.json"};
@@ -405,8 +404,9 @@ static int trace_clocks(int rank, void *arg)
            dist_destroy_process_group(group) < 0;
 }
 
-/* The error is at most the length of a round: some microseconds, which are 0.000 in seconds. */
-static void test_trace_clock_error(void **state)
+/* The error is at most the duration of a round trip: some microseconds, which would be 0.000 in
+ * seconds. */
+static void test_the_clock_error_is_in_microseconds(void **state)
 {
     const double began = comm_now();
     const char *at;
@@ -417,7 +417,7 @@ static void test_trace_clock_error(void **state)
     (void)state;
     assert_int_equal(dist_spawn(2, trace_clocks, NULL, &code), 0);
     assert_int_equal(code, 0);
-    text = slurp("clocks.json", &size);
+    text = read_text("clocks.json", &size);
     at = strstr(text, "\"clock_error_us\": ");
     assert_non_null(at);
     assert_true(atof(at + strlen("\"clock_error_us\": ")) > 0);
@@ -428,15 +428,15 @@ static void test_trace_clock_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_events_refused),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_metrics_full_disk),
-        cmocka_unit_test(test_clock),
-        cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_trace_text),
-        cmocka_unit_test(test_trace_clock_error),
+        cmocka_unit_test(test_CRC_32C_matches_known_values),
+        cmocka_unit_test(test_TensorBoard_events_are_written),
+        cmocka_unit_test(test_a_bad_TensorBoard_directory_is_an_error),
+        cmocka_unit_test(test_metrics_are_lines_of_JSON),
+        cmocka_unit_test(test_a_full_disk_is_reported),
+        cmocka_unit_test(test_clock_offsets_are_bounded),
+        cmocka_unit_test(test_a_trace_keeps_the_last_spans),
+        cmocka_unit_test(test_the_text_of_a_trace),
+        cmocka_unit_test(test_the_clock_error_is_in_microseconds),
     };
 
     return cmocka_run_group_tests_name("train/records", tests, unit_enter_folder,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Layers of residual networks: against plain loops, and gradients against finite differences. */
+/* Layers of residual networks, compared with plain loops, and gradients, compared with finite
+ * differences. */
 #include "unit.h"
 
 #include <math.h>
@@ -62,9 +63,9 @@ static struct layer make_conv(struct shape from, int kernel, int stride, int pad
     return layer;
 }
 
-/* ---- gradients against finite differences ---- */
+/* ---- gradients compared with finite differences ---- */
 
-/* A number that depends on all of out: its gradient by out is factors. */
+/* A number that depends on all of out; `factors` is its gradient. */
 static double measure(const struct layer *layer)
 {
     double sum = 0.0;
@@ -75,7 +76,7 @@ static double measure(const struct layer *layer)
     return sum;
 }
 
-/* A small step seldom crosses the kink of relu. At most some 500 of the values are moved. */
+/* A small step rarely crosses the kink of relu. About 500 of the values are tested. */
 static void check_gradient(const struct layer *layer, float *values, const float *gradients,
                            int count)
 {
@@ -97,7 +98,8 @@ static void check_gradient(const struct layer *layer, float *values, const float
     assert_in_range(wrong, 0, 1 + count / every / 50);
 }
 
-/* Everything but what the layer reads from elsewhere; what it writes must be overwritten. */
+/* Runs the layer forward and backward on random data; its results must overwrite random
+ * contents. */
 static void run(const struct layer *layer)
 {
     const int outputs = BATCH * shape_size(layer->out);
@@ -113,7 +115,7 @@ static void run(const struct layer *layer)
     layer->kind->backward(layer, &training, in, out, dout, din);
 }
 
-/* With pass->add the gradients of parameters grow by the same. */
+/* With pass->add, gradients of parameters are added to the previous ones, so they double. */
 static void check_add(const struct layer *layer, int count)
 {
     struct pass more = training;
@@ -167,8 +169,8 @@ static void check_conv(struct shape from, int kernel, int stride, int padding, i
     check_add(&layer, weights);
 }
 
-/* Sizes for both ways to multiply, whole tiles and not. */
-static void test_conv(void **state)
+/* Sizes for both multiplication methods, with complete and partial tiles. */
+static void test_convolution_and_its_gradients(void **state)
 {
     (void)state;
     check_conv((struct shape){6, 7, 3}, 3, 1, 1, 4);
@@ -180,7 +182,7 @@ static void test_conv(void **state)
     check_conv((struct shape){9, 9, 16}, 1, 1, 0, 16);
     check_conv((struct shape){8, 9, 16}, 2, 1, 1, 16);
     check_conv((struct shape){9, 8, 4}, 1, 2, 0, 16);
-    check_conv((struct shape){4, 5, 3}, 1, 1, 2, 3); /* more padding than the window reaches */
+    check_conv((struct shape){4, 5, 3}, 1, 1, 2, 3); /* padding beyond the window */
 }
 
 /* ---- batch normalisation ---- */
@@ -199,7 +201,7 @@ static struct layer make_batchnorm(struct shape shape, bool relu)
     return layer;
 }
 
-/* Of one channel, in float64. */
+/* Checks one channel, computed in float64. */
 static void check_channel(const struct layer *layer, int c)
 {
     const int channels = layer->in.channels, rows = BATCH * shape_size(layer->in) / channels;
@@ -236,16 +238,16 @@ static void check_batchnorm(struct shape shape, bool relu)
     check_gradient(&layer, bias, dbias, shape.channels);
 }
 
-static void test_batchnorm(void **state)
+static void test_batch_normalization_and_its_gradients(void **state)
 {
     (void)state;
     check_batchnorm((struct shape){5, 3, 7}, false);
-    check_batchnorm((struct shape){9, 9, 16}, true); /* more rows than a block, not a whole one */
+    check_batchnorm((struct shape){9, 9, 16}, true); /* more rows than a block has */
     check_batchnorm((struct shape){2, 2, 3}, true);
 }
 
-/* Far from 0 the variance must not drown in the square of the mean. */
-static void test_batchnorm_far(void **state)
+/* Far from 0, the variance must not be lost by cancellation with the square of the mean. */
+static void test_batch_normalization_far_from_0(void **state)
 {
     const struct shape shape = {8, 8, 2};
     const struct layer layer = make_batchnorm(shape, false);
@@ -260,8 +262,8 @@ static void test_batchnorm_far(void **state)
     assert_float_equal(stats[2] * 0.01F, sqrt(3.0), 0.4);
 }
 
-/* A test uses the running numbers and leaves them. */
-static void test_batchnorm_in_a_test(void **state)
+/* A test pass uses the running statistics and does not change them. */
+static void test_a_test_pass_uses_running_statistics(void **state)
 {
     const struct shape shape = {2, 2, 5};
     const struct layer layer = make_batchnorm(shape, false);
@@ -288,7 +290,7 @@ static void check_add_layer(struct shape from, struct shape to, bool relu)
     layer.relu = relu;
     fill(side, BATCH * shape_size(from), 21);
     run(&layer);
-    if (from.width == 7) /* of sides with an odd number, the first and the last are taken */
+    if (from.width == 7) /* for odd sizes, the first and the last element are used */
         assert_float_equal(out[0 + 3 * 4 + 1], in[3 * 4 + 1] + side[6 * 2 + 0], 1e-6);
     check_gradient(&layer, in, din, BATCH * shape_size(to));
     fill(side, BATCH * shape_size(from), 21);
@@ -305,16 +307,16 @@ static void check_add_layer(struct shape from, struct shape to, bool relu)
     check_gradient(&layer, side, din, BATCH * shape_size(from));
 }
 
-static void test_add(void **state)
+static void test_addition_and_its_gradients(void **state)
 {
     (void)state;
     check_add_layer((struct shape){3, 5, 4}, (struct shape){3, 5, 4}, false);
     check_add_layer((struct shape){3, 5, 4}, (struct shape){3, 5, 4}, true);
     check_add_layer((struct shape){6, 4, 3}, (struct shape){3, 2, 7}, true);
-    check_add_layer((struct shape){5, 7, 2}, (struct shape){3, 4, 4}, false); /* odd sides */
+    check_add_layer((struct shape){5, 7, 2}, (struct shape){3, 4, 4}, false); /* odd sizes */
 }
 
-static void test_mean(void **state)
+static void test_the_mean_and_its_gradients(void **state)
 {
     struct layer layer = make(&layer_mean, (struct shape){3, 5, 4}, (struct shape){1, 1, 4});
 
@@ -339,8 +341,9 @@ static double network_loss(struct model *model, const struct pass *pass, const u
         .total;
 }
 
-/* Some parameters of each tensor: the gradients that go round the blocks are there as well. */
-static void test_network(void **state)
+/* Checks one parameter of each tensor, which includes gradients through the shortcuts around
+ * blocks. */
+static void test_gradients_of_the_whole_network(void **state)
 {
     static const uint8_t labels[BATCH] = {1, 7, 4};
     struct model *model;
@@ -369,12 +372,12 @@ static void test_network(void **state)
         all++;
     }
     assert_int_equal(all, 19 + 2 * 19 + 2);
-    assert_in_range(wrong, 0, all / 8); /* kinks, and rounding */
+    assert_in_range(wrong, 0, all / 8); /* kinks and rounding */
     model_destroy(model);
 }
 
-/* Before batchnorm they are those of He et al., whose variance is 2 / inputs. */
-static void test_first_weights(void **state)
+/* Weights before batch normalization are initialized as by He et al., with variance 2 / inputs. */
+static void test_initial_weights_have_He_variance(void **state)
 {
     struct model *model = NULL;
 
@@ -396,7 +399,7 @@ static void test_first_weights(void **state)
     model_destroy(model);
 }
 
-static void test_too_small(void **state)
+static void test_too_small_images_and_unknown_models_are_rejected(void **state)
 {
     struct model *model;
 
@@ -407,16 +410,20 @@ static void test_too_small(void **state)
     unit_failed_with("there are cnn, mlp and resnet20");
 }
 
-/* All of it for each kind of tiles that this CPU can run. */
+/* Runs all tests for each kind of tiles that this CPU can run. */
 int main(void)
 {
     int failed = 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),          cmocka_unit_test(test_batchnorm),
-        cmocka_unit_test(test_batchnorm_far), cmocka_unit_test(test_batchnorm_in_a_test),
-        cmocka_unit_test(test_add),           cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_network),       cmocka_unit_test(test_first_weights),
-        cmocka_unit_test(test_too_small),
+        cmocka_unit_test(test_convolution_and_its_gradients),
+        cmocka_unit_test(test_batch_normalization_and_its_gradients),
+        cmocka_unit_test(test_batch_normalization_far_from_0),
+        cmocka_unit_test(test_a_test_pass_uses_running_statistics),
+        cmocka_unit_test(test_addition_and_its_gradients),
+        cmocka_unit_test(test_the_mean_and_its_gradients),
+        cmocka_unit_test(test_gradients_of_the_whole_network),
+        cmocka_unit_test(test_initial_weights_have_He_variance),
+        cmocka_unit_test(test_too_small_images_and_unknown_models_are_rejected),
     };
 
     for (int i = 0; failed == 0 && tile_use(i); i++)

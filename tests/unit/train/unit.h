@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of train_mnist share: cmocka, files in a folder of their own, errors. */
+/* Helpers for the tests of train_mnist: cmocka, files in a directory of the test, errors. */
 #ifndef TRAIN_TESTS_UNIT_H
 #define TRAIN_TESTS_UNIT_H
 
@@ -19,14 +19,14 @@
 
 #include "train/failure.h"
 
-/* Fails the test unless the last error's text has this part. */
+/* Fails the test unless the last error contains this text. */
 static inline void unit_failed_with(const char *part)
 {
     if (!strstr(failure_text(), part))
         fail_msg("'%s' is not in '%s'", part, failure_text());
 }
 
-/* cmocka's group set-up: changes to a new folder; the tear-down removes it with its files. */
+/* Group setup for cmocka: changes to a new directory. The teardown removes it. */
 static inline int unit_enter_folder(void **state)
 {
     static char folder[] = "/tmp/train-test-XXXXXX";
@@ -46,7 +46,7 @@ static inline int unit_leave_folder(void **state)
     return system(command);
 }
 
-/* The files that a pattern names. */
+/* Returns the number of files that match a pattern. */
 static inline size_t unit_count(const char *pattern)
 {
     glob_t found = {0};
@@ -65,7 +65,7 @@ static inline void unit_write(const char *path, const void *bytes, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
-/* The file's bytes; the caller frees them. */
+/* Returns the file's bytes; the caller frees them. */
 static inline uint8_t *unit_read(const char *path, size_t *size_p)
 {
     const size_t room = 1 << 24;
