@@ -88,7 +88,7 @@ static void test_the_selection_is_nearly_the_best(void **state)
     }
 }
 
-/* The algorithm of the rule is kept unless the prediction gains a tenth; the reason says which of
+/* The algorithm of the rule is kept unless the predicted gain is a tenth; the reason names which of
  * the two was selected. */
 static void test_rules_are_kept_unless_a_tenth_is_gained(void **state)
 {

@@ -302,9 +302,9 @@ static void test_goes_on_after_a_lost_node_but_not_a_final_failure(void **state)
     agents_close_all(agents, 3);
 }
 
-/* Agents meet in any order: the owner of the endpoint's address may come last, and agents that may
- * not serve wait for it. If any agent may serve, the first one does. */
-static void test_agents_meet_in_any_order(void **state)
+/* Agents start in any order: the owner of the endpoint's address may start last, and agents that
+ * may not serve wait for it. If any agent may serve, the first one does. */
+static void test_agents_start_in_any_order(void **state)
 {
     struct disti_agents_config config = agents_config(0, 4, 4);
     struct disti_agents *agents[4] = {agents_first(&config)};
@@ -360,7 +360,7 @@ int main(void)
         cmocka_unit_test(test_a_final_failure_is_not_restarted),
         cmocka_unit_test(test_goes_on_decides_after_all_workers_have_ended),
         cmocka_unit_test(test_goes_on_after_a_lost_node_but_not_a_final_failure),
-        cmocka_unit_test(test_agents_meet_in_any_order),
+        cmocka_unit_test(test_agents_start_in_any_order),
         cmocka_unit_test(test_agents_end_if_the_server_leaves),
     };
 

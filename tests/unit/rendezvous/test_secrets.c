@@ -202,7 +202,7 @@ static void impostor(int listener, bool with_flag)
     _exit(0);
 }
 
-static void meet_impostor(bool with_flag, const char *says)
+static void meet_impostor(bool with_flag, const char *message)
 {
     struct disti_store_target target = {
         .host = "127.0.0.1", .rank = 1, .world_size = WORLD, .secret = &secret};
@@ -225,7 +225,7 @@ static void meet_impostor(bool with_flag, const char *says)
     assert_int_equal(disti_store_reach(&target, WAIT_MS, disti_deadline_ms(WAIT_MS), &store),
                      DIST_ERR_RENDEZVOUS);
     assert_null(store);
-    assert_non_null(strstr(dist_last_error(), says));
+    assert_non_null(strstr(dist_last_error(), message));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }

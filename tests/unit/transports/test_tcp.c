@@ -185,7 +185,7 @@ static void test_callers_wait_for_free_descriptors(void **unused)
 
     (void)unused;
     if (unit_patience() > 1)
-        skip(); /* under valgrind, the CPU time is not ours, and descriptors are not limited */
+        skip(); /* valgrind adds CPU time and does not limit descriptors */
     tcp_rank_open(&rank, 1, 2, "127.0.0.1");
     fd = raw_connect(&rank);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -22,7 +22,7 @@ static const struct dist_transport *ucx;
 static int run(const char *tls, struct transport_battery_options options)
 {
     options.boundaries = boundaries;
-    /* UCX 1.13 aborts ("pending_count == 0") if a peer dies while a connection is being made. */
+    /* UCX 1.13 aborts ("pending_count == 0") if a peer is lost while a connection is being made. */
     options.connected_first = true;
     if (!options.only)
         options.only = getenv("DIST_TEST_ONLY");
@@ -67,7 +67,7 @@ static void test_battery_with_threads(void **state)
         0);
 }
 
-/* A peer dies while messages of several pieces are in progress; UCX may report that within a
+/* A peer is killed while messages of several pieces are in progress; UCX may report that within a
  * send. */
 static void test_a_killed_peer_is_detected_repeatedly(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parsing of the values of distrun's options, and texts that distrun makes of them. */
+/* Parsing of the values of distrun's options, and texts made from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
