@@ -221,7 +221,7 @@ static void test_data_without_a_proof_is_limited(void **state)
                (ssize_t)sizeof(received))
         bytes += sizeof(sent_bytes);
     assert_in_range(bytes, DISTI_TLS_HANDSHAKE_MOST / 2, DISTI_TLS_HANDSHAKE_MOST);
-    expect_why(1, "64 KiB without a proof");
+    expect_why(1, "64 KiB before it was authenticated");
     end();
 }
 
