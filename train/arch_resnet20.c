@@ -5,7 +5,7 @@
  */
 #include "model.h"
 
-/* Two convolutions, and what went into the first added to what comes out of the second. */
+/* Two convolutions, and a skip connection that adds the block's input to their output. */
 /* clang-format off */
 #define BLOCK(block, width, step)                                                                  \
     {.kind = &layer_conv, .name = block ".conv1", .kernel = 3, .stride = step, .padding = 1,       \

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Safetensors files; a model's parameters in one; folders of such files, and a thread that writes
- * them. */
+/*
+ * Reads and writes safetensors files and model parameters in them; manages directories of such
+ * files; writes files in a separate thread.
+ */
 #include <config.h>
 
 #include "checkpoint.h"
@@ -33,7 +35,7 @@
 
 /* ---- the header: tensors and notes ---- */
 
-/* The tensor of that name, or NULL. */
+/* Returns the tensor of that name, or NULL. */
 static const struct tensor *tensors_find(const struct tensors *tensors, const char *name)
 {
     for (int i = 0; i < tensors->count; i++) {
@@ -43,7 +45,7 @@ static const struct tensor *tensors_find(const struct tensors *tensors, const ch
     return NULL;
 }
 
-/* The text of that note, or NULL. */
+/* Returns the value of the note with that key, or NULL. */
 static const char *tensors_note(const struct tensors *tensors, const char *key)
 {
     for (int i = 0; i < tensors->note_count; i++) {
@@ -53,7 +55,7 @@ static const char *tensors_note(const struct tensors *tensors, const char *key)
     return NULL;
 }
 
-/* Adds a note: at most TENSORS_NOTES; longer texts are cut off. */
+/* Appends a note. The caller adds at most TENSORS_NOTES; longer values are truncated. */
 __attribute__((format(printf, 3, 4))) static void
 tensors_add_note(struct tensors *tensors, const char *key, const char *format, ...)
 {
@@ -70,7 +72,7 @@ tensors_add_note(struct tensors *tensors, const char *key, const char *format, .
 
 #ifdef HAVE_JANSSON
 
-/* Says what is wrong with the value of that name. */
+/* Reports an invalid value of the named key. Returns -1. */
 static int value_wrong(const char *path, const char *name, const char *what)
 {
     return failure("%s: %s in the header: %s", path, name, what);
@@ -119,7 +121,7 @@ static int tensor_read(const char *path, const char *name, json_t *value, struct
     return 0;
 }
 
-/* Digits only, so that a capital letter for a small one is a difference. */
+/* Accepts lower-case digits only, so that a bit flip that changes the case is detected. */
 static int sum_read(const char *path, const char *key, const char *text, char *sum)
 {
     if (strlen(text) != TENSORS_SUM || text[strspn(text, "0123456789abcdef")])
@@ -128,7 +130,10 @@ static int sum_read(const char *path, const char *key, const char *text, char *s
     return 0;
 }
 
-/* A text of the metadata. Notes of other programs that are too long or too many are passed over. */
+/*
+ * Stores a checksum or a note of the metadata. Notes of other programs that are too long or too
+ * many are ignored.
+ */
 static int note_read(const char *path, const char *key, const char *text, struct tensors *tensors)
 {
     static const char prefix[] = "crc32.";
@@ -150,8 +155,9 @@ static int note_read(const char *path, const char *key, const char *text, struct
 }
 
 /*
- * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, checksums and notes.
- * -1: the text names the file, and the byte where it is no JSON, or the tensor that is wrong.
+ * Parses the header without checking the layout of the data: names, dtypes (float32 required),
+ * shapes, offsets, checksums and notes. On error the message names the file, and the byte at which
+ * the JSON is invalid or the tensor that is wrong.
  */
 static int header_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
 {
@@ -172,7 +178,8 @@ static int header_parse(const char *path, const char *text, size_t length, struc
         if (result == 0 && strcmp(name, metadata) != 0)
             result = tensor_read(path, name, value, tensors);
     }
-    value = json_object_get(header, metadata); /* after the tensors, which it speaks of */
+    value =
+        json_object_get(header, metadata); /* after the tensors, because its keys refer to them */
     if (result == 0 && value && !json_is_object(value))
         result = value_wrong(path, metadata, "expected an object");
     json_object_foreach(value, name, text_value)
@@ -195,7 +202,7 @@ static int header_parse(const char *path, const char *text, size_t length, struc
 #endif
 
 #ifndef HAVE_ZLIB
-/* zlib's function of this name, for its polynomial; slower. */
+/* Replaces zlib's function of this name for the same polynomial; slower. */
 static unsigned long crc32_z(unsigned long crc, const unsigned char *bytes, size_t size)
 {
     uint32_t table[256], sum = ~(uint32_t)crc;
@@ -216,11 +223,11 @@ void tensors_sum(const void *bytes, size_t size, char sum[TENSORS_SUM + 1])
     snprintf(sum, TENSORS_SUM + 1, "%08" PRIx32, (uint32_t)crc32_z(0, bytes, size));
 }
 
-/* The header's own checksum, with zeros in the place where it stands. */
+/* The header contains its own checksum; zeros take its place while it is computed. */
 #define HEADER_SUM "\"crc32\":\""
 #define HEADER_ZEROS "00000000"
 
-/* Whether the header is what was written. One that says no checksum at all is taken as it is. */
+/* Checks the header against its checksum. A file without any checksum is accepted. */
 static int header_check(const char *path, const char *text, size_t length,
                         const struct tensors *tensors)
 {
@@ -247,7 +254,7 @@ static int header_check(const char *path, const char *text, size_t length,
                    tensors->sum);
 }
 
-/* The length, and the padded header; the caller frees *text_p. */
+/* Writes the length prefix and the padded header to a new buffer; the caller frees *text_p. */
 static int header_print(const struct tensors *tensors, char **text_p, size_t *size_p)
 {
     FILE *to = open_memstream(text_p, size_p);
@@ -304,7 +311,7 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
     for (int i = 0; i < tensors->count; i++) {
         const struct tensor *tensor = tensors->tensors, *end = tensor + tensors->count;
 
-        /* The tensor that begins at byte `at`; the header need not list them in order. */
+        /* Finds the tensor that begins at byte `at`; the header may list tensors in any order. */
         while (tensor < end && (tensor->begin != at || tensor->end <= at))
             tensor++;
         if (tensor == end)
@@ -386,7 +393,7 @@ static int file_is_others(const struct stat *status)
     return status->st_uid != geteuid() && status->st_uid != 0;
 }
 
-/* Reads a regular file of this user's or root's; the caller frees *bytes_p. */
+/* Reads a regular file that this user or root owns; the caller frees *bytes_p. */
 static int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -430,7 +437,7 @@ static int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     return 0;
 }
 
-/* Takes the file apart; the data part begins at *data_p. */
+/* Parses and checks the header. The data begin at offset *data_p. */
 static int image_parse(const char *path, const uint8_t *bytes, size_t size, struct tensors *tensors,
                        size_t *data_p)
 {
@@ -468,7 +475,7 @@ int image_read(const char *path, struct image *image)
     if (file_read(path, &bytes, &size) < 0)
         return IMAGE_OTHER;
     result = image_parse(path, bytes, size, &image->tensors, &begin);
-    /* Whether the data are what was written, as far as the file says. */
+    /* Verify the checksums of the data, for tensors that have one. */
     for (int i = 0; result == 0 && i < image->tensors.count; i++) {
         const struct tensor *tensor = &image->tensors.tensors[i];
 
@@ -481,7 +488,7 @@ int image_read(const char *path, struct image *image)
         free(bytes);
         return IMAGE_DAMAGED;
     }
-    /* The header's length may misalign the data: so they are moved to the front. */
+    /* The header's length may misalign the data, so move them to the front. */
     memmove(bytes, bytes + begin, size - begin);
     image->data = (float *)(void *)bytes;
     return 0;
@@ -489,11 +496,12 @@ int image_read(const char *path, struct image *image)
 
 /* ---- a model, or a whole training, in a file ---- */
 
-#define CHECKPOINT_MOST INT64_C(9007199254740992) /* what a double can count to */
+#define CHECKPOINT_MOST                                                                            \
+    INT64_C(9007199254740992) /* the largest integer range that a double represents exactly */
 
 #define CHECKPOINT_REST "optimizer."
 
-/* The tensors of the model, in the order of the layers. */
+/* Adds the model's tensors to a new image, in the order of the layers. */
 static void checkpoint_list(const struct model *model, struct image *image)
 {
     static const char *const parts[] = {"weight", "bias", "running_mean", "running_var"};
@@ -521,7 +529,7 @@ static void checkpoint_list(const struct model *model, struct image *image)
     }
 }
 
-/* And what follows them in the file of a training. */
+/* Adds the optimizer's tensor, which follows the model's tensors. Returns its name. */
 static const char *checkpoint_list_rest(const struct checkpoint_rest *rest, struct image *image)
 {
     const uint64_t shape[] = {rest->count};
@@ -532,8 +540,9 @@ static const char *checkpoint_list_rest(const struct checkpoint_rest *rest, stru
 }
 
 /*
- * Ours is [spatial][input][output], the file's is [output][input][spatial]. spatial are
- * a convolution's window or the pixels that a dense layer sees.
+ * Transposes between the model's layout, [spatial][input][output], and the file's,
+ * [output][input][spatial]. `spatial` runs over a convolution's window, or over the pixels that a
+ * dense layer sees.
  */
 static void checkpoint_copy_weight(const struct layer *layer, bool save, float *file)
 {
@@ -554,7 +563,7 @@ static void checkpoint_copy_weight(const struct layer *layer, bool save, float *
     }
 }
 
-/* Between the model and the data of a file. */
+/* Copies the parameters from the model to the image's data (save) or back. */
 static void checkpoint_copy(const struct model *model, bool save, const struct image *image)
 {
     char name[TENSORS_NAME];
@@ -562,7 +571,7 @@ static void checkpoint_copy(const struct model *model, bool save, const struct i
     for (int i = 0; i < model->count; i++) {
         const struct layer *layer = &model->layers[i];
         const size_t buffer = layer_buffer_size(layer);
-        /* Rows of numbers, which both have in the same order. */
+        /* Arrays that have the same order in the model and in the file. */
         const struct {
             const char *part;
             float *ours;
@@ -587,7 +596,7 @@ static void checkpoint_copy(const struct model *model, bool save, const struct i
     }
 }
 
-/* The numbers of a training, as notes: what is not there is -1. */
+/* The numbers of a training state that are stored as notes; -1: missing. */
 #define AT(member) offsetof(struct checkpoint_rest, member)
 static const struct {
     const char *key;
@@ -606,7 +615,7 @@ static int64_t *checkpoint_number(struct checkpoint_rest *rest, size_t i)
     return (int64_t *)(void *)((char *)rest + checkpoint_numbers[i].at);
 }
 
-/* Takes the notes over; `optimizer`, `state` and `count` are left as they are. */
+/* Reads the numbers from the notes; leaves `optimizer`, `state` and `count` unchanged. */
 static int checkpoint_read_notes(const char *path, const struct tensors *tensors,
                                  struct checkpoint_rest *rest)
 {
@@ -635,7 +644,7 @@ int checkpoint_image(const char *path, const struct model *model,
 
     checkpoint_list(model, image);
     name = checkpoint_list_rest(rest, image);
-    /* What is not known, as the file that was loaded did not say it, is not said here either. */
+    /* Skip numbers that are unknown because the loaded file did not contain them. */
     for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
         const int64_t number = *checkpoint_number(&numbers, i);
 
@@ -652,7 +661,8 @@ int checkpoint_image(const char *path, const struct model *model,
 
 int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
 {
-    static struct image image; /* too large for a small stack; one thread saves and loads */
+    static struct image image; /* static because it is too large for a small stack; only one thread
+                                  saves and loads */
     int result;
 
     checkpoint_list(model, &image);
@@ -665,14 +675,14 @@ int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
     return result;
 }
 
-/* What is in the file, all of it checked, is taken over. */
+/* Checks the whole file against the model, then copies it into the model and *rest. */
 static int checkpoint_take(const char *path, const struct image *file, struct model *model,
                            struct checkpoint_rest *rest)
 {
     struct checkpoint_rest read = *rest;
-    bool whole = false; /* the file has an optimizer's state, and it is wanted */
+    bool whole = false; /* the file contains an optimizer's state, and the caller wants it */
     const struct tensor *expect, *tensor;
-    static struct image expected; /* as in checkpoint_save */
+    static struct image expected; /* static as in checkpoint_save */
     const struct tensors *tensors = &file->tensors;
 
     checkpoint_list(model, &expected);
@@ -729,7 +739,7 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
 
 int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest)
 {
-    static struct image file; /* as in checkpoint_save */
+    static struct image file; /* static as in checkpoint_save */
     int result = image_read(path, &file);
 
     if (result < 0)
@@ -739,7 +749,7 @@ int checkpoint_load(const char *path, struct model *model, struct checkpoint_res
     return result;
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
 #define FOLDER_PREFIX "step-"
 #define FOLDER_ENDING ".safetensors"
@@ -768,7 +778,7 @@ int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH])
     return size < FOLDER_PATH ? 0 : failure("%s: the path is too long", folder);
 }
 
-/* The step that a name says; -1: it is no such name. */
+/* Returns the step in a file name, or -1 if the name is not a checkpoint's. */
 static int64_t folder_step(const char *name)
 {
     const size_t prefix = strlen(FOLDER_PREFIX);
@@ -802,8 +812,8 @@ int64_t folder_newest(const char *folder, int64_t below)
 }
 
 /*
- * Removes all but the `keep` newest of those up to the step of path, a file in such a folder, and
- * the drafts of writers that were killed.
+ * Removes the checkpoints up to the step of path, except the `keep` newest, and drafts that killed
+ * writers left in the same directory.
  */
 static void folder_prune(const char *path, int keep)
 {
@@ -829,19 +839,22 @@ static void folder_prune(const char *path, int keep)
     }
 }
 
-/* ---- files that are written while training goes on ---- */
+/* ---- files written while training continues ---- */
 
 struct writer {
     char path[FOLDER_PATH];
     struct image image;
     int keep;
     pthread_t thread;
-    bool begun;        /* there is a thread to be joined */
-    int result;        /* of it */
-    char reason[1024]; /* where that is -1 */
+    bool begun;        /* the thread exists and has not been joined */
+    int result;        /* of the thread */
+    char reason[1024]; /* the error message if result is -1 */
 };
 
-/* Either the handler sees that nobody is busy, or who was busy sees that there was a signal. */
+/*
+ * Sequential consistency ensures that either the handler sees writer_busy false, or the writer sees
+ * writer_ended true after it has finished. One of them ends the process.
+ */
 static atomic_bool writer_busy, writer_ended;
 
 static void writer_end_process(void)
@@ -911,7 +924,7 @@ int writer_start(struct writer *writer, const char *path, struct image *image, i
     writer->begun = pthread_create(&writer->thread, NULL, writer_run, writer) == 0;
     if (writer->begun)
         return 0;
-    /* Where no thread can be made, the caller writes. */
+    /* No thread could be created: write in the caller's thread. */
     writer_run(writer);
     return writer->result == 0 ? 0 : failure("%s", writer->reason);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model's parameters, or a whole training, in a safetensors file; folders of them. */
+/*
+ * Saves and loads a model's parameters, or the whole state of a training, as safetensors files;
+ * manages directories of checkpoints.
+ */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
@@ -10,8 +13,10 @@
 
 #include "model.h"
 
-/* ---- a safetensors file: its header (names, shapes and places of tensors, as JSON) and its data
- * ---- */
+/*
+ * ---- a safetensors file: a header (names, shapes and offsets of the tensors, as JSON), then the
+ * data ----
+ */
 
 /*
  *   byte 0..7   length of the header, 64 bits, little-endian
@@ -23,7 +28,7 @@ enum {
     TENSORS_NAME = 48,
     TENSORS_DIMENSIONS = 4,
     TENSORS_NOTES = 16,
-    TENSORS_HEADER_MOST = 1 << 17, /* bytes of JSON; ours have some thousand */
+    TENSORS_HEADER_MOST = 1 << 17, /* bytes of JSON; this program writes a few thousand */
     TENSORS_PREFIX = 8,
     TENSORS_SUM = 8 /* digits of a checksum */
 };
@@ -32,12 +37,14 @@ struct tensor {
     char name[TENSORS_NAME];
     int dimensions;
     uint64_t shape[TENSORS_DIMENSIONS];
-    uint64_t begin, end; /* bytes in the data */
-    int width; /* as read: bytes of an element. 4; 8: a NAME.num_batches_tracked of PyTorch's */
-    char sum[TENSORS_SUM + 1]; /* checksum of its data: hexadecimal digits; "": not said */
+    uint64_t begin, end; /* byte range in the data */
+    int width; /* of an element, in bytes, as read: 4, or 8 for PyTorch's NAME.num_batches_tracked
+                */
+    char sum[TENSORS_SUM +
+             1]; /* checksum of the tensor's data as hexadecimal digits; "" if the file has none */
 };
 
-/* A text of the metadata besides the checksums. */
+/* A key and its value in the metadata, other than a checksum. */
 struct tensors_note {
     char key[24], text[48];
 };
@@ -47,142 +54,155 @@ struct tensors {
     struct tensor tensors[TENSORS_MOST];
     int note_count;
     struct tensors_note notes[TENSORS_NOTES];
-    char sum[TENSORS_SUM + 1]; /* checksum of the header, "" or as read: see tensors_sum */
+    char sum[TENSORS_SUM + 1]; /* checksum of the header as read, or "": see tensors_sum */
 };
 
 /*
- * The checksum of size bytes, as digits: CRC-32 as zlib has it, which notices any burst of up to 32
- * bits. In the metadata "crc32.NAME" is a tensor's, and "crc32" that of the header, with eight
- * zeros in its place.
+ * Writes the CRC-32 (the polynomial of zlib) of size bytes as hexadecimal digits. It detects any
+ * burst of up to 32 wrong bits. In the metadata, "crc32.NAME" is the checksum of a tensor, and
+ * "crc32" that of the header, computed with eight zeros in place of its digits.
  */
 void tensors_sum(const void *bytes, size_t size, char sum[TENSORS_SUM + 1]);
 
 /* ---- a file in memory: tensors, notes and data ---- */
 
-/* How a file can be wrong, besides not being readable at all. */
+/* Errors of image_read. */
 enum image_status {
-    IMAGE_OTHER = -1,  /* it is not there, or whole and not what was expected */
-    IMAGE_DAMAGED = -2 /* it is not what was written, or no such file at all */
+    IMAGE_OTHER =
+        -1, /* the file is missing or unreadable, or it is intact but does not match the model */
+    IMAGE_DAMAGED = -2 /* the file is corrupt or not a safetensors file */
 };
 
 struct image {
-    struct tensors tensors; /* their places are in data, in order */
-    float *data;            /* NULL: none yet; the image's own */
+    struct tensors tensors; /* their offsets into data, in ascending order */
+    float *data;            /* owned by the image; NULL until allocated */
 };
 
-/* Adds a tensor behind the others; dimensions and shape as in struct tensor. */
+/* Appends a tensor; dimensions and shape as in struct tensor. Returns the new tensor. */
 struct tensor *image_add(struct image *image, const char *name, int dimensions,
                          const uint64_t *shape);
 
-/* Makes room for the data of all tensors that were added. -1: out of memory; path for the text. */
+/*
+ * Allocates the data of all tensors added so far. -1: out of memory; the message begins with path.
+ */
 int image_allocate(const char *path, struct image *image);
 
-/* Where the data of the tensor of that name are, or NULL. */
+/* Returns the data of the named tensor, or NULL. */
 float *image_data(const struct image *image, const char *name);
 
-static inline void image_free(struct image *image) /* a zeroed one is accepted */
+static inline void image_free(struct image *image) /* accepts a zeroed image */
 {
     free(image->data);
     image->data = NULL;
 }
 
-/* Sets the checksums, and makes path this file as file_replace does. */
+/* Computes the checksums and replaces the file at path (see file_replace). */
 int image_write(const char *path, struct image *image);
 
 /*
- * Reads and checks path: an enum image_status, and the text names the file, and the byte or the
- * tensor where it is damaged. Files without checksums, as PyTorch writes them, are taken too. On
- * success *image is the caller's, for image_free; else it holds nothing.
+ * Reads and checks the file at path. Returns 0 or an enum image_status; the message names the file,
+ * and the byte or the tensor that is damaged. Files without checksums, such as PyTorch writes, are
+ * accepted. On success the caller owns *image and releases it with image_free; on failure there is
+ * nothing to release.
  */
 int image_read(const char *path, struct image *image);
 
-/* ---- a model, or a whole training, in such a file ---- */
+/* ---- a model, or a whole training state, in such a file ---- */
 
 /*
- * The names (conv1.weight, conv1.bias, ...) and the order of the elements are those of
- * the PyTorch MNIST example's state_dict: convolutions out x in x height x width, dense
- * layers out x in with the inputs in the order channel, row, column. A whole training has one
- * tensor more, optimizer.NAME, of one dimension and this program's own layout.
+ * The names (conv1.weight, conv1.bias, ...) and the order of the elements are those of the PyTorch
+ * MNIST example's state_dict: convolutions out x in x height x width, dense layers out x in with
+ * the inputs in the order channel, row, column. The file of a whole training state has one more
+ * tensor, optimizer.NAME, of one dimension, whose layout is private to this program.
  */
 
-/* What a training is besides its parameters. Random numbers are functions of seed and step. */
+/* The state of a training without its parameters. Random numbers are functions of seed and step. */
 struct checkpoint_rest {
     int64_t epoch;         /* epochs done */
-    int64_t samples;       /* seen in the epoch that is under way, by all ranks together */
+    int64_t samples;       /* samples of the current epoch done so far, by all ranks together */
     int64_t step;          /* steps done in all epochs */
     int64_t seed;          /* of all random numbers */
-    int64_t data;          /* 32 bits that tell training sets apart */
-    int64_t tests, idle;   /* tests so far, and those since the best one */
-    double best;           /* the smallest loss of a test */
-    const char *optimizer; /* its name */
-    float *state;          /* of the device, `count` floats; the caller's */
+    int64_t data;          /* a 32-bit hash that identifies the training set */
+    int64_t tests, idle;   /* tests so far; tests since the best one */
+    double best;           /* the smallest test loss so far */
+    const char *optimizer; /* name of the optimizer */
+    float *state;          /* the device's state, `count` floats; owned by the caller */
     size_t count;
 };
 
-/* Puts a copy of the whole training into *image, for image_free. path is for an error's text. */
+/*
+ * Copies the whole training state into *image, which the caller releases with image_free. path is
+ * used in error messages only.
+ */
 int checkpoint_image(const char *path, const struct model *model,
                      const struct checkpoint_rest *rest, struct image *image);
 
 /*
- * Replaces the model's weights, and *rest. Everything is checked before anything is changed: the
- * file must have the model's tensors, with its shapes, and nothing else but an optimizer's.
+ * Replaces the model's weights and *rest. Everything is checked before anything is changed: the
+ * file must contain all the model's tensors, with its shapes, and besides them only optimizer
+ * states and PyTorch's counters num_batches_tracked.
  *
- * rest->state NULL: nothing but the weights is of interest. Else `optimizer`, `state`, `count`,
- * `seed` and `data` are given and must fit a whole training's; bit by bit it goes on as if it had
- * not been interrupted. Numbers that the file does not say become -1.
+ * If rest->state is NULL, only the weights are loaded. Otherwise the caller sets `optimizer`,
+ * `state`, `count`, `seed` and `data`, which must match the file if it contains a whole training
+ * state; the training then continues bit for bit as if it had not been interrupted. Numbers that
+ * the file does not contain become -1.
  *
- * Returns 1 for a whole training that was asked for, 0 for the parameters alone, else an enum
+ * Returns 1 if a whole training state was loaded, 0 if only the parameters were, or an enum
  * image_status.
  */
 int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest);
 
 /*
- * Writes the parameters. path is the old file or the complete new one, never a part: see
- * file_replace. epoch: epochs done.
+ * Writes the parameters with file_replace: path is either the old file or the complete new one.
+ * epoch: epochs done.
  */
 int checkpoint_save(const char *path, const struct model *model, int64_t epoch);
 
-/* ---- a folder of checkpoints, which are named by their step ---- */
+/* ---- directories of checkpoints, whose files are named by step ---- */
 
 enum { FOLDER_PATH = 4096 };
 
-/* Whether path is meant as a folder: it is one, or ends with a slash. */
+/* True if path is a directory or ends with a slash. */
 bool folder_is(const char *path);
 
-/* Makes the folder if it is not there. */
+/* Creates the directory if it does not exist. */
 int folder_make(const char *path);
 
-/* The path of a step's file: folder/step-000000001200.safetensors. -1: it is too long. */
+/* Writes the path of a step's file: folder/step-000000001200.safetensors. -1: it is too long. */
 int folder_name(const char *folder, int64_t step, char path[FOLDER_PATH]);
 
-/* The newest step there below `below`; -1: there is none. -2: the folder cannot be read. */
+/*
+ * Returns the newest step in the directory that is below `below`; -1: none; -2: cannot read the
+ * directory.
+ */
 int64_t folder_newest(const char *folder, int64_t below);
 
-/* ---- files that are written while training goes on ---- */
+/* ---- files written while training continues ---- */
 
 struct writer;
 
 /*
- * Makes a writer, which begins with nothing to write. While it writes, SIGTERM ends the process
- * only when the file is there; the writer takes that signal over if nothing else has. On success
- * *writer_p is the caller's, for writer_destroy. One thread at a time uses it.
+ * Creates an idle writer. While it writes a file, SIGTERM terminates the process only after the
+ * file is complete; for this the writer installs a SIGTERM handler if there is none. On success the
+ * caller owns *writer_p and releases it with writer_destroy. Not thread-safe.
  */
 int writer_create(struct writer **writer_p);
 
 /*
- * Waits for what it writes, and frees it; NULL is accepted. 0, or -1 if the last file could not be
- * written and nobody has been told.
+ * Waits until the current file is written, then frees the writer; NULL is accepted. Returns -1 if
+ * that file could not be written and the error has not been reported yet.
  */
 int writer_destroy(struct writer *writer);
 
 /*
- * Writes the image to path, in a thread of its own, as image_write does. Waits first for the one
- * before. If that failed: -1 with its text, and nothing is begun. Takes over *image, also on
- * failure. keep: newest files of path's folder that stay; 0 where path is not in such a folder.
+ * Starts to write the image to path, as image_write does, in a thread of the writer. Waits first
+ * until the previous file is written; if that failed, returns -1 with its error and starts nothing.
+ * Takes ownership of *image, also on failure. keep: number of newest files to keep in path's
+ * directory; 0: remove none.
  */
 int writer_start(struct writer *writer, const char *path, struct image *image, int keep);
 
-/* Waits for what it writes. -1: it could not; the text says why, once. */
+/* Waits until the current file is written. -1: writing failed; each failure is reported once. */
 int writer_wait(struct writer *writer);
 
 #endif

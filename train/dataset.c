@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sets of labelled images: MNIST and CIFAR-10, read from their files or drawn; batches of them, and
- * threads that load these. */
+/*
+ * Sets of labelled images: MNIST and CIFAR-10, read from their files or drawn; batches of them, and
+ * threads that load batches.
+ */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
 #endif
@@ -52,24 +54,24 @@ uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image)
     return dataset->labels[index];
 }
 
-/* ---- files: bytes that may be compressed with gzip ---- */
+/* ---- files, plain or gzip ---- */
 
-enum { SOURCE_DEFLATE_RATIO = 1032 }; /* deflate never shrinks by more */
+enum { SOURCE_DEFLATE_RATIO = 1032 }; /* the best compression ratio that deflate can reach */
 
 struct source {
-    const char *path; /* of the caller, which outlives the source */
+    const char *path; /* owned by the caller; must outlive the source */
     uint64_t size;    /* on disk */
     uint64_t offset;  /* uncompressed bytes delivered */
     bool compressed;
-    int fd; /* -1 once zlib owns it */
+    int fd; /* -1 after zlib has taken it over */
 #ifdef HAVE_ZLIB
     gzFile gz;
 #endif
 };
 
 /*
- * Opens a file; path must outlive the source, which source_close frees either way. Compression is
- * recognised by content, not by name. Without zlib a compressed file is refused.
+ * Opens a file. Compression is detected by content, not by name; without zlib a compressed file is
+ * an error. The caller calls source_close in any case, also after failure.
  */
 static int source_open(const char *path, struct source *source)
 {
@@ -111,12 +113,12 @@ static void source_close(struct source *source)
 }
 
 /*
- * Reads until size bytes or the end; *read_p is how many came. -1: the file cannot be
- * read or its compression is damaged (the text names the byte offset).
+ * Reads size bytes, or fewer at the end of the file; *read_p is the number of bytes read. -1: the
+ * file cannot be read or its compressed data is damaged (the message names the byte offset).
  */
 static int source_read(struct source *source, void *to, size_t size, size_t *read_p)
 {
-    const size_t most = 1U << 30; /* of a piece */
+    const size_t most = 1U << 30; /* bytes per read */
     const unsigned long long begin = source->offset;
     size_t done = 0;
     ssize_t got = 1;
@@ -155,7 +157,7 @@ static int source_read(struct source *source, void *to, size_t size, size_t *rea
 
 enum { IDX_UNSIGNED_BYTE = 8 };
 
-/* Exactly size bytes, or an error that says what is missing. */
+/* Reads exactly size bytes, or reports how many are missing. */
 static int idx_take(struct source *source, const char *what, void *to, size_t size)
 {
     size_t got;
@@ -168,7 +170,7 @@ static int idx_take(struct source *source, const char *what, void *to, size_t si
     return 0;
 }
 
-/* Reads the header, checks that the file can have all the data, and reads them. */
+/* Reads the header, checks that the file can contain all the data, and reads the data. */
 static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
 {
     const char *path = source->path;
@@ -204,7 +206,7 @@ static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
                            path, 4 + 4 * i, size);
         idx->sizes[i] = size;
     }
-    /* A header that lies must not make us allocate what the file cannot contain. */
+    /* Do not trust the header: never allocate more than the file can contain. */
     if (most < begin || idx->count > most - begin)
         return failure("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
                        "header of %zu: it is truncated or its sizes are corrupt",
@@ -238,7 +240,7 @@ int idx_read(const char *path, int dimensions, struct idx *idx)
     return result;
 }
 
-/* ---- MNIST: the shapes of handwritten digits, as strokes ---- */
+/* ---- MNIST: strokes of handwritten digits ---- */
 
 enum { GLYPH_POINTS = 10, GLYPH_STROKES = 3, GLYPH_COUNT = 20 };
 
@@ -246,14 +248,14 @@ struct glyph_point {
     float x, y;
 };
 
-/* Points in a square of side 1, x to the right, y down. */
+/* The points are in the unit square, x to the right, y down. */
 struct glyph_stroke {
-    int curve; /* a smooth curve through the points; 0: straight lines */
+    int curve; /* 1: a smooth curve through the points; 0: straight lines */
     int count;
     struct glyph_point points[GLYPH_POINTS];
 };
 
-/* One way to write a digit. */
+/* One variant of a digit. */
 struct glyph {
     int digit;
     int count;
@@ -264,7 +266,7 @@ struct glyph {
 #define LINE(n, ...)  {0, n, {__VA_ARGS__}}
 #define CURVE(n, ...) {1, n, {__VA_ARGS__}}
 
-/* Two ways for each digit, digit after digit. */
+/* Two variants of each digit, in ascending order. */
 
 static const struct glyph glyphs[GLYPH_COUNT] = {
     {0, 1, {CURVE(8, {.50F, .05F}, {.22F, .22F}, {.15F, .60F}, {.38F, .94F}, {.70F, .85F},
@@ -314,27 +316,27 @@ static const struct glyph glyphs[GLYPH_COUNT] = {
 };
 /* clang-format on */
 
-/* ---- digits that the program draws itself ---- */
+/* ---- synthetic digits ---- */
 
 /*
- * A glyph's control points are shaken, curves are cut into short lines, every point is
- * moved by a smooth random field (elastic) and by a random rotation, slant, scale and
- * shift (affine), and the lines are drawn with a random width: a pixel's ink falls from
- * full to none over one pixel's distance from the edge of the stroke.
+ * Draws a digit in these steps: jitter the glyph's control points; divide curves into short lines;
+ * move every point by a smooth random field (elastic) and by a random rotation, slant, scale and
+ * shift (affine); draw the lines with a random width. The ink of a pixel decreases from full to
+ * none within one pixel of the stroke's edge.
  */
 
 enum {
-    DIGITS_PIECES = 4, /* lines for one piece of a curve */
-    DIGITS_WAVES = 2   /* sine waves of the elastic field, in each direction */
+    DIGITS_PIECES = 4, /* lines per curve segment */
+    DIGITS_WAVES = 2   /* sine waves of the elastic field, per direction */
 };
 
-/* The random part of a drawing; unit square to pixels. */
+/* The random distortion of a digit; maps the unit square to pixels. */
 struct digits_warp {
-    float xx, xy, yx, yy; /* affine, about the middle */
+    float xx, xy, yx, yy; /* affine map about the middle */
     float middle_x, middle_y;
     struct digits_wave {
         float strength, phase, along_x, along_y;
-    } waves[2 * DIGITS_WAVES]; /* every second one moves x */
+    } waves[2 * DIGITS_WAVES]; /* even indices move x, odd ones y */
 };
 
 static void digits_warp_init(struct rng *rng, struct digits_warp *warp)
@@ -374,7 +376,7 @@ static struct glyph_point digits_warp_point(const struct digits_warp *warp,
     };
 }
 
-/* Pixels that a line of this half width can touch in one direction. */
+/* Computes the range of pixels, in one direction, that a line with this half width can touch. */
 static void digits_range(float a, float b, float reach, int *first_p, int *last_p)
 {
     const float low = (a < b ? a : b) - reach, high = (a < b ? b : a) + reach;
@@ -408,7 +410,7 @@ static void digits_line(struct glyph_point a, struct glyph_point b, float half, 
     }
 }
 
-/* A point of the smooth curve (Catmull and Rom) between p[1] and p[2], t from 0 to 1. */
+/* Returns a point of the Catmull-Rom spline between p1 and p2, for t from 0 to 1. */
 static float digits_spline(float p0, float p1, float p2, float p3, float t)
 {
     return p1 +
@@ -444,14 +446,14 @@ static void digits_stroke(const struct glyph_stroke *stroke, const struct digits
 }
 
 /*
- * Draws sample index of the training or the test set: 28 x 28 bytes, ink is 255, edges
- * smooth. Returns the digit. A pure function of its arguments, so every rank draws the
- * same sample; some 10 microseconds.
+ * Draws sample `index` of the training or test set: 28 x 28 bytes, 255 for ink, smooth edges.
+ * Returns the digit. A pure function of its arguments, so every rank draws the same sample; takes
+ * about 10 microseconds.
  */
 static uint8_t digits_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
 {
     const enum rng_purpose purpose = train ? RNG_DRAW_TRAIN : RNG_DRAW_TEST;
-    const uint64_t grain = rng_key(seed, purpose, index, 1); /* on the paper and in the ink */
+    const uint64_t grain = rng_key(seed, purpose, index, 1); /* noise on every pixel */
     struct rng rng = {rng_key(seed, purpose, index, 0), 0};
     struct glyph glyph = glyphs[rng_below(&rng, GLYPH_COUNT)];
     const float half = rng_between(&rng, 0.45F, 1.5F);
@@ -484,9 +486,8 @@ static float augment_pixel(const uint8_t *image, int x, int y)
 }
 
 /*
- * Replaces image (28 x 28) by itself, turned by up to 10 degrees, scaled by up to 8 %, and
- * shifted by up to 2 pixels, all drawn from key; between pixels it is interpolated, outside is
- * paper.
+ * Rotates image (28 x 28) by up to 10 degrees, scales it by up to 8 % and shifts it by up to 2
+ * pixels. key is the random seed. Uses bilinear interpolation; pixels outside are 0.
  */
 static void augment_turn(uint64_t key, uint8_t *image)
 {
@@ -517,11 +518,11 @@ static void augment_turn(uint64_t key, uint8_t *image)
 }
 
 /*
- * A set is two files: {train,t10k}-{images,labels} + -idx{3,1}-ubyte or .idx{3,1}-ubyte, plain or
- * with .gz.
+ * A set consists of two files: {train,t10k}-images and {train,t10k}-labels, each with the suffix
+ * -idx{3,1}-ubyte or .idx{3,1}-ubyte, plain or with .gz.
  */
 
-/* The first spelling that exists, in path (size bytes). */
+/* Writes the path of the first spelling that exists to path (size bytes). */
 static int mnist_find(const char *folder, const char *what, int dimensions, char *path, size_t size)
 {
     static const char *const endings[] = {"", ".gz"};
@@ -577,17 +578,17 @@ const struct dataset_kind dataset_mnist = {
     .augment = augment_turn,
 };
 
-/* ---- CIFAR-10: pictures that the program draws itself ---- */
+/* ---- CIFAR-10: synthetic pictures ---- */
 
 /*
- * Every pixel is asked at four points whether the shape covers it, which smooths the edges. The
- * ground runs from one colour to another, and a second shape's colour is near it or far from it,
- * so that neither colour nor brightness tells the class: only the outline does.
+ * Each pixel is sampled at four points, which smooths the edges of the shape. The background is a
+ * gradient between two random colours, so neither colour nor brightness identifies the class: only
+ * the outline does.
  */
 
 enum { PICTURES_SHAPES = 10, PICTURES_LEAST_CONTRAST = 110 };
 
-/* Whether the shape, whose size is 1 in each direction, covers a point. */
+/* True if the shape, of radius 1, covers the point. */
 static bool pictures_covers(int shape, float x, float y)
 {
     const float right = fabsf(x), up = fabsf(y), far = sqrtf(x * x + y * y);
@@ -607,7 +608,7 @@ static bool pictures_covers(int shape, float x, float y)
         return y < 0.65F && right < (y + 0.95F) * 0.58F;
     case 5: /* cross */
         return most < 0.95F && least < 0.28F;
-    case 6: /* star of five rays: the edge's distance goes up and down with the direction */
+    case 6: /* star with five rays: the radius of the edge varies with the angle */
         return far < 0.35F + 0.65F * ray * ray;
     case 7: /* crescent */
         return far < 0.95F && (x - 0.4F) * (x - 0.4F) + y * y > 0.55F;
@@ -618,11 +619,11 @@ static bool pictures_covers(int shape, float x, float y)
     }
 }
 
-/* What is drawn before the pixels are. */
+/* The random choices of a picture. */
 struct pictures_scene {
-    float sine, cosine, middle_x, middle_y; /* pixels to the shape's square */
-    float fill[3], ground[2][3];            /* colours; ground: at both ends */
-    float along_x, along_y, phase;          /* of the wave from one end to the other */
+    float sine, cosine, middle_x, middle_y; /* map pixels to the shape's coordinates */
+    float fill[3], ground[2][3];   /* colours of the shape, and of both ends of the background */
+    float along_x, along_y, phase; /* of the background's wave between its two colours */
 };
 
 static void pictures_colour(struct rng *rng, float colour[3])
@@ -631,7 +632,7 @@ static void pictures_colour(struct rng *rng, float colour[3])
         colour[c] = rng_between(rng, 20.0F, 235.0F);
 }
 
-/* The ground's two colours are drawn until the shape can be seen on both. */
+/* Redraws each background colour until it contrasts with the shape. */
 static void pictures_scene_init(struct rng *rng, struct pictures_scene *scene)
 {
     const float turn = rng_between(rng, -0.6F, 0.6F), size = rng_between(rng, 6.5F, 13.0F);
@@ -657,10 +658,10 @@ static void pictures_scene_init(struct rng *rng, struct pictures_scene *scene)
 }
 
 /*
- * Draws sample index of the training or the test set: 32 x 32 pixels of red, green and blue: one
- * of ten shapes, in any colour, size, place and direction, on a coloured ground with grain.
- * Returns which shape it is. A pure function of its arguments, so every rank draws the same
- * sample; some 50 microseconds.
+ * Draws sample `index` of the training or test set: 32 x 32 pixels of red, green and blue, with one
+ * of ten shapes of random colour, size, place and angle on a noisy background. Returns the shape's
+ * number. A pure function of its arguments, so every rank draws the same sample; takes about 50
+ * microseconds.
  */
 static uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *image)
 {
@@ -674,7 +675,7 @@ static uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *i
         const int x = i % PICTURES_SIDE, y = i / PICTURES_SIDE;
         const float wave =
             0.5F + 0.5F * sinf(scene.along_x * (float)x + scene.along_y * (float)y + scene.phase);
-        float part = 0.0F; /* of the pixel that the shape covers */
+        float part = 0.0F; /* the fraction of the pixel that the shape covers */
 
         for (int j = 0; j < 4; j++) {
             const float dx = (float)x + (j % 2 ? 0.25F : -0.25F) - scene.middle_x;
@@ -698,9 +699,9 @@ static uint8_t pictures_draw(uint64_t seed, bool train, size_t index, uint8_t *i
 enum { AUGMENT_EDGE = 4 };
 
 /*
- * Replaces image (32 x 32, three channels) by a part of it of the same size, once 4 black pixels
- * have been added on each side, and mirrors every second one; drawn from key. What is usual for
- * CIFAR-10.
+ * Pads image (32 x 32, three channels) with 4 black pixels on each side, crops it at random to its
+ * former size, and mirrors it with probability 1/2. key is the random seed. This is the usual
+ * augmentation for CIFAR-10.
  */
 static void augment_crop(uint64_t key, uint8_t *image)
 {
@@ -724,13 +725,12 @@ static void augment_crop(uint64_t key, uint8_t *image)
 }
 
 /*
- * The training set is data_batch_1.bin to data_batch_5.bin, the test set is test_batch.bin, in the
- * folder or in cifar-10-batches-bin in it, as the archive unpacks. A file is records of
+ * The training set consists of data_batch_1.bin to data_batch_5.bin, the test set of
+ * test_batch.bin. They are in the directory itself or in its subdirectory cifar-10-batches-bin, as
+ * in the archive. A file contains any number of records (usually 10000):
  *
  *   byte 0          the label, 0 to 9
- *   byte 1...       red of each pixel, row after row; then green, then blue
- *
- * as many as there are: usually 10000.
+ *   byte 1...       red of each pixel, row by row; then green, then blue
  */
 enum {
     CIFAR10_PIXELS = PICTURES_SIDE * PICTURES_SIDE,
@@ -738,7 +738,7 @@ enum {
     CIFAR10_GROWTH = 10000
 };
 
-/* The folder that has the files. */
+/* Writes the directory that contains the files to path. */
 static int cifar10_find(const char *folder, char *path, size_t size)
 {
     static const char *const places[] = {"", "/cifar-10-batches-bin"};
@@ -756,7 +756,7 @@ static int cifar10_find(const char *folder, char *path, size_t size)
                    folder);
 }
 
-/* The next record. 1: the file has ended. */
+/* Reads the next record. Returns 1 at the end of the file. */
 static int cifar10_take(struct source *source, struct dataset *dataset)
 {
     const char *path = source->path;
@@ -776,7 +776,7 @@ static int cifar10_take(struct source *source, struct dataset *dataset)
     if (record[0] >= DATASET_CLASSES)
         return failure("%s: byte %llu: label %u, expected 0 to %d", path,
                        (unsigned long long)offset, record[0], DATASET_CLASSES - 1);
-    /* Room for one more image, made for many at a time. */
+    /* Grow the arrays by many images at a time. */
     if (dataset->count % CIFAR10_GROWTH == 0) {
         const size_t most = dataset->count + CIFAR10_GROWTH;
         uint8_t *images = realloc(dataset->images, most * (CIFAR10_RECORD - 1));
@@ -789,7 +789,7 @@ static int cifar10_take(struct source *source, struct dataset *dataset)
     }
     dataset->labels[dataset->count] = record[0];
     image = dataset->images + dataset->count++ * (CIFAR10_RECORD - 1);
-    /* One colour after the other becomes three colours for each pixel. */
+    /* Convert planes of colours to pixels of three colours. */
     for (int i = 0; i < CIFAR10_PIXELS; i++) {
         for (int colour = 0; colour < 3; colour++)
             *image++ = record[1 + colour * CIFAR10_PIXELS + i];
@@ -857,7 +857,7 @@ void batch_add(struct batch *batch, const struct dataset *dataset, size_t index,
     batch->labels[batch->count] = dataset_get(dataset, index, image);
     if (augment_key)
         kind->augment(augment_key, image);
-    /* Pixels from 0 to 255 to numbers around 0. */
+    /* Normalise the pixels with the mean and deviation of their channel. */
     for (int i = 0; i < size; i += channels) {
         for (int c = 0; c < channels; c++)
             to[i + c] = ((float)image[i + c] / 255.0F - kind->mean[c]) / kind->deviation[c];
@@ -867,27 +867,32 @@ void batch_add(struct batch *batch, const struct dataset *dataset, size_t index,
 
 /* ---- batches loaded ahead by threads ---- */
 
-/* Room for a batch. */
+/* Memory for one batch. */
 struct loader_slot {
     struct loader_item *items;
-    int count; /* of them */
+    int count; /* of items */
     struct batch batch;
     bool loaded;
 };
 
 /*
- * Batch n is in slot n % slot_count. Batches below `taken` have found a thread, those below
- * `planned` wait for one; batch `given` - 1 is the caller's.
+ * Batch n is in slot n % slot_count.
+ *
+ *   0 ........ given ........ taken ........ planned ........ count
+ *     returned       loading        waiting          not yet
+ *     to caller      or loaded      for a thread     planned
+ *
+ * The caller uses batch `given` - 1.
  */
 struct loader {
     const struct dataset *dataset;
     int slot_count, workers;
     struct loader_slot *slots;
     pthread_t *threads;
-    pthread_mutex_t lock; /* for all below, and `loaded` of the slots */
+    pthread_mutex_t lock; /* protects all fields below, and `loaded` of the slots */
     pthread_cond_t work, done;
     int64_t given, taken, planned, count;
-    int busy; /* threads that load */
+    int busy; /* number of threads that are loading */
     bool ends;
     loader_plan_fn plan;
     void *arg;
@@ -934,7 +939,10 @@ const struct batch *loader_next(struct loader *loader)
 
     if (loader->given == loader->count)
         return NULL;
-    /* Gives free slots to the threads: all but the one that the caller is about to have. */
+    /*
+     * Plan batches for all free slots, including that of the batch that the caller has just
+     * finished with.
+     */
     while (loader->planned < loader->count &&
            loader->planned - loader->given < loader->slot_count) {
         struct loader_slot *next = &loader->slots[loader->planned % loader->slot_count];
@@ -971,7 +979,7 @@ void loader_begin(struct loader *loader, int64_t count, loader_plan_fn plan, voi
     pthread_mutex_unlock(&loader->lock);
 }
 
-/* Each thread loads a batch, one is ready, and one is the caller's. */
+/* Slots: one for each loading thread, one for a loaded batch, and one for the caller's batch. */
 int loader_create(const struct dataset *dataset, int workers, int capacity,
                   struct loader **loader_p)
 {

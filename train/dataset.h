@@ -11,23 +11,23 @@
 #include "layer.h"
 
 enum {
-    DIGITS_SIDE = 28, /* pixels of an image of MNIST, and of CIFAR-10 */
+    DIGITS_SIDE = 28, /* height and width of MNIST images, then of CIFAR-10 images */
     PICTURES_SIDE = 32,
     DATASET_CLASSES = 10,
-    DATASET_PIXELS_MOST = PICTURES_SIDE * PICTURES_SIDE * 3 /* numbers of one image */
+    DATASET_PIXELS_MOST = PICTURES_SIDE * PICTURES_SIDE * 3 /* values per image */
 };
 
 struct dataset;
 
-/* What images a program trains on. */
+/* A kind of images, with its file format, drawing and augmentation. */
 struct dataset_kind {
-    struct shape shape;          /* of an image; channels next to each other */
-    float mean[3], deviation[3]; /* of each channel, pixels being from 0 to 1 */
-    /* Fills count, images and labels of a zeroed set. -1: see dataset_read. */
+    struct shape shape;          /* of an image; the channels of a pixel are adjacent */
+    float mean[3], deviation[3]; /* of each channel, for pixels scaled to 0...1 */
+    /* Sets count, images and labels of a zeroed set. -1: see dataset_read. */
     int (*read)(const char *folder, bool train, struct dataset *dataset);
-    /* Writes image `index` of the drawn set and returns its label: a pure function. */
+    /* Writes image `index` of the synthetic set and returns its label. A pure function. */
     uint8_t (*draw)(uint64_t seed, bool train, size_t index, uint8_t *image);
-    /* Changes an image a little, as drawn from key. */
+    /* Distorts an image slightly and randomly; key is the random seed. */
     void (*augment)(uint64_t key, uint8_t *image);
 };
 
@@ -36,29 +36,29 @@ extern const struct dataset_kind dataset_cifar10; /* 32 x 32, three channels: co
 
 struct dataset {
     const struct dataset_kind *kind;
-    size_t count;    /* samples, at least 1 */
-    uint8_t *images; /* count images; NULL: drawn */
-    uint8_t *labels; /* count, each below DATASET_CLASSES; NULL: drawn */
-    uint64_t seed;   /* of the drawn */
-    bool train;      /* which of the two sets */
+    size_t count;    /* of samples, at least 1 */
+    uint8_t *images; /* `count` images; NULL: synthetic */
+    uint8_t *labels; /* `count` labels, each below DATASET_CLASSES; NULL: synthetic */
+    uint64_t seed;   /* of a synthetic set */
+    bool train;      /* the training set, not the test set */
 };
 
 /*
- * The set's files in folder, as the kind's header describes them. -1: missing, unreadable,
- * truncated, too long, not what they should be; the text names file and byte offset (in the
+ * Reads the set's files in folder; see the kind's reader for their names and format. -1: a file is
+ * missing, unreadable, truncated, too long or invalid; the message names the file, the offset (in
  * uncompressed bytes) and what was expected.
  */
 int dataset_read(const struct dataset_kind *kind, const char *folder, bool train,
                  struct dataset *dataset);
 
-/* A set of count drawn images. Nothing is drawn yet. */
+/* Initialises a synthetic set of count images. Each image is drawn when it is requested. */
 static inline void dataset_draw(const struct dataset_kind *kind, size_t count, bool train,
                                 uint64_t seed, struct dataset *dataset)
 {
     *dataset = (struct dataset){kind, count, NULL, NULL, seed, train};
 }
 
-static inline void dataset_destroy(struct dataset *dataset) /* a zeroed one is accepted */
+static inline void dataset_destroy(struct dataset *dataset) /* accepts a zeroed set */
 {
     free(dataset->images);
     free(dataset->labels);
@@ -68,7 +68,7 @@ static inline void dataset_destroy(struct dataset *dataset) /* a zeroed one is a
 /* Writes the image of sample index < count and returns its label. */
 uint8_t dataset_get(const struct dataset *dataset, size_t index, uint8_t *image);
 
-/* ---- IDX: big-endian sizes, then unsigned bytes; plain or compressed with gzip ---- */
+/* ---- IDX: big-endian sizes, then unsigned bytes; plain or gzip ---- */
 
 /*
  *   byte 0, 1   0
@@ -82,28 +82,28 @@ enum { IDX_MAX_DIMENSIONS = 3 };
 struct idx {
     uint32_t sizes[IDX_MAX_DIMENSIONS]; /* each at least 1 */
     size_t count;                       /* their product */
-    uint8_t *bytes;                     /* count; the caller frees it */
+    uint8_t *bytes;                     /* `count` bytes; the caller frees them */
 };
 
 /*
- * Reads the whole file, which must have exactly `dimensions` dimensions and exactly the
- * bytes that they call for. Memory is asked for only once the file is known to be able
- * to hold that many. -1: the text names file, byte offset and what was expected.
+ * Reads the whole file, which must have exactly `dimensions` dimensions and as many bytes as they
+ * require. Allocates memory only after checking that the file can contain that many bytes. -1: the
+ * message names the file, the byte offset and what was expected.
  */
 int idx_read(const char *path, int dimensions, struct idx *idx);
 
-/* ---- the samples of one pass, as the model wants them ---- */
+/* ---- the samples of one pass, in the model's format ---- */
 
 struct batch {
     int capacity, count;
-    float *images;       /* count, normalised by the mean and deviation of their kind */
-    uint8_t *labels;     /* count */
-    uint32_t *positions; /* count: where each stands in the global batch */
+    float *images;       /* `count` images, normalised by the mean and deviation of their kind */
+    uint8_t *labels;     /* `count` labels */
+    uint32_t *positions; /* the position of each sample in the global batch */
 };
 
 /* -1: out of memory. */
 int batch_create(const struct dataset_kind *kind, int capacity, struct batch *batch);
-static inline void batch_destroy(struct batch *batch) /* a zeroed one is accepted */
+static inline void batch_destroy(struct batch *batch) /* accepts a zeroed batch */
 {
     free(batch->images);
     free(batch->labels);
@@ -114,17 +114,17 @@ static inline void batch_destroy(struct batch *batch) /* a zeroed one is accepte
 }
 
 /*
- * Appends sample index of the set (count < capacity). augment_key 0: as it is; else it is
- * augmented with that key.
+ * Appends sample `index` of the set; requires count < capacity. If augment_key is not 0, the image
+ * is augmented with that key.
  */
 void batch_add(struct batch *batch, const struct dataset *dataset, size_t index, uint32_t position,
                uint64_t augment_key);
 
-/* ---- batches one after the other, loaded ahead by threads ---- */
+/* ---- consecutive batches, loaded ahead by threads ---- */
 
 struct loader;
 
-/* A sample of a batch: what batch_add wants to know. */
+/* A sample of a batch: the arguments of batch_add. */
 struct loader_item {
     size_t index;
     uint32_t position;
@@ -132,26 +132,27 @@ struct loader_item {
 };
 
 /*
- * Says which samples batch `number` has: writes their items, at most the loader's capacity, and
- * returns how many they are. Called in the order of the numbers, by the thread that calls
- * loader_next, some batches before they are wanted.
+ * Chooses the samples of batch `number`: writes their items, at most the loader's capacity, and
+ * returns the number of items. Called in ascending order of `number` by the thread that calls
+ * loader_next, several batches ahead.
  */
 typedef int (*loader_plan_fn)(void *arg, int64_t number, struct loader_item *items);
 
 /*
- * workers: threads that load, 0: loader_next loads itself. What is loaded does not depend on
- * their number: batches come in order, and a sample is a function of its item. capacity: samples of
- * a batch at most. The set outlives the loader. On success *loader_p is the caller's, for
- * loader_destroy. -1: out of memory, or of threads. One thread at a time uses a loader.
+ * Creates a loader. workers: number of loading threads; 0: loader_next loads in the caller's
+ * thread. The result does not depend on `workers`: batches are returned in order, and a sample is a
+ * function of its item. capacity: maximum samples per batch. The set must outlive the loader. On
+ * success the caller owns *loader_p and releases it with loader_destroy. -1: out of memory, or
+ * cannot create a thread. Not thread-safe.
  */
 int loader_create(const struct dataset *dataset, int workers, int capacity,
                   struct loader **loader_p);
-void loader_destroy(struct loader *loader); /* waits for its threads; NULL is accepted */
+void loader_destroy(struct loader *loader); /* waits for the threads; NULL is accepted */
 
-/* Begins anew: `count` batches, numbered from 0. What was loaded before is forgotten. */
+/* Restarts the loader for `count` batches, numbered from 0. Discards all batches loaded before. */
 void loader_begin(struct loader *loader, int64_t count, loader_plan_fn plan, void *arg);
 
-/* The next batch, for the caller until it calls again; NULL: there are no more. */
+/* Returns the next batch, valid until the next call; NULL: no more batches. */
 const struct batch *loader_next(struct loader *loader);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a rank computes: the CPU's optimizers, sums and passes; and a GPU by a module that is
- * loaded at run time. */
+/* The CPU's optimizers, sums and passes; the loader of the GPU module. */
 #include "device.h"
 
 #include <dlfcn.h>
@@ -16,18 +15,18 @@
 
 #include "failure.h"
 
-/* ---- optimizers over flat parameter memory ---- */
+/* ---- optimizers over contiguous parameters ---- */
 
 struct optimizer {
-    /* Moves some parameters; of the slice: count, values, gradients, state. */
+    /* Updates the parameters of a slice; uses its count, values, gradients and state. */
     void (*step)(const struct optimizer *optimizer, float lr, const struct dist_zero_slice *slice);
     size_t count;
     float momentum, weight_decay;
     int states;
-    float *state[OPTIMIZER_STATES]; /* NULL: others keep it */
+    float *state[OPTIMIZER_STATES]; /* NULL: dist_zero owns the state */
 };
 
-/* Velocity starts at 0, and momentum * 0 + g is g: the first step needs no case of its own. */
+/* The velocity starts at 0, and momentum * 0 + g is g, so the first step needs no special case. */
 KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
                                  const struct dist_zero_slice *slice)
 {
@@ -43,7 +42,7 @@ KERNEL static void optimizer_sgd(const struct optimizer *optimizer, float lr,
     }
 }
 
-/* The running means of squared gradients, and of squared moves. */
+/* The state contains running means of the squared gradients and of the squared updates. */
 KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float lr,
                                       const struct dist_zero_slice *slice)
 {
@@ -65,7 +64,9 @@ KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float l
     }
 }
 
-/* Others keep the state from now on, zeroes at first: all steps are of slices. */
+/*
+ * Frees the state because dist_zero owns it from here on (initially zero): all steps are of slices.
+ */
 static void optimizer_release(struct optimizer *optimizer)
 {
     for (int k = 0; k < optimizer->states; k++) {
@@ -127,7 +128,7 @@ void grid_start(const struct model *model, struct grid *grid)
         grid->steps[i] = ldexpf(1.0F, -GRID_BITS - 3);
 }
 
-/* to becomes, or grows by (add), the rounded numbers. Returns the largest magnitude. */
+/* Writes the rounded numbers to `to`, or adds them if `add`. Returns the largest magnitude. */
 KERNEL static float grid_round(float step, size_t count, const float *from, bool add, float *to)
 {
     const float shift = grid_shift(step);
@@ -139,7 +140,7 @@ KERNEL static float grid_round(float step, size_t count, const float *from, bool
         uint32_t size;
         const float rounded = (from[i] + shift) - shift;
 
-        /* Without its sign; the order of such bits is that of the magnitudes. */
+        /* Clear the sign. The remaining bits, as integers, have the order of the magnitudes. */
         memcpy(&size, &from[i], sizeof(size));
         size &= 0x7fffffffu;
         most = size > most ? size : most;
@@ -174,7 +175,7 @@ void grid_advance(struct grid *grid, const struct model *model, const float *sum
         grid->steps[i] = ldexpf(grid_power(sums[model->parameters + 1 + (size_t)i]), -GRID_BITS);
 }
 
-/* ---- where in a model the numbers stopped being numbers ---- */
+/* ---- finds the layer in which values stopped being finite ---- */
 
 static bool blame_is_finite(const float *values, size_t count)
 {
@@ -186,9 +187,9 @@ static bool blame_is_finite(const float *values, size_t count)
 }
 
 /*
- * Says (failure_text) where the loss of that forward pass became infinite or no number: which layer
- * is the first whose outputs are, or whose parameters are since the step before. Of a step, or of a
- * test, as pass->training has it. Returns -1.
+ * Reports (failure_text) where the loss of a forward pass became infinite or NaN: the first layer
+ * whose outputs are not finite, or whose parameters have not been finite since the previous step.
+ * pass->training distinguishes a training step from a test. Returns -1.
  */
 static int model_blame(const struct model *model, const struct pass *pass, const float *images,
                        double loss)
@@ -211,7 +212,7 @@ static int model_blame(const struct model *model, const struct pass *pass, const
             what = "outputs";
         if (!what)
             continue;
-        /* A layer without parameters is named by what it does, and by its place. */
+        /* A layer without parameters is identified by its kind and index. */
         snprintf(text, sizeof(text),
                  ": the first %s that are not finite are those of layer %d, %s%s", what, i + 1,
                  layer->name ? layer->name : layer->kind->name, hint);
@@ -229,11 +230,12 @@ struct device_of_cpu {
     struct model *model;
     struct optimizer *optimizer;
     struct grid grid;
-    struct buffer sums; /* empty where the model's gradients are the sums */
-    bool rounds;        /* to the grid */
+    struct buffer sums; /* empty if the model's gradients are used as the sums */
+    bool rounds;        /* the sums are rounded to the grid */
     bool sharded;
     int world;
-    double losses[DEVICE_AHEAD]; /* of the last updates; the one at hand adds up in sums */
+    double losses[DEVICE_AHEAD]; /* of the last updates; the loss of the current one accumulates in
+                                    sums */
     int64_t updates;
 };
 
@@ -260,7 +262,7 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
     cpu->sharded = setup->sharded;
     cpu->world = setup->world;
     grid_start(setup->model, &cpu->grid);
-    /* Sums of one micro-batch, or without grid, are the gradients themselves. */
+    /* Without grid, the gradients themselves are the sums. */
     if (setup->grid && buffer_create(setup->group, sums, &cpu->sums) < 0)
         result = failure("out of memory for the sums of %zu gradients", sums);
     cpu->device.sums = setup->grid ? cpu->sums.floats : setup->model->gradients;
@@ -278,7 +280,7 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
     return 0;
 }
 
-/* The model's weights are the device's. */
+/* Nothing to copy: the device uses the model's weights. */
 static int device_cpu_keep(struct device *device)
 {
     (void)device;
@@ -298,7 +300,9 @@ static int device_cpu_state(struct device *device, bool save, float *state)
     return 0;
 }
 
-/* Forward and backward of the pass's samples. Their part of the loss is added to *loss_p. */
+/*
+ * Runs forward and backward for the samples of the pass and adds their part of the loss to *loss_p.
+ */
 static int device_cpu_pass(struct model *model, const struct pass *pass, const float *images,
                            const uint8_t *labels, const struct model_listener *listener,
                            float *loss_p)
@@ -331,7 +335,7 @@ static int device_cpu_gradients(struct device *device, const struct pass *pass,
         *sum = pass->add ? *sum : 0.0F;
         return device_cpu_pass(cpu->model, pass, batch->images, batch->labels, listener, sum);
     }
-    /* A micro-batch after the other, each rounded before it is added. */
+    /* Process one micro-batch at a time; each is rounded before it is added. */
     part.add = false;
     part.batch = batch->count / micro_batches;
     for (int m = 0; m < micro_batches; m++) {
@@ -398,8 +402,10 @@ const struct device_kind device_cpu = {
     .test = device_cpu_test,
 };
 
-/* ---- GPUs: the module with their kernels is found at run time, so that the program needs no CUDA
- * ---- */
+/*
+ * ---- GPUs: the module with the kernels is loaded at run time, so the program does not need CUDA
+ * ----
+ */
 
 static const struct device_services device_cuda_services = {
     .failure = failure,
@@ -408,7 +414,7 @@ static const struct device_services device_cuda_services = {
     .grid_start = grid_start,
 };
 
-/* The kernels, from the module. -1: it is not there, or cannot be loaded. */
+/* Loads the kernels from the module. -1: it does not exist or cannot be loaded. */
 static int device_cuda_find(const struct device_kind **kind_p)
 {
     char path[PATH_MAX + 64], folders[2 * PATH_MAX], *at = folders;
@@ -416,7 +422,10 @@ static int device_cuda_find(const struct device_kind **kind_p)
     device_cuda_fn find;
     void *handle;
 
-    /* The folders where the library looks for its modules; for the message, with blanks between. */
+    /*
+     * The directories in which the library searches its modules; newlines become blanks for the
+     * message.
+     */
     dist_list_module_folders(folders, sizeof(folders));
     while (*at) {
         const int length = (int)strcspn(at, "\n");
@@ -448,9 +457,9 @@ static int device_cuda_find(const struct device_kind **kind_p)
     return 0;
 }
 
-/* ---- the devices by name ---- */
+/* ---- devices by name ---- */
 
-enum { DEVICE_MOST = 1 << 16 }; /* GPUs of one machine: more is a slip of the hand */
+enum { DEVICE_MOST = 1 << 16 }; /* limit on GPU numbers, to detect typing errors */
 
 int device_parse(const char *name, bool *cuda_p, int *number_p)
 {

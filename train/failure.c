@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The text of what went wrong. */
+/* Error messages. */
 #include "failure.h"
 
 #include <stdarg.h>

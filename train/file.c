@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whole files. */
+/* Replaces whole files atomically. */
 #include "file.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "failure.h"
 #include "tools/common/output.h"
 
-/* Says why no draft can be opened. */
+/* Reports that the draft cannot be opened. Returns -1. */
 static int file_refuse(const char *path)
 {
     return failure(errno == EISDIR ? "%s: cannot write: %s"

@@ -26,8 +26,8 @@ void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, const float *
 }
 #else
 enum {
-    GEMM_DEPTH = 128, /* rows of b in one block */
-    GEMM_WIDTH = 256  /* columns of b in one block: 128 KiB, fits the second cache level */
+    GEMM_DEPTH = 128, /* rows of b per block */
+    GEMM_WIDTH = 256  /* columns of b per block; 128 KiB in total fit the L2 cache */
 };
 
 /* c[0..width) += sum over p of a[p * a_step] * block[p][0..width) */
@@ -56,7 +56,7 @@ KERNEL static void gemm_row(int depth, int width, const float *a, int a_step, co
     }
 }
 
-/* Copies op(b)[row.., column..] to block, rows GEMM_WIDTH apart. */
+/* Copies op(b)[row.., column..] to block, with GEMM_WIDTH floats per row. */
 static void gemm_pack(bool transpose, int n, int k, const float *b, int row, int column, int depth,
                       int width, float *block)
 {
@@ -96,14 +96,14 @@ void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, const float *
 }
 #endif
 
-/* OpenBLAS looks for its kernels by the CPU's model; this looks at what the CPU can do. */
+/* OpenBLAS selects kernels by the CPU's model; this code compares them with the CPU's features. */
 
 #ifdef HAVE_OPENBLAS_SET_NUM_THREADS
 void openblas_set_num_threads(int threads);
 char *openblas_get_corename(void);
 #endif
 
-/* Kernels below AVX-512, as of OpenBLAS 0.3.28 (driver/others/dynamic.c). */
+/* Kernels that use less than AVX-512, as of OpenBLAS 0.3.28 (driver/others/dynamic.c). */
 static const struct {
     const char *core;
     enum blas_level level;
@@ -130,12 +130,12 @@ enum blas_level blas_level_of(const char *core)
 void blas_choose(char *argv[])
 {
 #if defined(HAVE_OPENBLAS_SET_NUM_THREADS) && defined(__x86_64__)
-    /* The oldest CPU with each level, whose kernels every OpenBLAS with run-time choice has. */
+    /* The oldest CPU of each level; every OpenBLAS with run-time selection has kernels for it. */
     static const char *const oldest[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    /* What this CPU and its operating system can run. */
+    /* The highest level that this CPU and its operating system support. */
     const enum blas_level level = avx512                          ? BLAS_AVX512
                                   : avx2                          ? BLAS_AVX2
                                   : __builtin_cpu_supports("avx") ? BLAS_AVX
@@ -145,7 +145,7 @@ void blas_choose(char *argv[])
         return;
     if (setenv("OPENBLAS_CORETYPE", oldest[level], 1) == 0)
         execv("/proc/self/exe", argv);
-        /* It could not be executed: what there is computes, only slower. */
+        /* exec failed: continue with the slower kernels. */
 #else
     (void)argv;
 #endif

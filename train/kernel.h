@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How hot loops are compiled, and functions that kernels for GPUs call as well. */
+/* Compiler attributes of hot loops, and of functions that GPU kernels call as well. */
 #ifndef TRAIN_KERNEL_H
 #define TRAIN_KERNEL_H
 
@@ -8,10 +8,10 @@
 #endif
 
 /*
- * The loops inside are marked `#pragma omp simd` (compiled with -fopenmp-simd: no
- * threads, only vectors). Contraction to fused multiply-add is off, so every clone
- * gives the same bits and ranks on unlike processors stay equal. clang 14 loses static
- * functions that are cloned, and gets one version.
+ * Loops in KERNEL functions are marked `#pragma omp simd` (compiled with -fopenmp-simd: vectors but
+ * no threads). Contraction to fused multiply-add is off, so every clone gives the same bits, and
+ * ranks on different processors stay equal. clang 14 discards static functions with target clones,
+ * so it compiles one version only.
  */
 #if defined(HAVE_CONFIG_H) && HAVE_TARGET_CLONES && !defined(__clang__)
 #define KERNEL __attribute__((target_clones("avx512f", "avx2", "default")))

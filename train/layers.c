@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kinds of layers, and what all layers have. */
+/* All kinds of layers. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "layer.h"
 #include "rng.h"
 
-/* ---- bias and relu, which follow every matrix product; one pass over memory for both ---- */
+/* ---- bias and relu after each matrix product, in one pass over memory ---- */
 
 KERNEL static void bias_add(int rows, int columns, const float *bias, bool relu, float *out)
 {
@@ -23,7 +23,7 @@ KERNEL static void bias_add(int rows, int columns, const float *bias, bool relu,
     }
 }
 
-/* dout becomes 0 where out is not above 0; they may be the same. */
+/* Sets dout to 0 where out is not positive; out may equal dout. */
 KERNEL static void bias_cut(int rows, int columns, const float *out, float *dout)
 {
     const size_t count = (size_t)rows * columns;
@@ -33,7 +33,7 @@ KERNEL static void bias_cut(int rows, int columns, const float *out, float *dout
         dout[i] = out[i] > 0.0F ? dout[i] : 0.0F;
 }
 
-/* out[row][column] += bias[column] unless bias is NULL, then max(0, .) if relu. */
+/* Computes out[row][column] += bias[column] unless bias is NULL, then max(0, .) if relu. */
 static void bias_forward(int rows, int columns, const float *bias, bool relu, float *out)
 {
     if (bias)
@@ -42,7 +42,7 @@ static void bias_forward(int rows, int columns, const float *bias, bool relu, fl
         bias_cut(rows, columns, out, out);
 }
 
-/* dbias grows by the column sums of dout. */
+/* Adds the column sums of dout to dbias. */
 KERNEL static void bias_sum(int rows, size_t columns, const float *dout, float *restrict dbias)
 {
     for (int row = 0; row < rows; row++, dout += columns) {
@@ -66,8 +66,8 @@ KERNEL static void bias_sum_relu(int rows, int columns, const float *out, float 
 }
 
 /*
- * dout becomes 0 where relu cut (out is 0). dbias, unless it is NULL, is, or grows by (add), the
- * column sums of dout.
+ * Sets dout to 0 where relu set out to 0. Writes the column sums of dout to dbias, or adds them if
+ * `add`, unless dbias is NULL.
  */
 static void bias_backward(int rows, int columns, const float *out, bool relu, bool add, float *dout,
                           float *dbias)
@@ -85,23 +85,23 @@ static void bias_backward(int rows, int columns, const float *out, bool relu, bo
         bias_sum(rows, (size_t)columns, dout, dbias);
 }
 
-/* ---- conv: convolution; tiles do it without copies of windows ---- */
+/* ---- conv: convolution by tiles that need no copies of windows ---- */
 
 enum { TILE_LANES = 16 };
 
-/* One sample. All pixels have their channels next to each other. */
+/* One sample. The channels of a pixel are adjacent. */
 struct tile_job {
     int height, width, channels; /* of out */
     int kernel, stride;
-    int frame_width, inputs; /* of what the windows look at, its padding included */
+    int frame_width, inputs; /* of the padded input */
 };
 
 /*
- * Products here are fused with sums, as in a CBLAS: gradients may differ in the last bit between
- * unlike processors, which is no harm because their mean is made once for all ranks.
+ * Products are fused with sums here, as in a CBLAS. So gradients of different processors may differ
+ * in the last bit, which is harmless because all ranks use the same mean of them.
  *
- * A tile has to fit the registers of the CPU, so the loops are compiled for each kind by hand.
- * Where vectors are shorter, the matrix products of a CBLAS are no slower.
+ * A tile must fit the CPU's registers, so the loops are compiled separately for each instruction
+ * set. With shorter vectors, the matrix products of a CBLAS are as fast.
  */
 #if defined(__x86_64__) && defined(HAVE_CONFIG_H) && HAVE_TARGET_CLONES && !defined(__clang__)
 #define TILE_VECTORS
@@ -128,14 +128,14 @@ typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 #pragma GCC pop_options
 #endif
 
-/* The best first. rows: of a tile, 0 for none. */
+/* Fastest first. rows: rows per tile; 0: no tiles. */
 static const struct tile_kernels {
     const char *name;
     int rows;
-    /* out = the windows of frame x weight (kernel x kernel x inputs x channels). */
+    /* Computes out = windows of frame x weight (kernel x kernel x inputs x channels). */
     void (*forward)(const struct tile_job *job, const float *frame, const float *weight,
                     float *out);
-    /* dweight += the transposed windows of frame x dout. */
+    /* Computes dweight += transposed windows of frame x dout. */
     void (*weight)(const struct tile_job *job, const float *frame, const float *dout,
                    float *dweight);
 } tile_table[] = {
@@ -146,9 +146,9 @@ static const struct tile_kernels {
     {"none", 0, NULL, NULL},
 };
 
-static int tile_passed; /* over by tile_use, of those that this CPU can run */
+static int tile_passed; /* index selected by tile_use, among the kernels that this CPU supports */
 
-/* Number `number` of those that this CPU can run; NULL: there are not so many. */
+/* Returns the numberth kernel that this CPU supports, or NULL. */
 static const struct tile_kernels *tile_find(int number)
 {
     for (size_t i = 0; i < sizeof(tile_table) / sizeof(tile_table[0]); i++) {
@@ -173,7 +173,7 @@ const char *tile_use(int number)
     return kernels ? kernels->name : NULL;
 }
 
-/* NULL: this CPU has no vectors for it, or the sizes are no whole numbers of tiles. */
+/* Returns NULL if this CPU has no suitable vectors or the sizes are not multiples of a tile. */
 static const struct tile_kernels *tile_for(const struct tile_job *job)
 {
     const struct tile_kernels *kernels = tile_find(tile_passed);
@@ -188,16 +188,16 @@ static const struct tile_kernels *tile_for(const struct tile_job *job)
 /* ---- the layer ---- */
 
 /*
- * One sample at a time, so that all it needs stays in the second cache level. With padding the
- * sample is first copied into a frame of zeros. Then either of
+ * Samples are processed one at a time, so that all data of one stay in the L2 cache. With padding,
+ * the sample is first copied into a frame of zeros. The convolution then uses
  *
- * - tiles, where the sizes allow it;
+ * - tiles, if the sizes allow it; or
  * - a matrix product, for which the windows are copied to rows (im2col):
  *
  *       windows (pixels x kernel*kernel*inputs)  *  weight (kernel*kernel*inputs x channels)
  *
- *   A window is `kernel` runs of kernel*inputs floats that lie next to each other in the frame as
- *   well, because channels are innermost. So the copy is a few long moves.
+ *   A window consists of `kernel` runs of kernel*inputs floats. Because channels are innermost,
+ *   each run is contiguous in the frame too, so the copy is a few long moves.
  */
 
 /* ---- frames of zeros ---- */
@@ -212,7 +212,7 @@ static size_t conv_frame_size(struct shape inside, int edge)
     return edge > 0 ? (size_t)shape_size(conv_frame_shape(inside, edge)) : 0;
 }
 
-/* Where a row of what is inside is in the frame. */
+/* Returns the address, in the frame, of row y of the inner image. */
 static float *conv_frame_row(struct shape inside, int edge, float *frame, int y)
 {
     const struct shape shape = conv_frame_shape(inside, edge);
@@ -220,7 +220,9 @@ static float *conv_frame_row(struct shape inside, int edge, float *frame, int y)
     return frame + ((size_t)(y + edge) * shape.width + edge) * shape.channels;
 }
 
-/* from with zeros around it; the frame's edges are zeros already. */
+/*
+ * Copies `from` into the frame, whose edges are already zero. Without edges, returns `from` itself.
+ */
 static const float *conv_frame_fill(struct shape inside, int edge, const float *from, float *frame)
 {
     const size_t row = (size_t)inside.width * inside.channels;
@@ -233,13 +235,16 @@ static const float *conv_frame_fill(struct shape inside, int edge, const float *
 /* ---- scratch memory ---- */
 
 struct conv_scratch {
-    float *frame;  /* of in */
-    float *around; /* of dout, or of din on the way there */
-    float *turned; /* weight, for the gradient by in */
+    float *frame;  /* the padded input */
+    float *around; /* padded dout, or the padded din before its edges are removed */
+    float *turned; /* the rotated weight, for the gradient with respect to in */
     float *windows;
 };
 
-/* With stride 1 din is a convolution of dout with the weight turned round, and zeros around. */
+/*
+ * Returns the padding of dout for the backward pass: with stride 1, din is the convolution of the
+ * padded dout with the rotated weight.
+ */
 static int conv_edge(const struct layer *layer)
 {
     return layer->kernel - 1 - layer->padding;
@@ -261,7 +266,7 @@ static size_t conv_scratch_size(const struct layer *layer)
            (size_t)layer->out.height * layer->out.width * layer->spatial * layer->inputs;
 }
 
-/* The frame's edges are made zeros. */
+/* Divides the layer's scratch memory and zeroes the input frame. */
 static struct conv_scratch conv_scratch(const struct layer *layer)
 {
     const size_t frame = conv_frame_size(layer->in, layer->padding);
@@ -291,7 +296,7 @@ static inline void conv_copy_windows(const struct layer *layer, int run, const f
     }
 }
 
-/* The usual run lengths are constants, so that the moves are compiled without a call. */
+/* Passes the usual run lengths as constants, so that the compiler inlines the copies. */
 KERNEL static void conv_gather(const struct layer *layer, const float *in, float *windows)
 {
     const int run = layer->kernel * layer->in.channels;
@@ -308,7 +313,7 @@ KERNEL static void conv_gather(const struct layer *layer, const float *in, float
         conv_copy_windows(layer, run, in, windows);
 }
 
-/* The transpose of the gather: every window's gradient is added where it was copied from. */
+/* The transpose of conv_gather: adds every window's gradient to the place it was copied from. */
 KERNEL static void conv_scatter_add(const struct layer *layer, const float *dwindows, float *din)
 {
     const struct shape frame = conv_frame_shape(layer->in, layer->padding);
@@ -368,7 +373,7 @@ static void conv_forward(const struct layer *layer, const struct pass *pass, con
     }
 }
 
-/* The gradient by the weight, which grows. */
+/* Computes the gradient with respect to the weight, or adds it if pass->add. */
 static void conv_backward_weight(const struct layer *layer, const struct pass *pass,
                                  const float *in, const float *dout)
 {
@@ -417,7 +422,7 @@ static void conv_backward_tiles(const struct layer *layer, const struct pass *pa
     }
 }
 
-/* dout x weight are the gradients of the windows, which are added up. */
+/* Computes dout x weight, the gradients of the windows, and adds them up in din. */
 static void conv_backward_windows(const struct layer *layer, const struct pass *pass,
                                   const float *dout, float *din)
 {
@@ -441,7 +446,7 @@ static void conv_backward(const struct layer *layer, const struct pass *pass, co
                           const float *out, float *dout, float *din)
 {
     const int pixels = layer->out.height * layer->out.width, edge = conv_edge(layer);
-    /* The gradient by in is a convolution of dout. */
+    /* The gradient with respect to in is a convolution of dout. */
     const struct tile_job job = {
         .height = layer->in.height,
         .width = layer->in.width,
@@ -498,9 +503,12 @@ const struct layer_kind layer_dense = {
     .backward = dense_backward,
 };
 
-/* ---- dropout: drawn by sample and step, so that it does not depend on the number of ranks ---- */
+/* ---- dropout: random numbers by sample and step, independent of the number of ranks ---- */
 
-/* to[i] = from[i] / (1 - rate) or 0. Drawing again in the backward pass is cheaper than a mask. */
+/*
+ * Computes to[i] = from[i] / (1 - rate) or 0. The backward pass draws the same numbers again, which
+ * is cheaper than storing a mask.
+ */
 KERNEL static void dropout_sample(uint64_t key, int count, uint32_t threshold, float scale,
                                   const float *from, float *restrict to)
 {
@@ -578,7 +586,9 @@ KERNEL static void pool_forward(const struct layer *layer, const struct pass *pa
     }
 }
 
-/* The gradient goes to the first of the four that equals the maximum; no branch, no memory of it.
+/*
+ * The gradient goes to the first of the four pixels that equals the maximum. Needs neither branches
+ * nor stored indices.
  */
 KERNEL static void pool_backward(const struct layer *layer, const struct pass *pass,
                                  const float *in, const float *out, float *dout, float *din)
@@ -627,7 +637,7 @@ const struct layer_kind layer_pool = {
     .backward = pool_backward,
 };
 
-/* ---- mean: of each channel, over all pixels ---- */
+/* ---- mean: average over all pixels, per channel ---- */
 
 KERNEL static void mean_forward(const struct layer *layer, const struct pass *pass, const float *in,
                                 float *out)
@@ -673,20 +683,23 @@ const struct layer_kind layer_mean = {
 /* ---- add: the output of a block of layers plus its input ---- */
 
 /*
- * Where the block has made the picture smaller and the channels more, every second pixel of the
- * input is taken, and its channels come in the middle of the sum's (option A of He et al.):
+ * If the block has reduced the size of the picture and increased its channels, every second pixel
+ * of the input is used, and its channels are added to the middle channels of the sum (option A of
+ * He et al.):
  *
  *     side  c0 c1         sum  s0    s1    s2    s3
  *                            +       c0    c1
  *
- * Adds for each pixel: to[pixel of the side] += from[pixel of the sum], or the other way.
+ * For each pixel, adds from[pixel of the side] to to[pixel of the sum], or with to_side the other
+ * way round.
  */
 KERNEL static void add_pixels(const struct layer *layer, int batch, bool to_side, float *to,
                               const float *from)
 {
     const struct shape out = layer->out, side = layer->side_shape;
-    const int step = (side.width + out.width - 1) / out.width; /* from a pixel taken to the next */
-    const int first = (out.channels - side.channels) / 2; /* channel that gets the side's first */
+    const int step = (side.width + out.width - 1) / out.width; /* distance between used pixels */
+    const int first =
+        (out.channels - side.channels) / 2; /* channel of the sum for channel 0 of the side */
 
     for (int row = 0; row < batch * out.height; row++) {
         const int image = row / out.height, y = row % out.height * step;
@@ -774,23 +787,23 @@ const struct layer_kind layer_add = {
 /* ---- batch normalisation: Ioffe and Szegedy, ICML 2015 ---- */
 
 /*
- * A channel's values over all samples and pixels are brought to mean 0 and deviation 1, then
- * multiplied by a weight and moved by a bias. In a test, the running mean and variance of the
- * training passes take the place of the batch's.
+ * The values of a channel, over all samples and pixels, are normalised to mean 0 and deviation 1,
+ * then multiplied by a weight and increased by a bias. Tests use the running mean and variance of
+ * the training passes instead of the batch's.
  *
- * Sums over the batch are taken in blocks that stay in the first cache level, in float32 within a
- * block and in double over the blocks.
+ * Sums over the batch are computed in blocks that fit the L1 cache: in float32 within a block, in
+ * double across blocks.
  */
 #define BATCHNORM_EPSILON 1e-5F
 #define BATCHNORM_MOMENTUM 0.1
 
-enum { BATCHNORM_ROWS = 64 }; /* of a block */
+enum { BATCHNORM_ROWS = 64 }; /* rows of pixels per block */
 
 /* Scratch memory, `channels` numbers each. */
 struct batchnorm_scratch {
     double *mean,
-        *squares;         /* of the batch; backward: sums of the gradients, and with what is left */
-    float *sums, *parts;  /* of a block */
+        *squares; /* of the batch; in the backward pass: sums of dout and of dout * (in - mean) */
+    float *sums, *parts;  /* of one block */
     float *scale, *shift; /* out = in * scale + shift */
 };
 
@@ -813,7 +826,7 @@ static size_t batchnorm_scratch_size(const struct layer *layer)
 
 /* ---- forward ---- */
 
-/* sums[c] of the block, and squares[c] of what is left when its mean is taken away. */
+/* Computes the sums[c] of the block, and the squares[c] of the deviations from the block's mean. */
 KERNEL static void batchnorm_block(int rows, int channels, const float *in, float *restrict sums,
                                    float *restrict squares)
 {
@@ -837,7 +850,7 @@ KERNEL static void batchnorm_block(int rows, int channels, const float *in, floa
     }
 }
 
-/* Mean and 1 / deviation of the batch; the running ones follow them. */
+/* Computes mean and 1 / deviation of the batch, and updates the running statistics. */
 static void batchnorm_measure(const struct layer *layer, int rows, const float *in,
                               const struct batchnorm_scratch *scratch)
 {
@@ -847,7 +860,9 @@ static void batchnorm_measure(const struct layer *layer, int rows, const float *
         const int some = rows - r < BATCHNORM_ROWS ? rows - r : BATCHNORM_ROWS;
 
         batchnorm_block(some, channels, in + (size_t)r * channels, scratch->sums, scratch->parts);
-        /* Takes the block into mean and squares of those before it (Chan, Golub and LeVeque 1983).
+        /*
+         * Merge the block into the mean and squares of the previous blocks (Chan, Golub and LeVeque
+         * 1983).
          */
         for (int c = 0; c < channels; c++) {
             const double part = (double)some / (double)(r + some);
@@ -905,7 +920,10 @@ static void batchnorm_forward(const struct layer *layer, const struct pass *pass
 
 /* ---- backward ---- */
 
-/* dout becomes 0 where relu cut. sums[c] of dout, products[c] of it and in less its mean. */
+/*
+ * Sets dout to 0 where relu set out to 0. Computes the sums[c] of dout, and the products[c] of dout
+ * and (in - mean).
+ */
 KERNEL static void batchnorm_block_backward(int rows, int channels, bool relu, const float *mean,
                                             const float *in, const float *out, float *restrict dout,
                                             float *restrict sums, float *restrict products)
@@ -924,7 +942,7 @@ KERNEL static void batchnorm_block_backward(int rows, int channels, bool relu, c
     }
 }
 
-/* din = dout * scale[c] + in * slope[c] + shift[c]. */
+/* Computes din = dout * scale[c] + in * slope[c] + shift[c]. */
 KERNEL static void batchnorm_apply_backward(int rows, int channels, const float *scale,
                                             const float *slope, const float *shift, const float *in,
                                             const float *dout, float *restrict din)
@@ -954,7 +972,7 @@ static void batchnorm_backward(const struct layer *layer, const struct pass *pas
             scratch.squares[c] += (double)scratch.parts[c];
         }
     }
-    /* The gradients of weight and bias, and what din is made with. */
+    /* Compute the gradients of weight and bias, and the coefficients of din. */
     for (int c = 0; c < channels; c++) {
         const double mean = layer->stats[c], inverse = layer->stats[channels + c];
         const double sum = scratch.mean[c], product = scratch.squares[c];

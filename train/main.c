@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * train_mnist and train_cifar10: this file is compiled for each, with TRAIN_TASK as its task.
- * Trains with as many processes as were started.
+ * train_mnist and train_cifar10: this file is compiled once for each, with TRAIN_TASK defined as
+ * its task. The program runs one rank of a training, or all ranks of this machine.
  */
 #include <limits.h>
 #include <sched.h>
@@ -20,7 +20,7 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
 static const struct task *const task = &TRAIN_TASK;
 
-/* The one place that prints errors; rank -1: not known. */
+/* Prints failure_text(); the only function that prints errors. rank -1: unknown. */
 static void complain(int rank)
 {
     if (rank >= 0)
@@ -30,9 +30,9 @@ static void complain(int rank)
 }
 
 /*
- * Joins the ranks. spawned: this process was started by dist_spawn, which says who it
- * is; rank and world size of the options are not looked at. JOIN_SCHEDULER: this process was the
- * job's scheduler, and the job has ended well.
+ * Joins the group. If dist_spawn started this process, `spawned` is true, and rank and world size
+ * of the options are ignored. Returns JOIN_SCHEDULER if this process was the job's scheduler and
+ * the job has ended successfully.
  */
 enum { JOIN_SCHEDULER = 1 };
 static int join(const struct options *options, bool spawned, struct comm *comm)
@@ -47,9 +47,9 @@ static int join(const struct options *options, bool spawned, struct comm *comm)
     if (options->addr && strlen(options->addr) > 255)
         return failure("--addr: longer than any host name");
     group.backend = options->dist_backend;
-    group.device = -1; /* none in particular, unless --device says one */
+    group.device = -1; /* no GPU, unless --device names one */
     device_parse(options->device, &cuda, &group.device);
-    group.init_method = options->dist_url; /* NULL is left to the library */
+    group.init_method = options->dist_url; /* NULL: the library chooses */
     if (options->addr || options->port >= 0) {
         snprintf(url, sizeof(url), "tcp://%s%s%s:%d", bracket ? "[" : "", host, bracket ? "]" : "",
                  options->port < 0 ? 29500 : (int)options->port);
@@ -75,7 +75,7 @@ static int join(const struct options *options, bool spawned, struct comm *comm)
     return 0;
 }
 
-/* One rank from start to end. rank: what dist_spawn says; -1: the process was not spawned. */
+/* Runs one rank. rank: as passed by dist_spawn; -1: the process was not spawned. */
 static int run_rank(int rank, void *arg)
 {
     const struct options *options = arg;
@@ -91,7 +91,7 @@ static int run_rank(int rank, void *arg)
         complain(rank >= 0 ? rank : (int)options->rank);
         return EXIT_FAILED;
     }
-    /* What ended a training is said before it is closed, where more may go wrong. */
+    /* Report why the training failed before closing it, because closing may fail as well. */
     result = trainer_run(options, &comm, &trainer);
     if (result < 0)
         complain(comm.rank);
@@ -99,7 +99,7 @@ static int run_rank(int rank, void *arg)
         complain(comm.rank);
         result = -1;
     }
-    /* The group is left whether training went well or not. */
+    /* Leave the group even if the training failed. */
     if (dist_destroy_process_group(comm.group) < 0 && result == 0) {
         result = failure_dist("cannot leave the process group");
         complain(comm.rank);
@@ -124,7 +124,7 @@ static int spawn(struct options *options)
         complain(-1);
         return EXIT_FAILED;
     }
-    /* A rank that a signal ended could say nothing itself. */
+    /* A rank that was killed by a signal cannot have reported it. */
     if (code > 128)
         launched_tell_end(task->program, code);
     return code;
@@ -137,7 +137,9 @@ int main(int argc, char *argv[])
     int number;
 
     blas_choose(argv);
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    signal(
+        SIGXFSZ,
+        SIG_IGN); /* writing beyond the file size limit fails with an error instead of a signal */
     if (options_parse(task, argc, argv, &options) < 0) {
         complain(-1);
         fprintf(stderr, "Try '%s --help'.\n", task->program);

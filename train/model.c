@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model: layers in a row. */
+/* A model: a sequence of layers. */
 #include "model.h"
 
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include "failure.h"
 #include "rng.h"
 
-/* ---- floats that go to the other ranks ---- */
+/* ---- floats shared with other ranks ---- */
 
-/* Zeroed, aligned to a cache line. */
+/* Allocates zeroed floats, aligned to a cache line. */
 static float *model_floats(size_t count)
 {
     const size_t bytes = (count * sizeof(float) / 64 + 1) * 64;
@@ -40,7 +40,10 @@ int buffer_create(dist_group *group, size_t count, struct buffer *buffer)
         fprintf(stderr, "warning: rank %d: using ordinary memory for %zu KiB: %s\n",
                 dist_get_rank(group), bytes >> 10, dist_last_error());
     }
-    /* The kernel tries to read it, since this process would be ended by memory of a GPU. */
+    /*
+     * Let the kernel read the memory with write(): if it is GPU memory, the call fails, whereas an
+     * access from this process would crash it.
+     */
     if (memory && pipe2(ends, O_CLOEXEC) == 0) {
         buffer->shared = write(ends[1], memory, 1) == 1;
         close(ends[0]);
@@ -74,7 +77,7 @@ struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t
 
         for (int i = 1; i < classes; i++)
             best = outputs[i] > outputs[best] ? i : best;
-        /* Shifted by the largest so that it cannot overflow. */
+        /* Subtract the maximum so that expf cannot overflow. */
         for (int i = 0; i < classes; i++)
             sum += expf(outputs[i] - outputs[best]);
         log_sum = outputs[best] + logf(sum);
@@ -96,7 +99,7 @@ static const struct arch_row {
 } arch_rows[] = {ARCHS(ARCH_ROW)};
 enum { ARCH_COUNT = sizeof(arch_rows) / sizeof(arch_rows[0]) };
 
-/* NULL: there is none of that name; the text lists those that there are. */
+/* Returns NULL if the name is unknown; the message lists the known names. */
 static const struct arch_row *arch_find(const char *name)
 {
     char names[256] = "";
@@ -115,7 +118,7 @@ static const struct arch_row *arch_find(const char *name)
 
 /* ---- the model ---- */
 
-/* The layers of the architecture, and their shapes. */
+/* Sets the layers of the architecture and computes their shapes. */
 static int model_plan(struct model *model, const char *name)
 {
     const struct arch_row *row = arch_find(name);
@@ -163,7 +166,7 @@ static int model_plan(struct model *model, const char *name)
     return 0;
 }
 
-/* The next tensor of the model. Returns its number. */
+/* Appends a tensor. Returns its index. */
 static int model_add_tensor(struct model *model, const char *layer, const char *part, size_t count)
 {
     struct model_tensor *tensor = &model->tensors[model->tensor_count];
@@ -175,7 +178,7 @@ static int model_add_tensor(struct model *model, const char *layer, const char *
     return model->tensor_count++;
 }
 
-/* Points every layer at its part of weights and gradients. */
+/* Sets the pointers of every layer into the model's memory. */
 static void model_lay_out(struct model *model)
 {
     size_t offset = 0;
@@ -206,8 +209,10 @@ static int model_allocate(struct model *model, dist_group *group)
     size_t scratch = 1, widest = 1, side = 1;
     bool complete = true;
 
-    /* Lists the tensors, and so counts the parameters; and what one pass needs, for as many samples
-     * as the model is for. */
+    /*
+     * Create the tensors, which counts the parameters, and find the memory that one pass with
+     * `capacity` samples needs.
+     */
     for (int i = 0; i < model->count; i++) {
         struct layer *layer = &model->layers[i];
         const size_t size = shape_size(layer->out), wanted = layer_scratch_size(layer);

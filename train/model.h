@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model: layers in a row, with all parameters and all gradients in one piece each. */
+/* A model: a sequence of layers, with all parameters and all gradients contiguous in memory. */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
 
@@ -11,33 +11,37 @@
 
 #include "layer.h"
 
-/* ---- floats that the other ranks of this machine read in place ---- */
+/* ---- floats that the other ranks of this node can read in place ---- */
 
 struct buffer {
     float *floats; /* NULL: none */
-    bool shared;   /* by dist_alloc */
+    bool shared;   /* allocated by dist_alloc */
 };
 
 /*
- * Zeroed, aligned to a cache line. Ordinary memory if group is NULL, or dist_alloc gives memory of
- * a GPU; with a warning on stderr if dist_alloc fails: training goes on, only slower. -1: out of
- * memory, without a text.
+ * Allocates zeroed floats, aligned to a cache line. Uses ordinary memory if group is NULL, if
+ * dist_alloc returns GPU memory, or, with a warning on stderr, if dist_alloc fails: this only makes
+ * training slower. -1: out of memory; sets no message.
  */
 int buffer_create(dist_group *group, size_t count, struct buffer *buffer);
 
-/* Whether the group is still there or not. A zeroed buffer is accepted. */
+/* Frees the buffer; the group need not exist any more. Accepts a zeroed buffer. */
 void buffer_destroy(struct buffer *buffer);
 
-/* ---- architectures: which layers a model has, a table for each ---- */
+/* ---- architectures: one table of layers each ---- */
 
 enum { MODEL_CLASSES = 10 };
 
 struct arch {
-    const struct layer *layers; /* only what is chosen; the model works out the rest */
+    const struct layer
+        *layers; /* contain only the chosen fields; model_create computes the others */
     int count;
 };
 
-/* A row for each: arch_NAME is defined in arch_NAME.c. Options and errors list these names. */
+/*
+ * One row per architecture; arch_NAME is defined in arch_NAME.c. Options and errors list these
+ * names.
+ */
 #define ARCHS(ARCH)                                                                                \
     ARCH(cnn)      /* conv 32, conv 64, pool, dropout, dense 128, dropout, dense */                \
     ARCH(mlp)      /* dense 256, dropout, dense */                                                 \
@@ -59,8 +63,9 @@ struct loss {
 };
 
 /*
- * outputs: batch x classes; labels: batch, each below classes. gradient (batch x
- * classes, may be NULL) becomes that of weight times the total, by outputs.
+ * Computes the loss of outputs (batch x classes) for labels (each below classes). Unless gradient
+ * is NULL (batch x classes), writes to it the gradient of weight * total with respect to the
+ * outputs.
  */
 struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
                      float weight, float *gradient);
@@ -73,15 +78,16 @@ enum {
     MODEL_TAIL = MODEL_MAX_TENSORS + 8
 };
 
-/* A weight or a bias: where it is in the weights, and its gradient in the gradients. */
+/* A weight or a bias, at the same offset in the weights and in the gradients. */
 struct model_tensor {
     char name[32]; /* "conv1.weight" */
     size_t offset, count;
 };
 
 /*
- * Who is told in a backward pass of each tensor whose gradient is complete, the last one first; and
- * when a forward or a backward pass begins on the CPU. Either may be NULL.
+ * Callbacks; each may be NULL. `ready` is called in a backward pass for each tensor whose gradient
+ * is complete, in reverse order. `begins` is called when a forward or backward pass begins on the
+ * CPU.
  */
 struct model_listener {
     void (*ready)(void *arg, int tensor);
@@ -108,50 +114,61 @@ struct model {
     const char *arch;
     struct shape input; /* of an image */
     int count;          /* layers */
-    int capacity;       /* samples in one pass at most */
+    int capacity;       /* maximum samples per pass */
     struct layer layers[MODEL_MAX_LAYERS];
     int tensor_count;
     struct model_tensor tensors[MODEL_MAX_TENSORS];
     size_t parameters; /* elements of weights */
-    float *weights;    /* every parameter, layer after layer, weight before bias */
-    float *gradients;  /* in the same order; MODEL_TAIL more at the end are the caller's */
-    float *activations[MODEL_MAX_LAYERS]; /* each layer's out */
-    float *deltas[2]; /* gradients by activations, of the layer at hand and the one before */
-    float *side;      /* the gradient that goes round a block of layers: blocks are not nested */
+    float *weights;    /* all parameters, layer by layer, weight before bias */
+    float *gradients;  /* in the same order, then MODEL_TAIL floats for the caller */
+    float *activations[MODEL_MAX_LAYERS]; /* output of each layer */
+    float *deltas[2]; /* gradients with respect to the activations of the current layer and the one
+                         before it */
+    float *side;      /* the gradient of the skip connection of a block; blocks are not nested */
     float *scratch;
-    size_t buffer_count; /* elements of buffers; without any, samples do not mix in training */
-    float *buffers;      /* running means and variances, layer after layer */
-    float *stats;        /* what batchnorm keeps from forward to backward, in the same order */
-    struct buffer weights_buffer, gradients_buffer; /* where these two are */
+    size_t buffer_count; /* size of buffers; 0: samples do not influence each other in training */
+    float *buffers;      /* running means and variances, layer by layer */
+    float *stats;        /* batchnorm's statistics from forward to backward, in the same order */
+    struct buffer weights_buffer, gradients_buffer; /* own `weights` and `gradients` */
 };
 
 /*
- * arch: see arch_find; input: the shape of an image. Parameters are not set. group: whose ranks
- * get parameters and gradients; NULL: nobody's. On success *model_p is the caller's, for
- * model_destroy. -1: unknown arch, images too small for it, out of memory.
+ * Creates a model whose parameters are not set. arch: see arch_find; input: the shape of an image.
+ * group: its ranks can read parameters and gradients in place; NULL: not shared. On success the
+ * caller owns *model_p and releases it with model_destroy. -1: unknown architecture, images too
+ * small for it, or out of memory.
  */
 int model_create(const char *arch, struct shape input, int capacity, dist_group *group,
                  struct model **model_p);
 void model_destroy(struct model *model); /* NULL is accepted */
 
-/* The parameters are there from now on, in memory of the caller's; the model frees its own. */
+/*
+ * Moves the parameters to memory of the caller, which the caller has filled, and frees the model's
+ * own.
+ */
 void model_move(struct model *model, float *weights);
 
 /*
- * PyTorch's default: weights and biases uniform in +-1/sqrt(inputs of one output), which
- * is what kaiming_uniform(a = sqrt(5)) comes to; of batchnorm 1 and 0. A convolution without biases
- * has the weights of He et al., uniform in +-sqrt(6/inputs): batchnorm follows it, so that their
- * size changes no output, but the larger they are, the less a step turns them; with PyTorch's
- * default a rate of 0.1 is too much for ResNet-20. A pure function of seed.
+ * Initialises the parameters as PyTorch does by default: weights and biases uniform in
+ * +-1/sqrt(inputs of one output), which equals kaiming_uniform(a = sqrt(5)); 1 and 0 for batchnorm.
+ * A pure function of seed.
+ *
+ * Exception: convolutions without biases use the weights of He et al., uniform in +-sqrt(6/inputs).
+ * batchnorm follows them, so the size of these weights changes no output, but a step changes the
+ * direction of larger weights less. With PyTorch's default a learning rate of 0.1 is too high for
+ * ResNet-20.
  */
 void model_init(struct model *model, uint64_t seed);
 
-/* images: pass->batch of the shape input. Returns the outputs (batch x 10), the model's own. */
+/*
+ * Runs a forward pass. images: pass->batch images of the shape `input`. Returns the outputs (batch
+ * x 10), which the model owns.
+ */
 const float *model_forward(struct model *model, const struct pass *pass, const float *images);
 
 /*
- * Sets all gradients from that of the loss by the outputs, which the caller has written to
- * model_output_gradient(). Follows a forward of the same pass and images. listener: NULL: nobody.
+ * Computes all gradients. Before, the caller runs a forward pass with the same pass and images, and
+ * writes the gradient with respect to the outputs to model_output_gradient(). listener may be NULL.
  */
 void model_backward(struct model *model, const struct pass *pass, const float *images,
                     const struct model_listener *listener);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line. */
+/* The command line of train_mnist and train_cifar10. */
 #include "options.h"
 
 #include <inttypes.h>
@@ -12,10 +12,11 @@
 #include "model.h"
 #include "records.h"
 
-/* ---- the tasks: as PyTorch's MNIST example, and as He et al. trained on CIFAR-10, but for less
- * long ---- */
+/*
+ * ---- the tasks: PyTorch's MNIST example; CIFAR-10 as trained by He et al., with fewer epochs ----
+ */
 
-/* What holds for both. */
+/* Defaults of both tasks. */
 #define TASK_USUAL                                                                                 \
     .start_epoch = -1, .test_batch_size = 1000, .lr = -1.0, .momentum = 0.9, .seed = 1,            \
     .max_steps = -1, .accumulate = 1, .wire = "same", .record_interval = 1, .world_size = -1,      \
@@ -46,7 +47,7 @@ const struct task task_cifar10 = {
               .test_samples = 10000, .gamma = 0.9, .weight_decay = 1e-4, .augment = true},
 };
 
-/* ---- the one table of options ---- */
+/* ---- the table of options ---- */
 
 #define AT(member) offsetof(struct options, member)
 #define GROUP(name) name, 0, ARGS_GROUP, 0, 0, 0, NULL, NULL
@@ -175,9 +176,12 @@ const struct args options_args = {.rows = options_rows,
                                   .count = sizeof(options_rows) / sizeof(options_rows[0]),
                                   .usage = "[OPTION]...\n--help | --version"};
 
-/* ---- the options and their values, for people to read ---- */
+/* ---- options and their values, as text ---- */
 
-/* The value as the command line has it; "": there is none, so numbers are below the least. */
+/*
+ * Formats the value as on the command line; "" if the option has no value: such numbers are below
+ * the minimum.
+ */
 static void facts_value(const struct args_row *row, const void *options, char *text, size_t size)
 {
     const void *at = (const char *)options + row->offset;
@@ -219,7 +223,10 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
         if (fact.value[0] == '\0')
             continue;
         snprintf(fact.name, sizeof(fact.name), "%.*s", (int)strcspn(row->names, ","), row->names);
-        /* Whether it is another than without options; one that depends on others is not. */
+        /*
+         * True if the value differs from the default; an option whose default depends on other
+         * options counts as unchanged.
+         */
         facts_value(row, &options->task->usual, value, sizeof(value));
         fact.changed =
             strcmp(value, fact.value) != 0 && !(row->kind == ARGS_REAL && value[0] == '\0');
@@ -230,9 +237,9 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
     return count;
 }
 
-/* ---- the command line: what belongs together ---- */
+/* ---- the command line: checks across options ---- */
 
-/* What no option can say by itself. */
+/* Checks combinations of options. */
 static int options_check(const struct options *options)
 {
     const bool wired = strcmp(options->wire, "same") != 0;
