@@ -496,8 +496,7 @@ int image_read(const char *path, struct image *image)
 
 /* ---- a model, or a whole training, in a file ---- */
 
-#define CHECKPOINT_MOST                                                                            \
-    INT64_C(9007199254740992) /* the largest integer range that a double represents exactly */
+#define CHECKPOINT_MOST INT64_C(9007199254740992) /* 2^53: exact in a double */
 
 #define CHECKPOINT_REST "optimizer."
 

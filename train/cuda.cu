@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The GPU as a device: layers, loss, grid and optimizer as kernels; layouts and formulas are those
- * of layers.c, model.c and device.c. Batches go there, losses come back, the rest stays.
+ * The GPU device: layers, loss, grid and optimizer as kernels, with the layouts and formulas of
+ * layers.c, model.c and device.c. Batches are copied to the GPU and losses to the host; all other
+ * data stay on the GPU.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef TRAIN_CUDA_ON_HOST /* else a test has brought what takes their place */
+#ifndef TRAIN_CUDA_ON_HOST /* otherwise a test has defined replacements */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #endif
@@ -15,29 +16,29 @@
 #include "rng.h"
 
 /*
- * Everything is put on one stream, in the order in which the CPU would do it. Memory:
+ * All work is queued on one stream, in the same order as on the CPU. Memory:
  *
- *     host      device->model (weights)   pinned[2]: batches on their way   ring: losses
- *                  | put, get                 | one copy a step                ^
+ *     host      device->model (weights)   pinned[2]: batches in transfer    ring: losses
+ *                  | put, get                 | one copy per step              ^
  *     device    weights                    batch                               |
  *               activations, deltas, gradients --grid--> sums --(all-reduce)---+--> weights
  *
- * Without the grid the gradients are the sums.
+ * Without the grid, the gradients are the sums.
  *
- * Nothing is added in an order that changes from run to run: no atomic sums. Compiled without
- * contraction of a * b + c, so that what is not a matrix product, a sum over a batch, or expf and
- * logf has the CPU's bits.
+ * The order of all additions is deterministic: there are no atomic sums. The file is compiled
+ * without contraction of a * b + c. Therefore all results have the same bits as on the CPU, except
+ * matrix products, sums over a batch, and expf and logf.
  */
 
 enum {
-    CUDA_THREADS = 256, /* of a block */
-    CUDA_ROWS = 32,     /* added by one thread */
+    CUDA_THREADS = 256, /* per block */
+    CUDA_ROWS = 32,     /* rows added by one thread */
     CUDA_CHUNK = 64,    /* samples whose windows are multiplied at once */
-    CUDA_OWNED = 40,    /* allocations at most */
-    CUDA_SLOTS = 2      /* batches between host and device */
+    CUDA_OWNED = 40,    /* maximum number of allocations */
+    CUDA_SLOTS = 2      /* batches in transfer between host and device */
 };
 
-/* A batch in memory of the device, or on its way there. */
+/* A batch in device memory, or in pinned memory before the transfer. */
 struct cuda_batch {
     float *images;
     uint32_t *positions;
@@ -53,7 +54,9 @@ static const struct device_services *cuda_services;
 
 struct cuda;
 
-/* One kind of layer: its work is put on the stream. As struct layer_kind. */
+/*
+ * The GPU counterpart of struct layer_kind: functions that queue the work of a layer on the stream.
+ */
 struct cuda_layer_kind {
     const char *name;
     void (*forward)(struct cuda *cuda, const struct layer *layer, const struct pass *pass,
@@ -64,45 +67,45 @@ struct cuda_layer_kind {
 
 struct cuda {
     struct device device;
-    struct model *host; /* shapes and the host's copy of the weights */
-    struct model model; /* the same shapes, with memory of the GPU */
+    struct model *host; /* shapes, and the host's copy of the weights */
+    struct model model; /* the same shapes, with pointers to GPU memory */
     const struct cuda_layer_kind *kinds[MODEL_MAX_LAYERS];
     int gpu, world;
-    bool rounds; /* to the grid */
+    bool rounds; /* the sums are rounded to the grid */
     cudaStream_t stream;
     cublasHandle_t blas;
-    cublasStatus_t blas_status; /* the first failure */
+    cublasStatus_t blas_status; /* the first error */
 
     bool adadelta;
     float momentum, weight_decay;
-    float *state[OPTIMIZER_STATES]; /* the optimizer's, as in device.c */
+    float *state[OPTIMIZER_STATES]; /* of the optimizer, as in device.c */
     float *steps;                   /* of the grid */
-    unsigned *most;                 /* magnitudes of the tensors' largest gradients */
-    float *partial[2];              /* sums of rows on their way */
-    float *losses;                  /* of each sample */
+    unsigned *most;                 /* per tensor: magnitude of the largest gradient, as bits */
+    float *partial[2];              /* partial sums of rows */
+    float *losses;                  /* per sample */
     int *correct;
     struct cuda_result *result, *result_host;
 
     size_t batch_bytes;
     void *batch, *pinned[CUDA_SLOTS];
-    cudaEvent_t copied[CUDA_SLOTS]; /* when pinned may be written again */
+    cudaEvent_t copied[CUDA_SLOTS]; /* recorded after the copy, when pinned may be overwritten */
     bool copying[CUDA_SLOTS];
     int slot;
     float *ring; /* pinned: losses of the last DEVICE_AHEAD updates */
     int64_t updates;
 
-    bool shared; /* sums is by dist_alloc */
+    bool shared; /* sums was allocated by dist_alloc */
     void *owned[CUDA_OWNED];
     int owned_count;
 };
 
-/* Numbers of an image. */
+/* Returns the number of values per image. */
 static inline size_t cuda_pixels(const struct cuda *cuda)
 {
     return (size_t)shape_size(cuda->host->input);
 }
 
-/* kernel(count, arguments...), a thread for each of count. */
+/* Runs kernel(count, arguments...) with one thread for each index below count. */
 #ifndef TRAIN_CUDA_ON_HOST
 #define CUDA_LAUNCH(cuda, kernel, count, ...)                                                      \
     do {                                                                                           \
@@ -114,13 +117,13 @@ static inline size_t cuda_pixels(const struct cuda *cuda)
     } while (0)
 #endif
 
-/* The number of this thread in a kernel that was launched so. */
+/* Returns the index of this thread in a kernel started with CUDA_LAUNCH. */
 static __device__ inline size_t cuda_index(void)
 {
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* -1 with a text if error is one. */
+/* Returns 0, or -1 with a message if error is not cudaSuccess. */
 static int cuda_check(struct cuda *cuda, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
@@ -135,7 +138,7 @@ static int cuda_check_blas(struct cuda *cuda, cublasStatus_t status, const char 
     return cuda_services->failure("GPU %d: cuBLAS: %s: status %d", cuda->gpu, what, (int)status);
 }
 
-/* What has failed since the last call: launches of kernels, and matrix products. */
+/* Reports errors of kernel launches and matrix products since the last call. */
 static int cuda_check_all(struct cuda *cuda)
 {
     return cuda_check(cuda, cudaGetLastError(), "a kernel") < 0
@@ -145,7 +148,7 @@ static int cuda_check_all(struct cuda *cuda)
 
 /* ---- kernels ---- */
 
-/* As gemm(). cuBLAS has columns next to each other: it is given the transposed product. */
+/* Like gemm(). cuBLAS uses column-major order, so this computes the transposed product. */
 static void cuda_gemm(struct cuda *cuda, bool transpose_a, bool transpose_b, int m, int n, int k,
                       const float *a, const float *b, bool add, float *c)
 {
@@ -181,7 +184,10 @@ static __global__ void cuda_cut(size_t count, const float *out, float *dout)
         dout[i] = 0.0F;
 }
 
-/* Thread (row, column) of to adds CUDA_ROWS rows of from, downwards, to what is there if `add`. */
+/*
+ * Each thread (row, column) of `to` sums CUDA_ROWS rows of `from` in ascending order, and adds the
+ * existing value if `add`.
+ */
 static __global__ void cuda_add_rows(size_t count, int rows, int columns, const float *from,
                                      bool add, float *to)
 {
@@ -217,7 +223,7 @@ static void cuda_bias_backward(struct cuda *cuda, int rows, int columns, const f
 
 /* ---- convolution ---- */
 
-/* windows (samples * pixels) x (kernel * run): see layers.c. */
+/* Copies windows to rows, (samples * pixels) x (kernel * run): see layers.c. */
 static __global__ void cuda_gather(size_t count, struct shape in, struct shape out, int kernel,
                                    const float *from, float *windows)
 {
@@ -232,7 +238,7 @@ static __global__ void cuda_gather(size_t count, struct shape in, struct shape o
         windows[i] = from[sample + (y * in.width + x) * in.channels + column % run];
 }
 
-/* din[i] is the sum over the windows that have pixel i, in their order. */
+/* Sets din[i] to the sum over the windows that contain pixel i, in their order. */
 static __global__ void cuda_scatter_add(size_t count, struct shape in, struct shape out, int kernel,
                                         const float *dwindows, float *din)
 {
@@ -340,7 +346,7 @@ static void cuda_dense_backward(struct cuda *cuda, const struct layer *layer,
 
 /* ---- pool ---- */
 
-/* Where the window of out's element i begins in `in`. */
+/* Returns the index in `in` where the window of element i of `out` begins. */
 static __device__ inline size_t cuda_pool_at(size_t i, struct shape in, struct shape out)
 {
     const size_t channel = i % out.channels, x = i / out.channels % out.width;
@@ -365,7 +371,7 @@ static __global__ void cuda_pool(size_t count, struct shape in, struct shape out
         to[i] = cuda_larger(cuda_larger(at[0], at[right]), cuda_larger(at[down], at[down + right]));
 }
 
-/* To the first of the four that equals the maximum. */
+/* The gradient goes to the first of the four pixels that equals the maximum. */
 static __global__ void cuda_pool_back(size_t count, struct shape in, struct shape out,
                                       const float *from, const float *most, const float *dout,
                                       float *din)
@@ -404,7 +410,7 @@ static void cuda_pool_backward(struct cuda *cuda, const struct layer *layer,
 
 /* ---- dropout ---- */
 
-/* The draws are those of layers.c: by sample and step. */
+/* Uses the same random numbers as layers.c: by sample and step. */
 struct cuda_draw {
     uint64_t seed, step, layer;
     uint32_t threshold;
@@ -454,7 +460,7 @@ static void cuda_dropout_backward(struct cuda *cuda, const struct layer *layer,
         cuda_dropout_apply(cuda, layer, pass, dout, din);
 }
 
-/* ---- all of them ---- */
+/* ---- table of layers ---- */
 
 static const struct cuda_layer_kind cuda_layer_kinds[] = {
     {"conv", cuda_conv_forward, cuda_conv_backward},
@@ -474,7 +480,7 @@ static void cuda_forward(struct cuda *cuda, const struct pass *pass, const float
 
 /* ---- loss ---- */
 
-/* A thread a sample. */
+/* One thread per sample. */
 static __global__ void cuda_nll(size_t count, const float *outputs, const uint8_t *labels,
                                 float weight, float *gradient, float *losses, int *correct)
 {
@@ -497,7 +503,7 @@ static __global__ void cuda_nll(size_t count, const float *outputs, const uint8_
             (expf(out[i] - log_sum) - (i == labels[row] ? 1.0F : 0.0F)) * weight;
 }
 
-/* One thread, as the CPU does: sample after sample, in double. */
+/* A single thread sums in double, in the same order as the CPU. */
 static __global__ void cuda_total(size_t count, int samples, const float *losses,
                                   const int *correct, struct cuda_result *result)
 {
@@ -512,7 +518,10 @@ static __global__ void cuda_total(size_t count, int samples, const float *losses
     *result = sum;
 }
 
-/* Of one micro-batch: losses, correct, result; gradient of the outputs unless it is NULL. */
+/*
+ * Computes losses, correct and result of one micro-batch, and the gradient with respect to the
+ * outputs unless it is NULL.
+ */
 static void cuda_loss(struct cuda *cuda, int count, const uint8_t *labels, float weight,
                       float *gradient)
 {
@@ -525,7 +534,10 @@ static void cuda_loss(struct cuda *cuda, int count, const uint8_t *labels, float
 
 /* ---- grid ---- */
 
-/* Most grows only, so a glance that is out of date costs an atomic, never a maximum. */
+/*
+ * *most only grows, so reading an outdated value costs an unnecessary atomic operation but never
+ * loses a maximum.
+ */
 static __global__ void cuda_round(size_t count, const float *step, float scale, bool add,
                                   const float *from, float *to, unsigned *most)
 {
@@ -543,7 +555,10 @@ static __global__ void cuda_round(size_t count, const float *step, float scale, 
     to[i] = add ? to[i] + rounded : rounded;
 }
 
-/* What follows the sums: thread 0 the loss, the others the tensors' largest. */
+/*
+ * Fills the tail of the sums: thread 0 the loss, the other threads the largest gradient of each
+ * tensor.
+ */
 static __global__ void cuda_tail(size_t count, const struct cuda_result *result, float weight,
                                  const unsigned *most, bool add, float *tail)
 {
@@ -594,9 +609,12 @@ static __global__ void cuda_adadelta(size_t count, float rho, float epsilon, flo
     weights[i] -= lr * move;
 }
 
-/* ---- making it ready: which one it is, its memory, its stream ---- */
+/* ---- initialisation: GPU, stream ---- */
 
-/* The backend's memory if that is a GPU's, which then is ours; else it is given back. */
+/*
+ * Allocates the sums with dist_alloc. Keeps the memory if it is on a GPU and then uses that GPU,
+ * otherwise frees it.
+ */
 static int cuda_open_shared(struct cuda *cuda, const struct device_setup *setup, size_t bytes)
 {
     struct cudaPointerAttributes where;
@@ -639,7 +657,10 @@ static int cuda_open_gpu(struct cuda *cuda, const struct device_setup *setup, si
     if (cuda->gpu < 0 || cuda->gpu >= gpus)
         return cuda_services->failure("--device cuda: there is no GPU %d: this rank sees %d",
                                       cuda->gpu, gpus);
-    /* First of all: else the questions about memory would make a context on GPU 0. */
+    /*
+     * Set the device before the first query about memory, which would otherwise create a context on
+     * GPU 0.
+     */
     if (cuda_check(cuda, cudaSetDevice(cuda->gpu), "choosing it") < 0 ||
         cuda_open_shared(cuda, setup, sums * sizeof(float)) < 0)
         return -1;
@@ -648,7 +669,7 @@ static int cuda_open_gpu(struct cuda *cuda, const struct device_setup *setup, si
 
 /* ---- memory ---- */
 
-/* Zeroed. NULL: there is none. Freed by cuda_close. */
+/* Allocates zeroed memory, which cuda_close frees. NULL: out of memory. */
 static void *cuda_alloc(struct cuda *cuda, size_t bytes)
 {
     void *memory = NULL;
@@ -665,8 +686,10 @@ static float *cuda_floats(struct cuda *cuda, size_t count)
     return (float *)cuda_alloc(cuda, count * sizeof(float));
 }
 
-/* The shapes of the host's model, and memory of the GPU where that has the host's; and what all
- * passes and updates need. */
+/*
+ * Copies the shapes of the host's model, and allocates GPU memory for its data and for all passes
+ * and updates.
+ */
 static bool cuda_open_memory(struct cuda *cuda, int capacity)
 {
     const int chunk = capacity < CUDA_CHUNK ? capacity : CUDA_CHUNK;
@@ -720,7 +743,10 @@ static bool cuda_open_memory(struct cuda *cuda, int capacity)
            cuda->losses && cuda->correct && cuda->result && cuda->batch;
 }
 
-/* cuda is zeroed but for device; cuda_close is called either way. */
+/*
+ * Initialises *cuda, which must be zeroed except for device. The caller calls cuda_close in any
+ * case.
+ */
 static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
 {
     struct grid grid;
@@ -753,7 +779,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
                    "making a stream") < 0)
         return -1;
     cuda->device.stream = cuda->stream;
-    /* No tensor cores and no shortcuts: products in float32, as the CPU's. */
+    /* No tensor cores and no reduced precision: products in float32, as on the CPU. */
     if (cuda_check_blas(cuda, cublasCreate(&cuda->blas), "starting") < 0 ||
         cuda_check_blas(cuda, cublasSetStream(cuda->blas, cuda->stream), "setting its stream") <
             0 ||
@@ -765,7 +791,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
                                       "%s: lower --batch-size",
                                       cuda->gpu, setup->capacity,
                                       cudaGetErrorString(cudaGetLastError()));
-    /* Pointers of each layer into the GPU's memory. */
+    /* Set the pointers of each layer to GPU memory. */
     for (int i = 0; i < cuda->model.count; i++) {
         struct model *model = &cuda->model;
         struct layer *layer = &model->layers[i];
@@ -786,7 +812,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
     return cuda_check(cuda, cudaDeviceSynchronize(), "making it ready");
 }
 
-/* After what was put on the stream has ended. */
+/* Waits until the queued work has ended, then frees everything. */
 static void cuda_close(struct device *device)
 {
     struct cuda *cuda = (struct cuda *)device;
@@ -811,9 +837,9 @@ static void cuda_close(struct device *device)
     free(cuda);
 }
 
-/* ---- weights, and what the optimizer remembers ---- */
+/* ---- weights and optimizer state ---- */
 
-/* Waits for it. `there` is memory of the GPU, `here` of the host. */
+/* Copies between the GPU (`there`) and the host (`here`), and waits for the copy. */
 static int cuda_copy(struct cuda *cuda, float *there, float *here, size_t count, bool save)
 {
     cudaError_t error =
@@ -839,7 +865,7 @@ static int cuda_get(struct device *device)
     return cuda_copy(cuda, cuda->model.weights, cuda->host->weights, cuda->model.parameters, true);
 }
 
-/* In the CPU's order: the optimizer's, then the grid's. */
+/* Uses the CPU's order: the optimizer's state, then the grid's. */
 static int cuda_state(struct device *device, bool save, float *state)
 {
     struct cuda *cuda = (struct cuda *)device;
@@ -854,7 +880,7 @@ static int cuda_state(struct device *device, bool save, float *state)
 
 /* ---- batches ---- */
 
-/* images | positions | labels, of count samples: one copy carries all. */
+/* The layout is images | positions | labels of `count` samples, so that one copy transfers all. */
 static struct cuda_batch cuda_batch_at(const struct cuda *cuda, void *memory, size_t count)
 {
     struct cuda_batch batch;
@@ -865,7 +891,10 @@ static struct cuda_batch cuda_batch_at(const struct cuda *cuda, void *memory, si
     return batch;
 }
 
-/* Waits for nothing but the batch before the last, whose memory it takes. */
+/*
+ * Queues the copy of a batch. Waits only for the copy of the batch before the previous one, whose
+ * pinned memory it reuses.
+ */
 static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda_batch *there)
 {
     const size_t count = (size_t)batch->count;
@@ -889,7 +918,7 @@ static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda
     return cuda_check(cuda, error, "copying a batch to it");
 }
 
-/* Forward and backward of the pass's samples. */
+/* Queues forward and backward of the samples of the pass. */
 static void cuda_pass(struct cuda *cuda, const struct pass *pass, const float *images,
                       const uint8_t *labels, const struct model_listener *listener)
 {
@@ -917,12 +946,12 @@ static int cuda_gradients(struct device *device, const struct pass *pass, const 
     part.positions = there.positions;
     if (!cuda->rounds) {
         cuda_pass(cuda, &part, there.images, there.labels, listener);
-        /* The result's total times weight, behind the sums. */
+        /* Store the loss (result->total * weight) after the sums. */
         CUDA_LAUNCH(cuda, cuda_tail, 1, cuda->result, pass->weight, cuda->most, pass->add,
                     device->sums + cuda->model.parameters);
         return cuda_check_all(cuda);
     }
-    /* A micro-batch after the other, each rounded before it is added. */
+    /* Process one micro-batch at a time; each is rounded before it is added. */
     part.add = false;
     part.batch = pass->batch / micro_batches;
     for (int m = 0; m < micro_batches; m++) {
@@ -933,7 +962,7 @@ static int cuda_gradients(struct device *device, const struct pass *pass, const 
         part.positions = there.positions + begin;
         cuda_pass(cuda, &part, there.images + begin * cuda_pixels(cuda), there.labels + begin,
                   NULL);
-        /* As grid_add; the loss is the result's total times weight. */
+        /* As grid_add; the loss is result->total * weight. */
         cudaMemsetAsync(cuda->most, 0, GRID_TAIL * sizeof(*cuda->most), cuda->stream);
         for (int i = 0; i < model->tensor_count; i++) {
             const struct model_tensor *place = &model->tensors[i];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --report: what the page says, from its top to its end, and its pictures in SVG: values over the
- * steps, and where the time of a step goes. */
+/* --report: writes the HTML page and its SVG charts (values over the steps; the time of a step). */
 #include "page.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@
 #include "tools/common/plot.h"
 #include "tools/common/text.h"
 
-/* ---- a value over the steps of a run ---- */
+/* ---- the history of a value over the steps of a run ---- */
 
 static void history_merge(struct history_bin *into, const struct history_bin *from)
 {
@@ -32,7 +31,7 @@ static void history_merge(struct history_bin *into, const struct history_bin *fr
     into->bad += from->bad;
 }
 
-/* x does not fall. When there is no more room, each two bins become one. */
+/* Adds a point; x never decreases. If all bins are full, merges each pair of bins into one. */
 static void history_add(struct history *history, double x, double y)
 {
     const struct history_bin point = isfinite(y) ? (struct history_bin){x, x, y, y, y, 1, 0}
@@ -56,7 +55,7 @@ static void history_add(struct history *history, double x, double y)
     bins[history->count++] = point;
 }
 
-/* The mean of a bin's finite points; NaN: it has none. */
+/* Returns the mean of a bin's finite points, or NaN if it has none. */
 static double history_mean(const struct history_bin *bin)
 {
     return bin->finite ? bin->sum / (double)bin->finite : (double)NAN;
@@ -89,29 +88,29 @@ void page_add_test(struct page *page, const struct record_test *test)
     page->last = *test;
 }
 
-/* ---- a picture of values over the steps ---- */
+/* ---- charts of values over the steps ---- */
 
-/* In the picture's own units; it is as wide as the page lets it. */
+/* In SVG units; the picture is scaled to the width of the page. */
 enum { CHART_W = 640, CHART_H = 290, CHART_LEFT = 66, CHART_RIGHT = 18, CHART_TOP = 14 };
 enum { CHART_BOTTOM = 46, CHART_POINTS_MOST = 60 };
 
 struct chart_series {
     const struct history *history;
     const char *name;
-    const char *class; /* of its line; "NAME-band" is the class of the band behind it */
-    bool points;       /* a mark at each value, if they are few */
+    const char *class; /* CSS class of its line; "NAME-band" is the class of its band */
+    bool points;       /* mark each value if there are few */
 };
 
 struct chart {
     const char *heading;
-    const char *title;             /* for who cannot see it */
-    const char *y;                 /* what the axis counts, with its unit */
-    bool percent;                  /* shares are shown, at most 100; else the y axis begins at 0 */
-    bool inverse;                  /* 1 / value is shown: so of rates the mean over time */
+    const char *title; /* for screen readers */
+    const char *y;     /* label of the axis, with its unit */
+    bool percent;      /* show percentages, at most 100; otherwise the y axis begins at 0 */
+    bool inverse;      /* show 1 / value, so that the mean of a rate is its mean over time */
     struct chart_series series[2]; /* the second may be empty */
 };
 
-/* What the axes show. */
+/* The axes of a chart. */
 struct chart_frame {
     const struct chart *chart;
     struct plot_axis x, y;
@@ -124,7 +123,10 @@ static void svg_line(double x1, double y1, double x2, double y2, const char *cla
             x2, y2, class);
 }
 
-/* The x axis at height `bottom`: lines of that class at its ticks from `top` on, and numbers. */
+/*
+ * Draws the x axis at height `bottom`: at each tick a line of the given class that begins at `top`,
+ * and a number.
+ */
 static void svg_axis(const struct plot_axis *x, double tick, double top, double bottom,
                      const char *class, FILE *to)
 {
@@ -140,13 +142,13 @@ static void svg_axis(const struct plot_axis *x, double tick, double top, double 
     svg_line(x->from, bottom, x->to, bottom, "axis", to);
 }
 
-/* What is shown of a value. */
+/* Converts a value to the unit of the chart. */
 static double chart_value(const struct chart *chart, double value)
 {
     return (chart->inverse ? 1 / value : value) * (chart->percent ? 100 : 1);
 }
 
-/* Coordinates of a bin's middle, and of a value. */
+/* Return the x coordinate of a bin's middle, and the y coordinate of a value. */
 static double chart_x(const struct chart_frame *frame, const struct history_bin *bin)
 {
     return plot_at(&frame->x, (bin->first + bin->last) / 2);
@@ -157,7 +159,9 @@ static double chart_y(const struct chart_frame *frame, double value)
     return plot_at(&frame->y, chart_value(frame->chart, value));
 }
 
-/* Axes that reach over all steps and values, end at ticks, and are not empty. */
+/*
+ * Computes axes that include all steps and values, end at ticks, and have a length greater than 0.
+ */
 static struct chart_frame chart_frame(const struct chart *chart, const struct history *steps)
 {
     struct chart_frame frame = {
@@ -173,7 +177,10 @@ static struct chart_frame chart_frame(const struct chart *chart, const struct hi
     };
     struct plot_axis *x = &frame.x, *y = &frame.y;
 
-    /* The steps, and the chart's own values: a run that only tests makes no steps. */
+    /*
+     * Include both the steps and the chart's own values, because a run that only tests has no
+     * steps.
+     */
     for (int s = -1; s < 2 && (s < 0 || chart->series[s].history); s++) {
         const struct history *history = s < 0 ? steps : chart->series[s].history;
 
@@ -216,8 +223,10 @@ static struct chart_frame chart_frame(const struct chart *chart, const struct hi
     return frame;
 }
 
-/* A piece of the line without a gap. A single value is a point. Where bins have several values, a
- * band shows the smallest and the largest. */
+/*
+ * Draws a piece of the line without gaps; a single value becomes a dot. If bins contain several
+ * values, a band shows their minimum and maximum.
+ */
 static void chart_piece(const struct chart_frame *frame, const struct chart_series *series,
                         int from, int end, FILE *to)
 {
@@ -240,7 +249,7 @@ static void chart_piece(const struct chart_frame *frame, const struct chart_seri
     fputs("\"/>\n", to);
 }
 
-/* A column behind bins [from, end), whose values are not all finite. */
+/* Draws a column behind bins [from, end), each of which has values that are not finite. */
 static void chart_bad(const struct chart_frame *frame, const struct chart_series *series, int from,
                       int end, FILE *to)
 {
@@ -258,8 +267,10 @@ static void chart_bad(const struct chart_frame *frame, const struct chart_series
             CHART_H - CHART_BOTTOM - CHART_TOP, series->name, bad, first, last);
 }
 
-/* Draws each run of bins that have numbers that are not finite, or that have finite ones; then, if
- * they are few, each value as a mark to rest the mouse on. */
+/*
+ * Draws columns for all runs of bins with values that are not finite, then lines for all runs of
+ * bins with finite values. If there are few values, marks each with a dot that has a tooltip.
+ */
 static void chart_series(const struct chart_frame *frame, const struct chart_series *series,
                          FILE *to)
 {
@@ -289,8 +300,8 @@ static void chart_series(const struct chart_frame *frame, const struct chart_ser
 }
 
 /*
- * Draws it as a card: heading, legend, picture; whatever the values: none, one, equal ones, some
- * that are not finite (a column marks them). The x axis reaches over `steps`.
+ * Draws a card: heading, legend, chart. Accepts any values: none, one, equal ones, or values that
+ * are not finite (a column marks them). The x axis includes `steps`.
  */
 static void chart_draw(const struct chart *chart, const struct history *steps, FILE *to)
 {
@@ -325,12 +336,12 @@ static void chart_draw(const struct chart *chart, const struct history *steps, F
     fputs("</svg>\n</section>\n", to);
 }
 
-/* ---- where the time of a step goes, as bars of the parts behind each other ---- */
+/* ---- the time of a step, as stacked bars ---- */
 
 enum { BARS_W = 1000, BARS_LEFT = 76, BARS_RIGHT = 20, BARS_AXIS = 44 };
 
 static const struct {
-    const char *name, *class; /* of its colour */
+    const char *name, *class; /* CSS class of its colour */
 } bars_parts[BALANCE_PARTS] = {
     [BALANCE_FORWARD] = {"forward", "forward"},
     [BALANCE_BACKWARD] = {"backward", "backward"},
@@ -341,7 +352,7 @@ static const struct {
     [BALANCE_OTHER] = {"other", "other"},
 };
 
-/* Seconds a step of a rank: all of it; without what it waits for others. */
+/* Return the seconds per step of a rank: in total, and without waiting and communication. */
 static double bars_total(const struct balance_rank *rank)
 {
     double sum = 0;
@@ -358,7 +369,7 @@ static double bars_work(const struct balance_rank *rank)
     return rank->steps > 0 ? bars_total(rank) - not_own / rank->steps : 0;
 }
 
-/* All ranks added up. */
+/* Returns the sum over all ranks. */
 static struct balance_rank bars_sum(const struct balance *balance)
 {
     struct balance_rank sum = {.steps = 0};
@@ -371,8 +382,10 @@ static struct balance_rank bars_sum(const struct balance *balance)
     return sum;
 }
 
-/* The picture up to its bars, `height` high, with an axis in milliseconds that has `most` seconds.
- * Returns the axis. */
+/*
+ * Begins a picture of bars that are `height` high in total, with an axis in milliseconds up to at
+ * least `most` seconds. Returns the axis.
+ */
 static struct plot_axis bars_begin(double most, double height, const char *title, FILE *to)
 {
     struct plot_axis x = {
@@ -408,7 +421,7 @@ static void bars_draw(const struct balance_rank *rank, const char *label, const 
     }
 }
 
-/* Whose own work takes longest comes first. */
+/* Sorts ranks by their own work, longest first. */
 static int bars_compare(const void *a, const void *b, void *arg)
 {
     const struct balance_rank *ranks = arg;
@@ -418,7 +431,10 @@ static int bars_compare(const void *a, const void *b, void *arg)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* A bar a rank; of more than BARS_MOST those whose own work takes longest. */
+/*
+ * Draws one bar per rank; if there are more than BARS_MOST ranks, only those with the longest work
+ * of their own.
+ */
 static void bars_ranks(const struct balance *balance, FILE *to)
 {
     const int count = balance->world < BARS_MOST ? balance->world : BARS_MOST;
@@ -463,7 +479,7 @@ host_add(struct record_fact *facts, int *count, const char *name, const char *fo
     *count += fact->value[0] != '\0';
 }
 
-/* Fills in what is known of this machine and the group, NULL: of none. Returns how many facts. */
+/* Writes facts about this machine and the group (may be NULL). Returns their number. */
 static int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -475,7 +491,7 @@ static int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
 
     if (uname(&name) == 0)
         host_add(facts, &count, "host of rank 0", "%s", name.nodename);
-    /* "AMD EPYC 9B14": the first that the kernel tells of. */
+    /* Use the first "model name", such as "AMD EPYC 9B14". */
     while (file && fgets(line, sizeof(line), file) && !*text) {
         const char *at = strchr(line, ':');
 
@@ -499,11 +515,11 @@ static int host_facts(dist_group *group, struct record_fact facts[HOST_FACTS])
     return count;
 }
 
-/* ---- the words and figures of the page ---- */
+/* ---- text and tables of the page ---- */
 
 enum { TABLE_TEXT = 96 };
 
-/* "12 s", "3 min 20 s", "5 h 02 min". */
+/* Formats a duration: "12 s", "3 min 20 s", "5 h 02 min". */
 static void table_duration(double seconds, char text[TABLE_TEXT])
 {
     const long whole = lround(seconds);
@@ -520,7 +536,9 @@ static void table_duration(double seconds, char text[TABLE_TEXT])
         snprintf(text, TABLE_TEXT, "%ld h %02ld min", whole / 3600, whole / 60 % 60);
 }
 
-/* "1 234 567", in groups that do not break. */
+/*
+ * Formats a whole number with groups of three digits, "1 234 567", that do not break across lines.
+ */
 static void table_count(double value, char text[TABLE_TEXT])
 {
     char digits[48];
@@ -535,7 +553,7 @@ static void table_count(double value, char text[TABLE_TEXT])
     text[at] = '\0';
 }
 
-/* What the training is, and how far. */
+/* Writes the state and the size of the training. */
 static void page_subtitle(const struct page *page, FILE *to)
 {
     const struct records_setup *setup = page->setup;
@@ -561,7 +579,7 @@ static void page_subtitle(const struct page *page, FILE *to)
             setup->world == 1 ? "" : "s", when);
 }
 
-/* The figures that matter most. */
+/* Writes the most important figures. */
 static void page_tiles(const struct page *page, const struct balance_rank *sum, FILE *to)
 {
     static const char *const names[] = {"Accuracy",       "Test loss",     "Samples a second",
@@ -604,7 +622,7 @@ static void page_tiles(const struct page *page, const struct balance_rank *sum, 
     fputs("</div>\n", to);
 }
 
-/* The parts of a step in figures, the mean of all ranks. */
+/* Writes a table of the parts of a step, as means over all ranks. */
 static void page_parts(const struct balance_rank *sum, FILE *to)
 {
     const double total = bars_total(sum);
@@ -627,7 +645,7 @@ static void page_parts(const struct balance_rank *sum, FILE *to)
             total * 1e3, total > 0 ? "100.0 %" : "&ndash;");
 }
 
-/* Which rank is slowest, and by how much. */
+/* Writes which rank is slowest, and by how much. */
 static void page_slowest(const struct balance *balance, FILE *to)
 {
     double sum = 0, most = 0;
@@ -652,7 +670,7 @@ static void page_slowest(const struct balance *balance, FILE *to)
     fputs("</p>\n", to);
 }
 
-/* A card with a table. note: below it, or NULL. */
+/* Writes a card with a table. note: text below the table, or NULL. */
 static void page_facts(const char *heading, const struct record_fact *facts, int count,
                        const char *note, FILE *to)
 {
@@ -673,7 +691,7 @@ static void page_facts(const char *heading, const struct record_fact *facts, int
     fputs("</section>\n", to);
 }
 
-/* ---- how the page looks, in light and in dark ---- */
+/* ---- style of the page, light and dark ---- */
 
 static const char page_style[] =
     ":root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--edge:#e3e6eb;--ink:#15181d;"
@@ -748,7 +766,10 @@ static const char page_style[] =
 
 /* ---- the page ---- */
 
-/* Sixteen-bit groups of four characters. As a picture of its own it keeps its styles to itself. */
+/*
+ * Writes text in base64. The topology is embedded as a separate image so that its styles do not
+ * affect the page.
+ */
 static void page_base64(const char *text, FILE *to)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

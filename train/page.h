@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --report: a page that shows a training, in one file that needs no other and no network. */
+/* --report: a self-contained HTML page that shows a training. */
 #ifndef TRAIN_PAGE_H
 #define TRAIN_PAGE_H
 
@@ -9,50 +9,50 @@
 
 #include "records.h"
 
-/* ---- a value over the steps of a run of any length, in memory that does not grow ---- */
+/* ---- the history of a value, in constant memory for runs of any length ---- */
 
-enum { HISTORY_ROOM = 1024 }; /* even; more than a picture has pixels */
+enum { HISTORY_ROOM = 1024 }; /* even; more bins than a chart has pixels */
 
-/* Points next to each other. Numbers that are not finite only count as `bad`. */
+/* Adjacent points. Points that are not finite are only counted, in `bad`. */
 struct history_bin {
-    double first, last;      /* x */
-    double least, most, sum; /* y, of the finite ones */
+    double first, last;      /* range of x */
+    double least, most, sum; /* of the y values that are finite */
     int64_t finite, bad;
 };
 
-/* All bins but the last have `stride` points. */
+/* All bins except the last contain `stride` points. */
 struct history {
     struct history_bin bins[HISTORY_ROOM];
     int count;
-    int64_t stride; /* 0 is 1: a zeroed history is empty */
+    int64_t stride; /* 0 means 1, so that a zeroed history is empty */
 };
 
 /* ---- the page ---- */
 
-enum { BARS_MOST = 128 }; /* ranks of which each has a bar */
+enum { BARS_MOST = 128 }; /* maximum number of ranks that are shown as bars */
 
-/* All that it shows. */
+/* The contents of the page. */
 struct page {
     const struct records_setup *setup;
     dist_group *group;                  /* NULL: not known yet */
-    struct history loss, lr, pace;      /* over the steps; seconds a sample */
-    struct history test_loss, accuracy; /* over the steps, at the end of epochs */
-    struct record_test last, best;      /* tests; count 0: there was none yet */
-    int64_t steps, samples, bad;        /* of this run; losses that are not finite */
-    int64_t bad_step;                   /* the first */
-    int64_t epoch;                      /* the last one that was begun */
-    double seconds;                     /* rank 0's, in steps */
-    double share;                       /* of the time, that was communication; 0 to 1 */
+    struct history loss, lr, pace;      /* over the steps; pace is in seconds per sample */
+    struct history test_loss, accuracy; /* over the steps; measured at the end of epochs */
+    struct record_test last, best;      /* tests; count is 0 before the first test */
+    int64_t steps, samples, bad;        /* of this run; bad: losses that are not finite */
+    int64_t bad_step;                   /* the first step with such a loss */
+    int64_t epoch;                      /* the current epoch, from 1 */
+    double seconds;                     /* time of rank 0 in steps */
+    double share;                       /* fraction of the time spent in communication, 0 to 1 */
     struct balance balance;
-    char *topology;     /* a picture, SVG; NULL: it is not known */
-    bool ended;         /* nothing more comes: else the page asks to be loaded again */
-    const char *failed; /* why the training did; NULL: it did not */
+    char *topology;     /* an SVG picture; NULL: not known */
+    bool ended;         /* the page is final; otherwise it reloads itself */
+    const char *failed; /* error message of the training; NULL: it did not fail */
 };
 
 void page_add_step(struct page *page, const struct record_step *step, double loss);
 void page_add_test(struct page *page, const struct record_test *test);
 
-/* Replaces the file. */
+/* Replaces the file at path. */
 int page_write(const struct page *page, const char *path);
 
 #endif

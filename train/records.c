@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a training leaves behind: --metrics, --tensorboard, --trace, and the balance of --report. */
+/*
+ * Writes the records of a training: --metrics, --tensorboard, --trace, and the measurements for
+ * --report.
+ */
 #include "records.h"
 
 #include <errno.h>
@@ -19,14 +22,14 @@
 #include "tools/common/text.h"
 #include "tools/topology/topology.h"
 
-/* Names of lower-case words. */
+/* Names of the parts in the files, in lower case. */
 static const char *const record_part_names[RECORD_PARTS] = {
     [RECORD_DATA] = "data", [RECORD_FORWARD] = "forward", [RECORD_BACKWARD] = "backward",
     [RECORD_WAIT] = "wait", [RECORD_UPDATE] = "update",   [RECORD_BUCKET] = "bucket",
     [RECORD_TEST] = "test",
 };
 
-/* Seconds since 1970. */
+/* Returns seconds since 1970. */
 static double wall_time(void)
 {
     struct timespec now;
@@ -38,12 +41,12 @@ static double wall_time(void)
 /* ---- --tensorboard ---- */
 
 /*
- * TensorBoard's file: records of
+ * TensorBoard's file consists of records
  *
- *     length (8 bytes) | checksum of it (4) | an event (length) | checksum of it (4)
+ *     length (8 bytes) | checksum of length (4) | an event (length) | checksum of the event (4)
  *
- * little-endian, as this program is. An event is a protobuf message: fields of a key, number << 3 |
- * kind, and a value.
+ * in little-endian byte order, which this program assumes of the host. An event is a protobuf
+ * message: fields of a key, number << 3 | kind, and a value.
  *
  *     Event       1 wall_time (double)  2 step (int64)  3 file_version (string)
  *                 5 summary: Summary    7 session_log: SessionLog
@@ -54,10 +57,10 @@ static double wall_time(void)
 
 enum { EVENTS_SCALARS = 16, EVENTS_TAG = 64 };
 
-/* Room for the largest record: a tag with its number, so many times, and some bytes more. */
+/* Size of the largest record: EVENTS_SCALARS tags with their values, and the other fields. */
 enum { EVENTS_BYTES = EVENTS_SCALARS * (EVENTS_TAG + 16) + 64 };
 
-/* Kinds of values. */
+/* Wire types of protobuf. */
 enum { KIND_VARINT = 0, KIND_64 = 1, KIND_BYTES = 2, KIND_32 = 5 };
 
 struct message {
@@ -72,7 +75,7 @@ static void message_varint(struct message *message, uint64_t value)
     message->bytes[message->size++] = (uint8_t)value;
 }
 
-/* A number of 4 or 8 bytes, or bytes. */
+/* Appends a field: a number of 4 or 8 bytes, or a sequence of bytes. */
 static void message_field(struct message *message, int field, int kind, const void *value,
                           size_t size)
 {
@@ -89,7 +92,7 @@ static void message_int(struct message *message, int field, int64_t value)
     message_varint(message, (uint64_t)value);
 }
 
-/* Every event begins with when it was. */
+/* Begins an event with its time and step. */
 static void message_begin(struct message *message, int64_t step)
 {
     const double seconds = wall_time();
@@ -99,7 +102,7 @@ static void message_begin(struct message *message, int64_t step)
     message_int(message, 2, step);
 }
 
-/* CRC-32C, a bit at a time: records are a hundred bytes. */
+/* Processes one bit at a time, which is sufficient for records of about 100 bytes. */
 uint32_t crc32c(const void *bytes, size_t size)
 {
     const uint8_t *at = bytes;
@@ -113,7 +116,10 @@ uint32_t crc32c(const void *bytes, size_t size)
     return ~crc;
 }
 
-/* The checksum turned and shifted, so that a record may hold checksums itself. */
+/*
+ * Appends TensorBoard's masked CRC: rotated and offset, because records may contain checksums
+ * themselves.
+ */
 static void message_checksum(struct message *message, const struct message *of)
 {
     uint32_t crc = crc32c(of->bytes, of->size);
@@ -123,7 +129,7 @@ static void message_checksum(struct message *message, const struct message *of)
     message->size += sizeof(crc);
 }
 
-/* A record, in one write. */
+/* Writes a record with a single write. */
 static int events_write(FILE *file, const struct message *event)
 {
     const uint64_t size = event->size;
@@ -140,8 +146,8 @@ static int events_write(FILE *file, const struct message *event)
 }
 
 /*
- * Makes the folder, unless it is there, and in it a new file events.out.tfevents.TIME.HOST.PID.
- * resumed: TensorBoard drops what earlier files of the folder have from the step after `step` on.
+ * Creates the directory, if necessary, and in it a new file events.out.tfevents.TIME.HOST.PID. If
+ * `resumed`, makes TensorBoard discard the events after `step` in the directory's earlier files.
  */
 static int events_open(const char *folder, int64_t step, int resumed, FILE **file_p)
 {
@@ -175,7 +181,7 @@ struct events_scalar {
     double value;
 };
 
-/* Values of one step, now: one record, in the file when this returns. At most 16 of them. */
+/* Writes the values of one step as one record, and flushes it. At most 16 values. */
 static int events_scalars(FILE *file, int64_t step, const struct events_scalar *scalars, int count)
 {
     struct message event, summary = {.size = 0}, value;
@@ -193,9 +199,9 @@ static int events_scalars(FILE *file, int64_t step, const struct events_scalar *
     return events_write(file, &event);
 }
 
-/* ---- --metrics: lines of JSON, in one write each ---- */
+/* ---- --metrics: lines of JSON, one write each ---- */
 
-/* JSON has no number for what is not finite. */
+/* JSON has no representation of infinity and NaN, so they become null. */
 static void metrics_number(FILE *file, const char *name, double value)
 {
     if (isfinite(value))
@@ -216,7 +222,7 @@ static int metrics_end(FILE *file)
     return fflush(file) == 0 ? 0 : failure("%s", strerror(errno));
 }
 
-/* setup->resumed: adds to the file, and ends its last line if that was cut. */
+/* If setup->resumed, appends to the file, after completing its last line if that was cut off. */
 static int metrics_open(const char *path, const struct records_setup *setup, FILE **file_p)
 {
     FILE *file = fopen(path, setup->resumed ? "a+e" : "we");
@@ -233,8 +239,10 @@ static int metrics_open(const char *path, const struct records_setup *setup, FIL
     return metrics_end(file);
 }
 
-/* A line for `steps` steps up to *step, which has their times and samples added up, and for their
- * mean loss. */
+/*
+ * Writes a line for `steps` steps. *step is the last of them, but with the times and samples of all
+ * of them added up; loss is their mean.
+ */
 static int metrics_step(FILE *file, const struct record_step *step, double loss, int steps)
 {
     metrics_begin(file, "step", step->step, step->epoch);
@@ -261,7 +269,7 @@ static int metrics_test(FILE *file, const struct record_test *test)
     return metrics_end(file);
 }
 
-/* Closes a file of either kind. */
+/* Closes a metrics or events file. */
 static int metrics_close(FILE **file_p)
 {
     FILE *file = *file_p;
@@ -270,11 +278,11 @@ static int metrics_close(FILE **file_p)
     return !file || fclose(file) == 0 ? 0 : failure("%s", strerror(errno));
 }
 
-/* ---- the clocks of all ranks ---- */
+/* ---- comparison of the ranks' clocks ---- */
 
 enum { CLOCK_ROUNDS = 24 };
 
-/* When a rank entered and left each round. */
+/* The times at which a rank entered and left each round. */
 struct clock_card {
     double enter[CLOCK_ROUNDS], leave[CLOCK_ROUNDS];
 };
@@ -289,20 +297,23 @@ struct clock_offset clock_bound(const double *enter0, const double *leave0, cons
         least = fmax(least, enter[i] - leave0[i]);
         most = fmin(most, leave[i] - enter0[i]);
     }
-    /* On one machine all ranks have the same clock, which is within the bounds then. */
+    /* Ranks on one machine share a clock; then an offset of 0 is within the bounds. */
     offset.offset = least <= 0 && most >= 0 ? 0 : (least + most) / 2;
     offset.error = fmax(most - offset.offset, offset.offset - least);
     return offset;
 }
 
-/* Collective; blocks. offsets: a rank each, on rank 0; elsewhere it is not touched. */
+/*
+ * Collective; blocks. Writes an offset per rank to offsets on rank 0; does not access offsets on
+ * the other ranks.
+ */
 static dist_status clock_compare(dist_group *group, struct clock_offset *offsets)
 {
     const int world = dist_get_world_size(group);
     struct clock_card own, *cards = calloc((size_t)world, sizeof(*cards));
     dist_status status = cards ? DIST_OK : DIST_ERR_NO_MEMORY;
 
-    /* What the rounds gather is of no interest: they have room for a card of each rank. */
+    /* The gathered values of these rounds are not used. */
     for (int i = 0; i < CLOCK_ROUNDS && status == DIST_OK; i++) {
         own.enter[i] = comm_now();
         status = dist_all_gather(group, own.enter + i, cards, 1, DIST_FLOAT64);
@@ -329,18 +340,19 @@ double clock_aligned(const struct clock_offset *first, const struct clock_offset
     return time - (first->offset + part * (last->offset - first->offset));
 }
 
-/* ---- --trace: what a rank keeps, and the file ---- */
+/* ---- --trace: spans of a rank, and the file ---- */
 
-/* Rows of a rank: what it does one after the other, and a row for each bucket. */
+/* The rows of a rank in the timeline: one for the parts of a step, and one for each bucket. */
 enum { TRACE_ROW_STEPS = 0, TRACE_ROW_BUCKETS = 1 };
 
 struct trace {
-    struct trace_span *spans; /* a ring of TRACE_ROOM; NULL: no trace */
-    int64_t count;            /* that were ever added: the last is at (count - 1) % TRACE_ROOM */
-    struct clock_offset *first, *last; /* rank 0: of each rank; compared at the start, at the end */
+    struct trace_span *spans; /* a ring of TRACE_ROOM spans; NULL: no trace */
+    int64_t count;            /* spans ever added; the last is at (count - 1) % TRACE_ROOM */
+    struct clock_offset *first,
+        *last; /* rank 0: offsets of all ranks at the start and at the end */
 };
 
-/* A name for a process (row -1) or one of its rows. */
+/* Names a process (row -1) or one of its rows. */
 static void trace_name(int rank, int row, const char *name, FILE *to)
 {
     fprintf(to, "{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"%s\", \"args\": {\"name\": ",
@@ -367,7 +379,7 @@ void trace_track(const struct trace_track *track, const struct trace_span *spans
         snprintf(name, sizeof(name), "bucket %d", i);
         trace_name(track->rank, TRACE_ROW_BUCKETS + i, name, to);
     }
-    /* Viewers show processes by this number. */
+    /* Viewers sort processes by this number. */
     fprintf(to,
             "{\"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"name\": \"process_sort_index\", \"args\": "
             "{\"sort_index\": %d}}",
@@ -396,11 +408,14 @@ void trace_track(const struct trace_track *track, const struct trace_span *spans
     }
 }
 
-/* ---- from all ranks into one file ---- */
+/* ---- collection of all ranks' spans in one file ---- */
 
 enum { TRACE_TAG = 1 };
 
-/* Rank 0's part, once it knows every rank's track: one rank's spans at a time are in memory. */
+/*
+ * Rank 0: receives and writes the spans of one rank after the other, to limit memory. `tracks` must
+ * be complete.
+ */
 static dist_status trace_put(const struct trace *trace, dist_group *group,
                              struct trace_track *tracks, int world, struct trace_span *spans,
                              FILE *to)
@@ -408,7 +423,7 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
     dist_status status = DIST_OK;
     double error = 0, origin = INFINITY;
 
-    /* The earliest moment of all, on rank 0's clock, is the timeline's zero. */
+    /* The origin of the timeline is the earliest time of all ranks on rank 0's clock. */
     for (int rank = 0; rank < world; rank++) {
         struct trace_track *track = &tracks[rank];
 
@@ -435,9 +450,9 @@ static dist_status trace_put(const struct trace *trace, dist_group *group,
 }
 
 /*
- * Brings all ranks' spans to rank 0, which writes the file by temporary file and rename. Collective
- * with a group; with NULL the file has this rank's part alone. What the collectives came to is in
- * *status_p. -1: the file could not be written.
+ * Sends all ranks' spans to rank 0, which writes them to a draft and renames it. Collective with a
+ * group; if group is NULL, the file contains only this rank's spans. *status_p receives the status
+ * of the collectives. -1: the file could not be written.
  */
 static int trace_write(const struct trace *trace, const char *path, dist_group *group,
                        dist_status *status_p)
@@ -445,13 +460,14 @@ static int trace_write(const struct trace *trace, const char *path, dist_group *
     const int world = group ? dist_get_world_size(group) : 1;
     struct trace_track own = {.rank = group ? dist_get_rank(group) : 0};
     struct trace_track *tracks = calloc((size_t)world, sizeof(*tracks));
-    struct trace_span *spans = calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0: of others as well */
+    struct trace_span *spans =
+        calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0: also those received from other ranks */
     char *draft = NULL;
     FILE *to = NULL;
     int result = 0, fd;
 
     gethostname(own.host, sizeof(own.host));
-    /* The spans in the order in which they ended. */
+    /* Copy the spans in the order in which they ended. */
     own.count = trace->count < TRACE_ROOM ? trace->count : TRACE_ROOM;
     own.lost = trace->count - own.count;
     own.earliest = own.count ? INFINITY : 0;
@@ -468,15 +484,18 @@ static int trace_write(const struct trace *trace, const char *path, dist_group *
         *status_p =
             dist_send(group, spans, (size_t)own.count * sizeof(*spans), DIST_UINT8, 0, TRACE_TAG);
     } else if (*status_p == DIST_OK) {
-        /* Into a new file beside it, which then takes its name. */
+        /* Write a draft in the same directory, and rename it at the end. */
         fd = draft_open(path, &draft);
         to = fd >= 0 ? fdopen(fd, "w") : NULL;
         result = to ? 0 : failure("%s", strerror(errno));
-        /* The others send in any case: what cannot be kept is read all the same. */
+        /*
+         * The other ranks send in any case, so their spans must be received even if the file cannot
+         * be written.
+         */
         if (!to)
             to = fopen("/dev/null", "we");
         *status_p = to ? trace_put(trace, group, tracks, world, spans, to) : DIST_ERR_SYSTEM;
-        /* Nothing of it may be lost on the way: only a whole one takes the name. */
+        /* Rename the draft only if everything was written. */
         errno = 0;
         if (result == 0 && *status_p == DIST_OK &&
             (fflush(to) != 0 || ferror(to) || draft_finish(draft, fileno(to)) < 0))
@@ -492,9 +511,9 @@ static int trace_write(const struct trace *trace, const char *path, dist_group *
     return result;
 }
 
-/* ---- how long the ranks take ---- */
+/* ---- time and waiting of the ranks ---- */
 
-/* Divides the waits since the last time into communication and waiting for others. */
+/* Divides the waits since the last comparison into communication and waiting for other ranks. */
 static dist_status balance_compare(struct balance *balance, dist_group *group)
 {
     dist_status status;
@@ -515,20 +534,21 @@ static dist_status balance_compare(struct balance *balance, dist_group *group)
 
 struct records {
     struct records_setup setup;
-    dist_group *group; /* NULL before records_start */
+    dist_group *group; /* NULL until records_start */
     FILE *metrics, *events;
     struct trace trace;
-    struct record_step pending[RECORDS_AHEAD]; /* steps without losses, from `first` on, around */
-    int64_t first, steps;                      /* counted from the start of this run */
-    struct record_step sum;                    /* of steps that are no line yet */
-    double losses;                             /* of them */
+    struct record_step
+        pending[RECORDS_AHEAD]; /* ring of steps that have no losses yet, beginning at `first` */
+    int64_t first, steps;       /* counted from the start of this run */
+    struct record_step sum;     /* sum of the steps since the last line */
+    double losses;              /* sum of their losses */
     int summed;
-    struct page *page; /* NULL: no report. All ranks have one, for the balance; rank 0 writes it */
-    bool page_lost;    /* it could not be written: that was said */
-    const char *lost;  /* the option of a file that is incomplete; NULL: all are complete */
+    struct page *page; /* NULL: no report. All ranks have one for the balance; rank 0 writes it */
+    bool page_lost;    /* the page could not be written, which has been reported */
+    const char *lost;  /* option of an incomplete file; NULL: all are complete */
 };
 
-/* What goes wrong at the start ends the job. */
+/* At the start, an error ends the job. */
 static int records_refuse(const char *option, const char *path)
 {
     char why[512];
@@ -537,7 +557,10 @@ static int records_refuse(const char *option, const char *path)
     return failure("%s %s: %s", option, path, why);
 }
 
-/* Later the training is worth more than its records, and goes on to its end. */
+/*
+ * After the start, an error only ends the affected record: the training is worth more than its
+ * records.
+ */
 static void records_lose(struct records *records, const char *option, const char *path, FILE **file)
 {
     records->lost = option;
@@ -594,7 +617,7 @@ static int records_open_files(struct records *records)
         trace->last = calloc((size_t)setup->world, sizeof(*trace->last));
         if (!trace->spans || !trace->first || !trace->last)
             return failure("--trace %s: out of memory", options->trace);
-        /* It is written at the end; whether it can be is known now. */
+        /* Check now whether the file can be written at the end. */
         if (first && file_can_replace(options->trace) < 0)
             return records_refuse("--trace", options->trace);
     }
@@ -645,7 +668,7 @@ int records_start(struct records *records, dist_group *group)
     if (records->page) {
         records->page->group = group;
         status = topology_gather_group(group, &topology);
-        /* Rank 0 has the picture of dist_info topology. */
+        /* Rank 0 draws the picture of `dist_info topology`. */
         if (status == DIST_OK && records->setup.rank == 0)
             to = open_memstream(&text, &size);
         if (to)
@@ -698,7 +721,7 @@ int records_step(struct records *records, const struct record_step *step)
                : 0;
 }
 
-/* The steps since the last line become one. */
+/* Writes the steps since the last line as one line. */
 static void records_line(struct records *records)
 {
     const struct options *options = records->setup.options;
@@ -781,7 +804,7 @@ int records_test(struct records *records, const struct record_test *test)
     return 0;
 }
 
-/* Closing is when some file systems say that they are full. */
+/* Checks the result of closing, because some file systems report a full disk only then. */
 int records_close(struct records *records, const char *failed, double share)
 {
     dist_group *group = records && !failed ? records->group : NULL;

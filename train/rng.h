@@ -10,14 +10,14 @@
 #include "kernel.h"
 
 /*
- * No state is carried from draw to draw. Whoever knows (seed, purpose, step, sample)
- * knows the stream, so the ranks draw the same numbers however the work is divided.
+ * There is no state between draws. The stream depends only on (seed, purpose, step, sample), so the
+ * result does not depend on how samples are divided among ranks.
  */
 
-/* What a stream is for; keeps streams with equal numbers apart. */
+/* The purpose of a stream; keeps streams with equal numbers independent. */
 enum rng_purpose { RNG_INIT = 1, RNG_DROPOUT = 3, RNG_AUGMENT, RNG_DRAW_TRAIN, RNG_DRAW_TEST };
 
-/* A bijection of 64 bits in which every input bit changes half of the output bits (splitmix64). */
+/* A 64-bit bijection in which every input bit changes half of the output bits (splitmix64). */
 ANYWHERE uint64_t rng_mix(uint64_t x)
 {
     x += UINT64_C(0x9E3779B97F4A7C15);
@@ -26,13 +26,16 @@ ANYWHERE uint64_t rng_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* The key of one stream. */
+/* Returns the key of a stream. */
 ANYWHERE uint64_t rng_key(uint64_t seed, enum rng_purpose purpose, uint64_t a, uint64_t b)
 {
     return rng_mix(rng_mix(rng_mix(rng_mix(seed) ^ (uint64_t)purpose) ^ a) ^ b);
 }
 
-/* The i-th 32 bits of a stream. Only 32-bit arithmetic, so that loops over i vectorise. */
+/*
+ * Returns the i-th 32 bits of a stream. Uses only 32-bit arithmetic, so that loops over i
+ * vectorise.
+ */
 ANYWHERE uint32_t rng_u32(uint64_t key, uint32_t i)
 {
     uint32_t x = i * UINT32_C(0x9E3779B9) + (uint32_t)key;
@@ -43,7 +46,7 @@ ANYWHERE uint32_t rng_u32(uint64_t key, uint32_t i)
     return x ^ (x >> 16);
 }
 
-/* The i-th number of a stream, uniform in [0, 1). */
+/* Returns the i-th number of a stream, uniform in [0, 1). */
 ANYWHERE float rng_uniform(uint64_t key, uint32_t i)
 {
     return (float)(rng_u32(key, i) >> 8) * 0x1p-24F;
@@ -55,23 +58,23 @@ struct rng {
     uint32_t next;
 };
 
-/* The next number, uniform in [low, high). */
+/* Returns the next number, uniform in [low, high). */
 ANYWHERE float rng_between(struct rng *rng, float low, float high)
 {
     return low + (high - low) * rng_uniform(rng->key, rng->next++);
 }
 
-/* The next whole number, uniform in [0, bound) to within bound / 2^32. */
+/* Returns the next integer, uniform in [0, bound) up to an error of bound / 2^32. */
 ANYWHERE uint32_t rng_below(struct rng *rng, uint32_t bound)
 {
     return (uint32_t)(((uint64_t)rng_u32(rng->key, rng->next++) * bound) >> 32);
 }
 
-/* ---- a hash of memory, to see whether the ranks hold the same parameters ---- */
+/* ---- a hash of floats, to check that the ranks have equal parameters ---- */
 
 /*
- * As FNV-1a, but a float at a time, and with a final mix. Depends on every bit and on the order.
- * For finding accidents, not for keeping out attackers.
+ * FNV-1a on one float at a time, with a final mix. Depends on every bit and on the order. Detects
+ * accidental differences; not secure against attackers.
  */
 static inline uint64_t hash_floats(const float *floats, size_t count)
 {

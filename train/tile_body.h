@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Part of layers.c, which includes it for each kind of CPU: TILE(name) is a function's name for it,
- * TILE_ROWS the vectors of a tile. A tile is TILE_ROWS rows (pixels, or inputs of weights) of
- * TILE_LANES channels. For one step of a sum, the vector of one operand is multiplied with one
- * number of the other for each row.
+ * Included by layers.c once per instruction set. TILE(name) is the name of a function for that set,
+ * TILE_ROWS the number of vectors in a tile. A tile has TILE_ROWS rows (pixels, or inputs of
+ * weights) of TILE_LANES channels. Each step of a sum multiplies one vector of the second operand
+ * by one number of the first operand for each row.
  */
 
 /* sums[row] += from[row * step] * vector */
@@ -17,7 +17,7 @@ static inline __attribute__((always_inline)) void TILE(step)(const float *from, 
         sums[r] += from[(long)r * step] * vector;
 }
 
-/* TILE_ROWS pixels from (y, x) on, TILE_LANES channels from `channel` on. */
+/* Computes TILE_ROWS pixels beginning at (y, x), for TILE_LANES channels beginning at `channel`. */
 static inline __attribute__((always_inline)) void TILE(pixels)(const struct tile_job *job, int y,
                                                                int x, int channel,
                                                                const float *frame,
@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) void TILE(pixels)(const struct tile
         *(tile_vector *)(out + (long)r * job->channels) = sums[r];
 }
 
-/* The last tile of a row ends with it, and does some pixels again. */
+/* The last tile of a row is aligned to the end of the row, so it computes some pixels twice. */
 static void TILE(forward)(const struct tile_job *job, const float *frame, const float *weight,
                           float *out)
 {
@@ -53,7 +53,10 @@ static void TILE(forward)(const struct tile_job *job, const float *frame, const 
     }
 }
 
-/* TILE_ROWS inputs from `input` of a window's row on, TILE_LANES channels; over all pixels. */
+/*
+ * Adds to TILE_ROWS inputs of a window's row and TILE_LANES channels; frame, dout and dweight point
+ * to the first of them. Sums over all pixels.
+ */
 static inline __attribute__((always_inline)) void
 TILE(inputs)(const struct tile_job *job, const float *frame, const float *dout, float *dweight)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank's training: making it ready, what it asks of the other ranks, what rank 0 prints, and
- * the loops over steps and epochs. */
+/*
+ * The training of one rank: preparation, communication with the other ranks, output of rank 0, and
+ * the loops over steps and epochs.
+ */
 #include "trainer.h"
 
 #include <assert.h>
@@ -18,17 +20,18 @@
 #include "rng.h"
 #include "tools/common/output.h"
 
-/* ---- calls to the other ranks: each blocks until all ranks make it, or the group's timeout ----
+/*
+ * ---- collectives: each blocks until all ranks have called it, or until the group's timeout ----
  */
 
-/* Adds the time since start, and turns a status into 0 or -1. */
+/* Adds the time since start to the communication time. Converts a status to 0 or -1. */
 static int comm_ended(struct comm *comm, double start, dist_status status, const char *what)
 {
     comm->seconds += comm_now() - start;
     return status < 0 ? failure_dist(what) : 0;
 }
 
-/* Over the ranks: DIST_SUM of results, or DIST_AVG of losses. */
+/* Reduces over the ranks: DIST_SUM for results, DIST_AVG for losses. */
 static int comm_reduce(struct comm *comm, double *values, size_t count, dist_op op)
 {
     const double start = comm_now();
@@ -38,7 +41,7 @@ static int comm_reduce(struct comm *comm, double *values, size_t count, dist_op 
                       op == DIST_AVG ? "averaging the losses" : "adding up the results");
 }
 
-/* From rank 0. */
+/* Broadcasts from rank 0. */
 static int comm_broadcast(struct comm *comm, float *values, size_t count)
 {
     const double start = comm_now();
@@ -47,7 +50,7 @@ static int comm_broadcast(struct comm *comm, float *values, size_t count)
                       "receiving the parameters of rank 0");
 }
 
-/* Every rank's value; the caller frees *values_p. */
+/* Gathers one value from every rank; the caller frees *values_p. */
 static int comm_gather(struct comm *comm, uint64_t value, uint64_t **values_p)
 {
     uint64_t *values = calloc((size_t)comm->world, sizeof(*values));
@@ -64,9 +67,12 @@ static int comm_gather(struct comm *comm, uint64_t value, uint64_t **values_p)
     return 0;
 }
 
-/* "3, 5, 7 and 12 more": the ranks whose value is not `value`. Returns how many they are. */
-static int comm_list_others(const struct comm *comm, const uint64_t *values, uint64_t value,
-                            char *text, size_t size)
+/*
+ * Writes the ranks whose value differs from `value`, as "3, 5, 7 and 12 more". Returns their
+ * number.
+ */
+static int comm_list_differing(const struct comm *comm, const uint64_t *values, uint64_t value,
+                               char *text, size_t size)
 {
     int others = 0, shown = 0;
     size_t length = 0;
@@ -86,9 +92,9 @@ static int comm_list_others(const struct comm *comm, const uint64_t *values, uin
 }
 
 /*
- * Every rank says how it fared at something that it did alone: result is 0 or -1. Returns
- * 0 if all are well. Otherwise -1 on every rank, so that none waits for one that has
- * given up; the text is the rank's own, or names the ranks that failed to do `what`.
+ * Exchanges the ranks' results (0 or -1) of a local operation. Returns 0 if all succeeded,
+ * otherwise -1 on every rank, so that no rank waits for one that has failed. The error message is
+ * the rank's own, or names the ranks that could not do `what`.
  */
 static int comm_agree(struct comm *comm, int result, const char *what)
 {
@@ -99,7 +105,7 @@ static int comm_agree(struct comm *comm, int result, const char *what)
     snprintf(own, sizeof(own), "%s", failure_text());
     if (comm_gather(comm, result < 0, &values) < 0)
         return result < 0 ? failure("%s", own) : -1;
-    failed = comm_list_others(comm, values, 0, ranks, sizeof(ranks));
+    failed = comm_list_differing(comm, values, 0, ranks, sizeof(ranks));
     free(values);
     if (result < 0)
         return failure("%s", own);
@@ -110,7 +116,10 @@ static int comm_agree(struct comm *comm, int result, const char *what)
                    ranks, what);
 }
 
-/* -1 if not all ranks give the same value: the text names those that differ from the most. */
+/*
+ * Checks that all ranks have the same value. -1: the message names the ranks that differ from the
+ * majority.
+ */
 static int comm_compare(struct comm *comm, uint64_t value, const char *what)
 {
     uint64_t *values = NULL, common = 0;
@@ -119,7 +128,7 @@ static int comm_compare(struct comm *comm, uint64_t value, const char *what)
 
     if (comm_gather(comm, value, &values) < 0)
         return -1;
-    /* The value that most ranks have; the lowest rank's among equals. */
+    /* Find the most frequent value; if there are several, the one of the lowest rank. */
     for (int i = 0; i < comm->world; i++) {
         int count = 0;
 
@@ -130,7 +139,7 @@ static int comm_compare(struct comm *comm, uint64_t value, const char *what)
             common = values[i];
         }
     }
-    others = comm_list_others(comm, values, common, ranks, sizeof(ranks));
+    others = comm_list_differing(comm, values, common, ranks, sizeof(ranks));
     free(values);
     if (others > 0)
         return failure(
@@ -140,14 +149,14 @@ static int comm_compare(struct comm *comm, uint64_t value, const char *what)
     return 0;
 }
 
-/* ---- what rank 0 prints: lines on stdout, a progress bar where stderr is a terminal ---- */
+/* ---- output of rank 0: lines on stdout, a progress bar if stderr is a terminal ---- */
 
 enum { REPORT_BAR = 10 };   /* characters of the progress bar */
-enum { REPORT_LINES = 10 }; /* of an epoch */
+enum { REPORT_LINES = 10 }; /* lines per epoch */
 
-static const double report_redraw = 0.1; /* seconds between two drawings of the bar */
+static const double report_redraw = 0.1; /* minimum seconds between two updates of the bar */
 
-/* "mm:ss", or "h:mm:ss" from an hour on. */
+/* Formats a duration as "mm:ss", or "h:mm:ss" from one hour. */
 static void report_clock(double seconds, char *text, size_t size)
 {
     const long whole = seconds < 0 ? 0 : (long)seconds;
@@ -159,8 +168,9 @@ static void report_clock(double seconds, char *text, size_t size)
 }
 
 /*
- * tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1]
- * A terminal that is too narrow is told not to wrap, so that it stays one line.
+ * Draws a bar in tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1]
+ *
+ * Line wrap is disabled meanwhile, so that the bar occupies one line of a narrow terminal.
  */
 static void report_draw(struct trainer *trainer, int64_t done)
 {
@@ -175,7 +185,7 @@ static void report_draw(struct trainer *trainer, int64_t done)
     if (done < report->steps && now - report->drawn < report_redraw)
         return;
     report->drawn = now;
-    /* To an eighth of a character in UTF-8. */
+    /* With UTF-8, the resolution is an eighth of a character. */
     for (; shown < filled / 8; shown++)
         strcat(fill, report->blocks ? "█" : "#");
     if (report->blocks && filled % 8) {
@@ -193,7 +203,7 @@ static void report_draw(struct trainer *trainer, int64_t done)
             report->steps, elapsed, left, rate, trainer->loss);
 }
 
-/* ---- telling the records what happens ---- */
+/* ---- reports to the records ---- */
 
 static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
 
@@ -222,7 +232,7 @@ static int trainer_records_open(struct trainer *trainer)
     return records_open(&setup, &trainer->records.to);
 }
 
-/* This rank was at that part of a step since `began`, and is done with it. */
+/* Adds the time since `began` to a part of the step, and to the timeline. */
 static void trainer_spent(struct trainer *trainer, enum record_part part, double began)
 {
     const double ended = comm_now();
@@ -250,7 +260,7 @@ static int trainer_records_step(struct trainer *trainer)
         step.parts[i] = trainer->times[i] - trainer->records.told[i];
     memcpy(trainer->records.told, trainer->times, sizeof(trainer->records.told));
     trainer->records.since = ended;
-    /* The buckets that travelled in this step, for the timeline. */
+    /* Add the buckets of this step to the timeline. */
     if (trainer->options->trace && trainer->ddp)
         dist_ddp_get_stats(trainer->ddp, &stats);
     for (int i = 0; i < stats.buckets; i++)
@@ -260,7 +270,7 @@ static int trainer_records_step(struct trainer *trainer)
     return records_step(trainer->records.to, &step);
 }
 
-/* ---- --zero: each rank updates its share of the parameters, for all ---- */
+/* ---- --zero: each rank updates its share of the parameters ---- */
 
 static int zero_step(void *arg, const struct dist_zero_slice *slice)
 {
@@ -270,7 +280,7 @@ static int zero_step(void *arg, const struct dist_zero_slice *slice)
     return 0;
 }
 
-/* What a file had of the optimizer, which rank 0 has read, or what goes there. */
+/* Gathers the optimizer's state in rank 0's checkpoint (save), or scatters it from there. */
 static int zero_state(struct trainer *trainer, bool save)
 {
     const struct model *model = trainer->model;
@@ -289,7 +299,7 @@ static int zero_state(struct trainer *trainer, bool save)
     return 0;
 }
 
-/* The model's weights are the dist_zero's from now on, and on one machine all ranks' together. */
+/* Creates the dist_zero, which then owns the model's weights; the ranks of a node share them. */
 static int zero_open(struct trainer *trainer)
 {
     struct model *model = trainer->model;
@@ -327,9 +337,9 @@ static int zero_open(struct trainer *trainer)
     return trainer->resumed ? zero_state(trainer, false) : 0;
 }
 
-/* ---- the mean of gradients ---- */
+/* ---- average of the gradients ---- */
 
-/* Makes the weights rank 0's; collective. */
+/* Creates the dist_ddp, which broadcasts rank 0's weights. Collective. */
 static int trainer_ddp_open(struct trainer *trainer)
 {
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
@@ -340,8 +350,8 @@ static int trainer_ddp_open(struct trainer *trainer)
     int count = 0;
 
     /*
-     * What the ranks average. With --reproducible the rounded sums are there only at the end, and
-     * are one call; behind them, what the grid wants of all ranks.
+     * The gradients to average. With --reproducible, the rounded sums are complete only at the end,
+     * so they are one parameter; the tail of the grid is another.
      */
     if (trainer->options->reproducible) {
         parameters[count++] = (struct dist_ddp_parameter){"all gradients", model->weights,
@@ -374,7 +384,7 @@ static int trainer_ddp_open(struct trainer *trainer)
     return 0;
 }
 
-/* The first failure says why; trainer_ddp_finish passes it on. */
+/* Keeps the message of the first failure; trainer_ddp_finish returns the error. */
 static void ddp_ready(void *arg, int tensor)
 {
     struct trainer *trainer = arg;
@@ -387,7 +397,7 @@ static void ddp_ready(void *arg, int tensor)
     trainer->failed = status < 0 && failure_dist("averaging the gradients") < 0;
 }
 
-/* A pass begins on the CPU. */
+/* Called when a forward or backward pass begins on the CPU. */
 static void ddp_begins(void *arg, bool backward)
 {
     struct trainer *trainer = arg;
@@ -399,9 +409,9 @@ static void ddp_begins(void *arg, bool backward)
 }
 
 /*
- * Scales the gradients such that the root of the sum of their squares is at most max_norm, unless
- * it is no finite number. The same bits give the same bits. Several sums beside each other, so that
- * they vectorise in one order.
+ * Scales the gradients so that their norm is at most max_norm, unless the norm is not finite.
+ * Deterministic: it uses SUMS partial sums so that vectorisation does not change the order of
+ * additions.
  */
 static void clip(double max_norm, float *gradients, size_t count)
 {
@@ -421,7 +431,7 @@ static void clip(double max_norm, float *gradients, size_t count)
         gradients[i] *= scale;
 }
 
-/* Waits until the sums are the mean over the ranks; with --zero updates the parameters as well. */
+/* Waits until the sums are the mean over the ranks. With --zero, also updates the parameters. */
 static int trainer_ddp_finish(struct trainer *trainer)
 {
     const double start = comm_now(), most = trainer->options->clip;
@@ -436,7 +446,7 @@ static int trainer_ddp_finish(struct trainer *trainer)
     if (trainer->zero) {
         struct dist_zero_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
 
-        /* Waiting for other ranks is what communication costs; the rest is the optimizer's. */
+        /* Waiting for other ranks counts as communication, the other time as the optimizer's. */
         dist_zero_get_stats(trainer->zero, &before);
         status = dist_zero_finish(trainer->zero);
         dist_zero_get_stats(trainer->zero, &after);
@@ -450,7 +460,9 @@ static int trainer_ddp_finish(struct trainer *trainer)
         return failure_dist("averaging the gradients");
     if (most <= 0.0)
         return 0;
-    /* What stands behind the sums with --reproducible is no gradient, and the ddp would count it.
+    /*
+     * With --reproducible, the tail of the grid is a parameter of the ddp, but must not count for
+     * the norm.
      */
     if (trainer->options->reproducible)
         clip(most, trainer->device->sums, trainer->model->parameters);
@@ -461,13 +473,13 @@ static int trainer_ddp_finish(struct trainer *trainer)
 
 /* ---- a step ---- */
 
-/* Samples of this rank in a step, but for the last one of an epoch. */
+/* Returns this rank's samples per step; the last step of an epoch may have fewer. */
 static int64_t trainer_step_samples(const struct trainer *trainer)
 {
     return trainer->local_batch * trainer->options->accumulate;
 }
 
-/* The learning rate of the step at hand, as --schedule and --warmup have it. */
+/* Returns the learning rate of the current step according to --schedule and --warmup. */
 static double trainer_rate(const struct trainer *trainer)
 {
     const struct options *options = trainer->options;
@@ -477,7 +489,7 @@ static double trainer_rate(const struct trainer *trainer)
     const double all = (double)options->epochs * count - warm;
     const double done =
         (double)trainer->progress.epoch * count + (double)trainer->progress.samples - warm;
-    /* 0 to 1, past the steps of --warmup. The same with any number of ranks. */
+    /* The progress after --warmup, 0 to 1; independent of the number of ranks. */
     const double part = done > 0.0 && all > 0.0 ? fmin(done / all, 1.0) : 0.0;
     double rate = options->lr;
 
@@ -490,19 +502,20 @@ static double trainer_rate(const struct trainer *trainer)
     return rate;
 }
 
-/* Micro-batches of a batch of `count` samples. */
+/* Returns the number of micro-batches in a batch of `count` samples. */
 static int trainer_parts(const struct trainer *trainer, int64_t count)
 {
     return count % trainer->micro_batches == 0 ? trainer->micro_batches : 1;
 }
 
-/* This rank's samples of batch `number` of the epoch. */
+/* Chooses this rank's samples of batch `number` of the epoch. */
 static int trainer_plan(void *arg, int64_t number, struct loader_item *items)
 {
     const struct trainer *trainer = arg;
     const struct options *options = trainer->options;
     const int64_t most = trainer->local_batch, first = number * most;
-    const int64_t before = number % options->accumulate * most; /* samples of the step */
+    const int64_t before =
+        number % options->accumulate * most; /* samples of the same step in earlier batches */
     const int64_t left = (int64_t)dist_sampler_count(trainer->sampler) - first;
     const int64_t count = left < most ? left : most;
     const uint64_t step = (uint64_t)(trainer->begun + number / options->accumulate);
@@ -537,7 +550,7 @@ static struct pass trainer_pass(const struct trainer *trainer, const struct batc
     };
 }
 
-/* With --accumulate several batches: gradients are complete with the last one. */
+/* With --accumulate, a step has several batches, and gradients are complete after the last one. */
 int trainer_gradients(struct trainer *trainer, int64_t step)
 {
     const int64_t most = trainer_step_samples(trainer), begin = step * most;
@@ -565,7 +578,7 @@ int trainer_gradients(struct trainer *trainer, int64_t step)
         trainer->records.pass = RECORD_PARTS;
         result = trainer->device->kind->gradients(trainer->device, &pass, batch,
                                                   trainer_parts(trainer, batch->count), &listener);
-        /* A device that does not tell passes apart has all of it in one. */
+        /* For devices that do not report passes, all time counts as the backward pass. */
         trainer_spent(trainer, RECORD_BACKWARD, trainer->records.mark);
         if (result < 0)
             return -1;
@@ -584,17 +597,17 @@ int trainer_update(struct trainer *trainer)
     return result;
 }
 
-/* ---- making it ready ---- */
+/* ---- preparation ---- */
 
-enum { TRAINER_TEST_MOST = 64 }; /* samples of a test pass: more only need memory */
+enum { TRAINER_TEST_MOST = 64 }; /* maximum samples per test pass; more would only use memory */
 
-/* This rank's part of a global batch: at least one sample. */
+/* Returns this rank's part of a global batch, at least one sample. */
 static int64_t trainer_part(const struct trainer *trainer, int64_t batch)
 {
     return batch > trainer->comm->world ? batch / trainer->comm->world : 1;
 }
 
-/* Of a model that computes on a GPU the host has nothing but the weights. */
+/* If the model computes on a GPU, the host has only the weights. */
 static int trainer_open_model(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
@@ -653,7 +666,10 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
     trainer->comm = comm;
     if (comm->rank == 0) {
         trainer->report.bar = isatty(STDERR_FILENO);
-        /* The user's locale; setlocale would change what the program parses and prints. */
+        /*
+         * Use newlocale for the user's character set; setlocale would change how numbers are parsed
+         * and printed.
+         */
         user = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
     }
     trainer->report.blocks = user && strcmp(nl_langinfo_l(CODESET, user), "UTF-8") == 0;
@@ -688,9 +704,10 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
 }
 
 /*
- * Ranks that were started with other options would wait for each other until the timeout. One after
- * the other only where they differ, to name one. What says how a rank is reached and what it has to
- * compute with is its own; so are its files.
+ * Checks that the ranks have equal options, because otherwise they would wait for each other until
+ * the timeout. Compares a hash of all options; if it differs, compares the options one by one to
+ * name the first difference. Options for the connection and the machine, and paths, may differ
+ * between ranks.
  */
 static int trainer_compare_options(const struct options *options, struct comm *comm)
 {
@@ -712,7 +729,7 @@ static int trainer_compare_options(const struct options *options, struct comm *c
             if (own || row->kind == ARGS_GROUP || row->kind == ARGS_TEXT ||
                 row->kind == ARGS_ACTION)
                 continue;
-            /* Bits of the value; of a choice, its first letters. */
+            /* Bits of the value; for a choice, its first characters. */
             if (row->kind == ARGS_FLAG || row->kind == ARGS_SWITCH)
                 value = *(const bool *)at;
             else if (row->kind == ARGS_CHOICE)
@@ -720,7 +737,7 @@ static int trainer_compare_options(const struct options *options, struct comm *c
                        strnlen(*(const char *const *)at, sizeof(value)));
             else
                 memcpy(&value, at, sizeof(value));
-            /* The factor is odd, so that one value that differs gives another hash. */
+            /* The factor is odd, so different values give different hashes. */
             hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
             snprintf(text, sizeof(text), "option --%.*s", (int)strcspn(row->names, ","),
                      row->names);
@@ -733,7 +750,7 @@ static int trainer_compare_options(const struct options *options, struct comm *c
     return comm_compare(comm, files, "option --checkpoint or --resume");
 }
 
-/* All ranks learn what rank 0 has read of a file; collective. */
+/* Sends the state that rank 0 has read from a checkpoint to all ranks; collective. */
 static int trainer_keep_share(struct trainer *trainer)
 {
     int64_t *const numbers[] = {&trainer->progress.epoch, &trainer->progress.samples,
@@ -762,8 +779,8 @@ static int trainer_keep_share(struct trainer *trainer)
 }
 
 /*
- * Reads or draws the data, makes the model, and gives every rank the same parameters. All
- * ranks succeed or all fail.
+ * Reads or draws the data, creates the model, and gives all ranks the same parameters. Succeeds on
+ * all ranks or fails on all.
  */
 static int trainer_open(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
@@ -795,11 +812,11 @@ int trainer_close(struct trainer *trainer)
     int result = 0;
     char failed[1024];
 
-    /* What is written now may fail too: that is not why the training did. */
+    /* Save the reason for the failure of the training before later errors replace it. */
     snprintf(failed, sizeof(failed), "%s", failure_text());
     records_close(trainer->records.to, failed, 0);
     free(trainer->records.settings);
-    /* Lines go out one by one: an earlier one may have failed. */
+    /* The file is line-buffered, so an earlier write may have failed. */
     if (trainer->loss_log && (fclose(trainer->loss_log) != 0 || lost))
         result = failure("--loss-log %s: %s", trainer->options->loss_log,
                          lost ? "not all of it could be written" : strerror(errno));
@@ -820,7 +837,7 @@ int trainer_close(struct trainer *trainer)
 
 /* ---- the loops ---- */
 
-/* Whether --max-steps or --dry-run end the training here. */
+/* True if --max-steps or --dry-run end the training here. */
 static bool trainer_is_done(const struct trainer *trainer)
 {
     const int64_t most = trainer->options->max_steps;
@@ -836,15 +853,15 @@ static int64_t trainer_steps(const struct trainer *trainer)
     return (size + trainer_step_samples(trainer) - 1) / trainer_step_samples(trainer);
 }
 
-/* Seconds in which this rank did nothing but communicate. */
+/* Returns the seconds that this rank spent only in communication. */
 static double trainer_communicated(const struct trainer *trainer)
 {
     return trainer->comm->seconds + trainer->times[RECORD_WAIT];
 }
 
 /*
- * Seconds since the two marks, and the share of them, 0 to 1, that is communication: the part in
- * which a rank does nothing but communicate, or wait for other ranks. The mean of the ranks.
+ * Computes the seconds since the two marks, and the share of them (0 to 1) that ranks spent only in
+ * communication or in waiting for other ranks, as a mean over all ranks.
  */
 static int trainer_measure(struct trainer *trainer, double began, double communicated,
                            double *seconds_p, double *share_p)
@@ -859,8 +876,8 @@ static int trainer_measure(struct trainer *trainer, double began, double communi
 }
 
 /*
- * Asks for the losses of the steps since the last time, which the ranks have apart from each other
- * till then: here the host waits for the device, and for the other ranks.
+ * Obtains the losses of the steps since the last call and averages them over the ranks. Waits for
+ * the device and for the other ranks.
  */
 static int trainer_take_losses(struct trainer *trainer)
 {
@@ -887,8 +904,10 @@ static int trainer_take_losses(struct trainer *trainer)
     return 0;
 }
 
-/* Copies the training into a file of --checkpoint, which is written in the background; a failure of
- * that comes out of the next one, or of the end. Collective. */
+/*
+ * Copies the training state to a file of --checkpoint, which is written in the background. If
+ * writing fails, the next call or the end of the training reports it. Collective.
+ */
 static int trainer_keep(struct trainer *trainer)
 {
     if (!trainer->options->checkpoint)
@@ -899,7 +918,7 @@ static int trainer_keep(struct trainer *trainer)
                       "keep the training");
 }
 
-/* Step `step` of the epoch: all of it. */
+/* Runs step `step` of the epoch. */
 static int trainer_step(struct trainer *trainer, int64_t step)
 {
     const int64_t all = (int64_t)trainer->train.count;
@@ -907,7 +926,10 @@ static int trainer_step(struct trainer *trainer, int64_t step)
     const struct report *report = &trainer->report;
     const int64_t world = trainer->comm->world, interval = options->checkpoint_interval;
     const double before = (double)report->before / (double)report->batch; /* in steps */
-    /* Whether the loss must be known now: the same on all ranks. Else an earlier one is shown. */
+    /*
+     * True if the loss is required now; equal on all ranks. Otherwise the output shows an earlier
+     * loss.
+     */
     const bool due = step % report->interval == 0 || step + 1 >= report->steps ||
                      ((options->metrics || options->tensorboard) &&
                       (trainer->progress.step + 1) % options->record_interval == 0);
@@ -917,7 +939,7 @@ static int trainer_step(struct trainer *trainer, int64_t step)
         trainer_update(trainer) < 0 || trainer_records_step(trainer) < 0)
         return -1;
     trainer->pending++;
-    /* The last batch of an epoch is padded with samples that were seen before. */
+    /* The last batch of an epoch is padded with repeated samples. */
     trainer->progress.samples += trainer->taken * world;
     trainer->progress.samples = trainer->progress.samples < all ? trainer->progress.samples : all;
     if ((due || trainer->pending == DEVICE_AHEAD) && trainer_take_losses(trainer) < 0)
@@ -933,7 +955,9 @@ static int trainer_step(struct trainer *trainer, int64_t step)
     return interval > 0 && trainer->progress.step % interval == 0 ? trainer_keep(trainer) : 0;
 }
 
-/* An epoch: all its steps, or until --max-steps. Begins where the one before or a checkpoint ended.
+/*
+ * Runs an epoch up to its end or --max-steps. Continues after the samples that a checkpoint
+ * contains.
  */
 static int trainer_epoch(struct trainer *trainer)
 {
@@ -985,8 +1009,8 @@ static int trainer_epoch(struct trainer *trainer)
 }
 
 /*
- * A test of the whole test set, divided among the ranks, each sample once. A rank that fails says
- * why; the others learn of it by the sum.
+ * Tests with the whole test set, divided among the ranks, each sample once. If a rank fails, the
+ * other ranks detect it because the sum of the losses is NaN.
  */
 static int trainer_test(struct trainer *trainer, struct record_test *test)
 {
@@ -1000,7 +1024,7 @@ static int trainer_test(struct trainer *trainer, struct record_test *test)
     double seconds;
     int tested = 0;
 
-    /* Running means become rank 0's. A dist_zero has parameters alone. */
+    /* Broadcast rank 0's running means; with --zero there is no ddp that does it. */
     if (model->buffer_count > 0 && !trainer->ddp &&
         comm_broadcast(trainer->comm, model->buffers, model->buffer_count) < 0)
         return -1;
@@ -1040,7 +1064,10 @@ static int trainer_test(struct trainer *trainer, struct record_test *test)
     return records_test(trainer->records.to, test);
 }
 
-/* Brings the weights to the host, for the file that follows as well. */
+/*
+ * Copies the weights to the host, also for the file that is written next, and compares their
+ * hashes.
+ */
 static int trainer_check_hash(struct trainer *trainer)
 {
     uint64_t hash;
@@ -1069,7 +1096,7 @@ static int trainer_save(struct trainer *trainer, const char *ending)
     return comm_agree(trainer->comm, result, "save the model");
 }
 
-/* Whether --patience has run out. */
+/* True if --patience has been exceeded. */
 static bool trainer_is_enough(const struct trainer *trainer)
 {
     const int64_t patience = trainer->options->patience;
@@ -1098,8 +1125,10 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
         if (trainer_epoch(trainer) < 0 || trainer_test(trainer, &test) < 0 ||
             trainer_check_hash(trainer) < 0)
             return -1;
-        /* The file that is kept knows of the test, unless --max-steps ended the epoch: whoever goes
-         * on from there has not made it. */
+        /*
+         * Store the test in the state before it is saved, unless --max-steps ended the epoch early:
+         * a run that continues from there will test at the end of that epoch.
+         */
         if (progress->samples == 0) {
             better = progress->tests++ == 0 || test.loss < progress->best;
             progress->best = better ? test.loss : progress->best;

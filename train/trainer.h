@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank's training: everything it holds, and the loops over epochs and steps. */
+/* The training of one rank: its state, and the loops over epochs and steps. */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
@@ -17,9 +17,9 @@
 #include "records.h"
 
 /*
- * With --reproducible: micro-batches of all ranks together, in one step. Micro-batch m has the
- * positions m, m + 8, m + 16, ... of the global batch, so that with 1, 2, 4 or 8 ranks it has the
- * same samples in the same order. With other numbers a rank's part is one micro-batch.
+ * With --reproducible: the number of micro-batches per step, over all ranks. Micro-batch m contains
+ * the positions m, m + 8, m + 16, ... of the global batch, so with 1, 2, 4 or 8 ranks it has the
+ * same samples in the same order. With other numbers of ranks, each rank's part is one micro-batch.
  */
 enum { TRAINER_MICRO_BATCHES = 8 };
 
@@ -27,26 +27,26 @@ enum { TRAINER_MICRO_BATCHES = 8 };
 struct comm {
     dist_group *group;
     int rank, world, local_rank;
-    double seconds; /* spent in calls that only exchange results */
+    double seconds; /* spent in collectives that only exchange results */
 };
 
-/* What rank 0 shows of an epoch. */
+/* The output of rank 0 for an epoch. */
 struct report {
-    bool bar;                     /* stderr is a terminal, where a bar is drawn */
-    bool blocks;                  /* it shows UTF-8 */
+    bool bar;                     /* stderr is a terminal: draw a progress bar */
+    bool blocks;                  /* the terminal supports UTF-8 */
     int64_t interval;             /* steps between lines */
-    int64_t steps, batch, before; /* before: samples that were taken before this run went on */
-    double started, drawn;        /* when the epoch began, when the bar was last drawn */
+    int64_t steps, batch, before; /* before: samples of the epoch done before this run */
+    double started, drawn; /* time when the epoch began; time of the last update of the bar */
 };
 
-/* What --metrics and its like keep of this run. */
+/* The connection to --metrics, --report etc. */
 struct trainer_records {
-    struct records *to; /* NULL: nothing */
+    struct records *to; /* NULL: no records */
     struct record_fact *settings;
-    double told[RECORD_IN_STEP]; /* the times up to the last step that was told */
-    double since;                /* when that ended */
-    double mark;                 /* when the pass at hand began */
-    enum record_part pass;       /* which one; RECORD_PARTS: none yet */
+    double told[RECORD_IN_STEP]; /* `times` as of the last recorded step */
+    double since;                /* end of the last recorded step */
+    double mark;                 /* beginning of the current pass */
+    enum record_part pass;       /* the current pass; RECORD_PARTS: none yet */
 };
 
 struct trainer {
@@ -54,51 +54,54 @@ struct trainer {
     struct comm *comm;
     struct dataset train, test;
     dist_sampler *sampler;
-    struct loader *loader;      /* of the training samples */
-    int64_t begun;              /* steps done when its epoch began */
-    struct batch batch;         /* of test samples */
+    struct loader *loader;      /* for training samples */
+    int64_t begun;              /* steps done before the current epoch */
+    struct batch batch;         /* for test samples */
     struct model *model;        /* the host's copy of the weights; for the CPU the only one */
-    struct device *device;      /* where gradients and updates are computed */
-    dist_ddp *ddp;              /* who averages the gradients; */
-    dist_zero *zero;            /* with --zero: and updates the parameters */
-    bool failed;                /* a gradient could not go on its way: failure_text says why */
-    double times[RECORD_PARTS]; /* of this run, in seconds; a GPU has no RECORD_FORWARD */
-    int micro_batches;          /* of this rank in a step; 1 without --reproducible */
+    struct device *device;      /* computes gradients and updates */
+    dist_ddp *ddp;              /* averages the gradients; NULL with --zero */
+    dist_zero *zero;            /* with --zero: averages the gradients and updates the parameters */
+    bool failed;                /* ddp_ready failed; failure_text has the reason */
+    double times[RECORD_PARTS]; /* seconds per part in this run; on a GPU RECORD_FORWARD is 0 */
+    int micro_batches;          /* of this rank per step; 1 without --reproducible */
     struct report report;
     struct trainer_records records;
-    FILE *loss_log;      /* rank 0's; NULL: none */
-    int64_t local_batch; /* samples of this rank in a pass; --accumulate passes are a step */
-    int64_t taken;       /* samples of this rank in the step at hand */
-    double lr;           /* of the step at hand */
-    struct checkpoint_rest progress; /* what a file has besides the weights; state NULL: no file */
-    struct writer *writer;           /* rank 0's, of --checkpoint; NULL: it does not write */
-    bool resumed;                    /* it goes on from there */
-    int64_t steps_here;              /* steps done by this run */
-    int pending;                /* of them, the last ones whose losses were not asked for yet */
-    double loss, losses;        /* the last one known; the sum of the epoch's */
-    double began, communicated; /* the time, and trainer_communicated, when this run began */
+    FILE *loss_log;      /* only on rank 0; NULL: none */
+    int64_t local_batch; /* samples of this rank per pass; a step has --accumulate passes */
+    int64_t taken;       /* samples of this rank in the current step */
+    double lr;           /* of the current step */
+    struct checkpoint_rest
+        progress; /* state that checkpoints store besides the weights; state NULL: no checkpoints */
+    struct writer *writer; /* writes --checkpoint; NULL: ranks other than 0, or no --checkpoint */
+    bool resumed;          /* continues from a checkpoint */
+    int64_t steps_here;    /* steps done by this run */
+    int pending;           /* number of last steps whose losses have not been obtained yet */
+    double loss, losses;   /* the last known loss; the sum of the epoch's losses */
+    double began, communicated; /* time and trainer_communicated() at the start of this run */
 };
 
 /*
- * Trains, tests, saves, as the options say. Collective. The trainer must be zeroed; trainer_close
- * frees it either way. trainer_prepare is the part of it that a rank does alone at the start.
+ * Trains, tests and saves as the options require. Collective. The trainer must be zeroed; the
+ * caller calls trainer_close in any case. trainer_prepare is the local part of trainer_run.
  */
 int trainer_run(const struct options *options, struct comm *comm, struct trainer *trainer);
 int trainer_prepare(const struct options *options, struct comm *comm, struct trainer *trainer);
 int trainer_close(struct trainer *trainer); /* -1: a file is incomplete */
 
 /*
- * Parts of a step. The first sets the device's sums to this rank's gradients for step `step`
- * of the epoch, which come one after the other from 0 on, and gives them to the ddp as they come,
- * if there is one. The second updates the parameters, once the sums are the mean over the ranks.
+ * Parts of a step. trainer_gradients computes this rank's gradients for step `step` of the epoch
+ * and stores them in the device's sums; steps must be consecutive from 0. If there is a ddp, it
+ * starts to average each gradient as soon as it is complete. trainer_update updates the parameters
+ * after the sums have become the mean over the ranks.
  */
 int trainer_gradients(struct trainer *trainer, int64_t step);
 int trainer_update(struct trainer *trainer);
 
 /*
- * --checkpoint and --resume: files of the whole training, which the first rank writes and reads.
- * The first makes room, and reads what is there. The second copies the training, which is written
- * in the background; a failure of that comes out of the next one, or of the writer.
+ * --checkpoint and --resume: files of the whole training state, which rank 0 writes and reads.
+ * trainer_keep_open allocates memory and loads the newest checkpoint. trainer_keep_write copies the
+ * state, which is then written in the background; if that fails, the next call or writer_destroy
+ * reports it.
  */
 int trainer_keep_open(struct trainer *trainer);
 int trainer_keep_write(struct trainer *trainer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank's training: keeping all of it in files, and going on from there. */
+/* Saves the state of a training in checkpoints, and continues from them. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { KEEP_DEFAULT = 3 };
 
-/* Reads a file. Returns 1, or an enum image_status. whole: nothing but a whole training will do. */
+/* Reads a file. Returns 1, or an enum image_status. whole: require a whole training state. */
 static int keep_read(struct trainer *trainer, const char *path, bool whole)
 {
     const struct options *options = trainer->options;
@@ -31,7 +31,7 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
                        "other --data?",
                        path, rest.samples, trainer->train.count);
     if (result > 0) {
-        rest.seed = trainer->progress.seed; /* which an older file need not say */
+        rest.seed = trainer->progress.seed; /* older files may lack it */
         rest.data = trainer->progress.data;
         rest.tests = rest.tests > 0 ? rest.tests : 0;
         rest.idle = rest.idle > 0 ? rest.idle : 0;
@@ -49,7 +49,7 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
     return 1;
 }
 
-/* A file that is not one of a folder: there is no other to look for. */
+/* Reads a single file, for which there is no older one to fall back to. */
 static int keep_read_single(struct trainer *trainer, const char *path, bool whole)
 {
     const int result = keep_read(trainer, path, whole);
@@ -61,7 +61,9 @@ static int keep_read_single(struct trainer *trainer, const char *path, bool whol
     return failure("%s; put a good copy in its place, or start without it", why);
 }
 
-/* The newest of a folder that is not damaged. Returns 1, 0 if there is none at all, or -1. */
+/*
+ * Reads the newest file of a directory that is intact. Returns 1, 0 if there are no files, or -1.
+ */
 static int keep_read_folder(struct trainer *trainer, const char *folder, bool whole)
 {
     char path[FOLDER_PATH];
@@ -84,7 +86,10 @@ static int keep_read_folder(struct trainer *trainer, const char *folder, bool wh
     return step == -1 ? 0 : -1;
 }
 
-/* Where training begins: what --checkpoint has, else what --resume says, else afresh. */
+/*
+ * Loads the state from --checkpoint if it exists, otherwise from --resume. Without either, the
+ * training starts from the beginning.
+ */
 static int keep_start(struct trainer *trainer)
 {
     const char *kept = trainer->options->checkpoint, *resume = trainer->options->resume;
@@ -109,7 +114,7 @@ static int keep_start(struct trainer *trainer)
     return result == 0 ? failure("%s: there is no checkpoint in it", resume) : result;
 }
 
-/* Where the file of this moment belongs. */
+/* Writes the path of the next checkpoint. */
 static int keep_path(const struct trainer *trainer, char path[FOLDER_PATH])
 {
     const char *to = trainer->options->checkpoint;
@@ -138,7 +143,9 @@ int trainer_keep_open(struct trainer *trainer)
         return failure("out of memory for a checkpoint");
     if (trainer->comm->rank != 0)
         return 0;
-    /* 32 bits that tell training sets apart; drawn ones by their number, as their seed is kept too.
+    /*
+     * Compute a 32-bit hash that identifies the training set. For a synthetic set it is the number
+     * of images, because the seed is stored separately.
      */
     trainer->progress.data = (int64_t)set->count;
     if (set->images) {
@@ -152,24 +159,25 @@ int trainer_keep_open(struct trainer *trainer)
         return -1;
     if (!options->checkpoint || options->evaluate)
         return 0;
-    /* A path where nothing can be written is known before the first epoch, not behind it. */
+    /* Detect a path that cannot be written before the first epoch, not after it. */
     if (keep_path(trainer, path) < 0 || file_can_replace(path) < 0)
         return -1;
     return writer_create(&trainer->writer);
 }
 
-/* Copies the training, and lets the writer have it. */
+/* Copies the training state and starts to write it. */
 int trainer_keep_write(struct trainer *trainer)
 {
     const struct device_kind *kind = trainer->device->kind;
     const struct model *model = trainer->model;
     const int64_t keep = trainer->options->keep > 0 ? trainer->options->keep : KEEP_DEFAULT;
     char path[FOLDER_PATH];
-    static struct image image; /* too large for a small stack; one thread saves */
+    static struct image
+        image; /* static because it is too large for a small stack; only one thread saves */
 
     if (keep_path(trainer, path) < 0 || kind->get(trainer->device) < 0)
         return -1;
-    /* A file of what cannot be trained any more would take the place of one that can. */
+    /* Do not replace a usable checkpoint by one that cannot be trained further. */
     for (size_t i = 0; i < model->parameters; i++) {
         if (!isfinite(model->weights[i]))
             return failure("step %" PRId64 ": there are parameters that are not finite: they are "
