@@ -388,7 +388,7 @@ int image_write(const char *path, struct image *image)
     return result;
 }
 
-static int file_is_others(const struct stat *status)
+static int file_is_foreign(const struct stat *status)
 {
     return status->st_uid != geteuid() && status->st_uid != 0;
 }
@@ -403,13 +403,13 @@ static int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     struct stat status, link;
     int result = -1;
 
-    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && file_is_others(&link)) {
+    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && file_is_foreign(&link)) {
         failure("%s: it is a link of user %u's: name the file itself", path, (unsigned)link.st_uid);
     } else if (fd < 0 || fstat(fd, &status) < 0) {
         failure("%s: %s", path, strerror(fd < 0 ? refused : errno));
     } else if (!S_ISREG(status.st_mode)) {
         failure("%s: not a regular file", path);
-    } else if (file_is_others(&status)) {
+    } else if (file_is_foreign(&status)) {
         failure("%s: it belongs to user %u: copy it, if you trust it", path,
                 (unsigned)status.st_uid);
     } else if (!(bytes = malloc((size_t)status.st_size + 1))) {
@@ -498,7 +498,7 @@ int image_read(const char *path, struct image *image)
 
 #define CHECKPOINT_MOST INT64_C(9007199254740992) /* 2^53: exact in a double */
 
-#define CHECKPOINT_REST "optimizer."
+#define CHECKPOINT_OPTIMIZER "optimizer."
 
 /* Adds the model's tensors to a new image, in the order of the layers. */
 static void checkpoint_list(const struct model *model, struct image *image)
@@ -529,12 +529,13 @@ static void checkpoint_list(const struct model *model, struct image *image)
 }
 
 /* Adds the optimizer's tensor, which follows the model's tensors. Returns its name. */
-static const char *checkpoint_list_rest(const struct checkpoint_rest *rest, struct image *image)
+static const char *checkpoint_list_optimizer(const struct training_state *training,
+                                             struct image *image)
 {
-    const uint64_t shape[] = {rest->count};
+    const uint64_t shape[] = {training->count};
     char name[TENSORS_NAME];
 
-    snprintf(name, sizeof(name), CHECKPOINT_REST "%s", rest->optimizer);
+    snprintf(name, sizeof(name), CHECKPOINT_OPTIMIZER "%s", training->optimizer);
     return image_add(image, name, 1, shape)->name;
 }
 
@@ -596,7 +597,7 @@ static void checkpoint_copy(const struct model *model, bool save, const struct i
 }
 
 /* The numbers of a training state that are stored as notes; -1: missing. */
-#define AT(member) offsetof(struct checkpoint_rest, member)
+#define AT(member) offsetof(struct training_state, member)
 static const struct {
     const char *key;
     size_t at;
@@ -609,20 +610,20 @@ static const struct {
 };
 #define CHECKPOINT_NUMBERS (sizeof(checkpoint_numbers) / sizeof(checkpoint_numbers[0]))
 
-static int64_t *checkpoint_number(struct checkpoint_rest *rest, size_t i)
+static int64_t *checkpoint_number(struct training_state *training, size_t i)
 {
-    return (int64_t *)(void *)((char *)rest + checkpoint_numbers[i].at);
+    return (int64_t *)(void *)((char *)training + checkpoint_numbers[i].at);
 }
 
 /* Reads the numbers from the notes; leaves `optimizer`, `state` and `count` unchanged. */
 static int checkpoint_read_notes(const char *path, const struct tensors *tensors,
-                                 struct checkpoint_rest *rest)
+                                 struct training_state *training)
 {
     const char *best = tensors_note(tensors, "best");
 
     for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
         const char *text = tensors_note(tensors, checkpoint_numbers[i].key);
-        int64_t *number = checkpoint_number(rest, i);
+        int64_t *number = checkpoint_number(training, i);
 
         *number = text && *text ? atoll(text) : -1;
         if (text && (!*text || strlen(text) > 16 || text[strspn(text, "0123456789")] ||
@@ -631,18 +632,18 @@ static int checkpoint_read_notes(const char *path, const struct tensors *tensors
                 "%s: the header says \"%s\":\"%s\", expected a number from 0 to %" PRId64, path,
                 checkpoint_numbers[i].key, text, checkpoint_numbers[i].most);
     }
-    rest->best = best ? strtod(best, NULL) : 0.0;
+    training->best = best ? strtod(best, NULL) : 0.0;
     return 0;
 }
 
 int checkpoint_image(const char *path, const struct model *model,
-                     const struct checkpoint_rest *rest, struct image *image)
+                     const struct training_state *training, struct image *image)
 {
-    struct checkpoint_rest numbers = *rest;
+    struct training_state numbers = *training;
     const char *name;
 
     checkpoint_list(model, image);
-    name = checkpoint_list_rest(rest, image);
+    name = checkpoint_list_optimizer(training, image);
     /* Skip numbers that are unknown because the loaded file did not contain them. */
     for (size_t i = 0; i < CHECKPOINT_NUMBERS; i++) {
         const int64_t number = *checkpoint_number(&numbers, i);
@@ -650,11 +651,11 @@ int checkpoint_image(const char *path, const struct model *model,
         if (number >= 0)
             tensors_add_note(&image->tensors, checkpoint_numbers[i].key, "%" PRId64, number);
     }
-    tensors_add_note(&image->tensors, "best", "%.17g", rest->best);
+    tensors_add_note(&image->tensors, "best", "%.17g", training->best);
     if (image_allocate(path, image) < 0)
         return -1;
     checkpoint_copy(model, true, image);
-    memcpy(image_data(image, name), rest->state, rest->count * sizeof(float));
+    memcpy(image_data(image, name), training->state, training->count * sizeof(float));
     return 0;
 }
 
@@ -674,12 +675,12 @@ int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
     return result;
 }
 
-/* Checks the whole file against the model, then copies it into the model and *rest. */
-static int checkpoint_take(const char *path, const struct image *file, struct model *model,
-                           struct checkpoint_rest *rest)
+/* Checks the whole file against the model, then copies it into the model and *training. */
+static int checkpoint_restore(const char *path, const struct image *file, struct model *model,
+                              struct training_state *training)
 {
-    struct checkpoint_rest read = *rest;
-    bool whole = false; /* the file contains an optimizer's state, and the caller wants it */
+    struct training_state read = *training;
+    bool has_state = false; /* the file contains an optimizer's state, and the caller wants it */
     const struct tensor *expect, *tensor;
     static struct image expected; /* static as in checkpoint_save */
     const struct tensors *tensors = &file->tensors;
@@ -700,17 +701,18 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
     }
     for (int i = 0; i < tensors->count; i++) {
         const char *name = tensors->tensors[i].name;
-        const bool is_rest = strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)) == 0;
+        const bool is_optimizer =
+            strncmp(name, CHECKPOINT_OPTIMIZER, strlen(CHECKPOINT_OPTIMIZER)) == 0;
 
         if (!tensors_find(&expected.tensors, name) && tensors->tensors[i].width == sizeof(float) &&
-            !is_rest)
+            !is_optimizer)
             return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
-        whole = whole || (rest->state && is_rest);
+        has_state = has_state || (training->state && is_optimizer);
     }
     if (checkpoint_read_notes(path, tensors, &read) < 0)
         return -1;
-    if (whole) {
-        checkpoint_list_rest(rest, &expected);
+    if (has_state) {
+        checkpoint_list_optimizer(training, &expected);
         expect = &expected.tensors.tensors[expected.tensors.count - 1];
         tensor = tensors_find(tensors, expect->name);
         if (!tensor)
@@ -724,26 +726,26 @@ static int checkpoint_take(const char *path, const struct image *file, struct mo
                            path, expect->name);
         if (read.epoch < 0 || read.samples < 0 || read.step < 0)
             return failure("%s: it does not say how far the training was", path);
-        if (read.seed >= 0 && read.seed != rest->seed)
+        if (read.seed >= 0 && read.seed != training->seed)
             return failure("%s: it is of --seed %" PRId64 ", not of %" PRId64, path, read.seed,
-                           rest->seed);
-        if (read.data >= 0 && read.data != rest->data)
+                           training->seed);
+        if (read.data >= 0 && read.data != training->data)
             return failure("%s: the training samples were others: is it of other --data?", path);
-        memcpy(rest->state, image_data(file, expect->name), rest->count * sizeof(float));
+        memcpy(training->state, image_data(file, expect->name), training->count * sizeof(float));
     }
     checkpoint_copy(model, false, file);
-    *rest = read;
-    return whole;
+    *training = read;
+    return has_state;
 }
 
-int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest)
+int checkpoint_load(const char *path, struct model *model, struct training_state *training)
 {
     static struct image file; /* static as in checkpoint_save */
     int result = image_read(path, &file);
 
     if (result < 0)
         return result;
-    result = checkpoint_take(path, &file, model, rest);
+    result = checkpoint_restore(path, &file, model, training);
     image_free(&file);
     return result;
 }

@@ -117,7 +117,7 @@ int image_read(const char *path, struct image *image);
  */
 
 /* The state of a training without its parameters. Random numbers are functions of seed and step. */
-struct checkpoint_rest {
+struct training_state {
     int64_t epoch;         /* epochs done */
     int64_t samples;       /* samples of the current epoch done so far, by all ranks together */
     int64_t step;          /* steps done in all epochs */
@@ -135,14 +135,14 @@ struct checkpoint_rest {
  * used in error messages only.
  */
 int checkpoint_image(const char *path, const struct model *model,
-                     const struct checkpoint_rest *rest, struct image *image);
+                     const struct training_state *training, struct image *image);
 
 /*
- * Replaces the model's weights and *rest. Everything is checked before anything is changed: the
+ * Replaces the model's weights and *training. Everything is checked before anything is changed: the
  * file must contain all the model's tensors, with its shapes, and besides them only optimizer
  * states and PyTorch's counters num_batches_tracked.
  *
- * If rest->state is NULL, only the weights are loaded. Otherwise the caller sets `optimizer`,
+ * If training->state is NULL, only the weights are loaded. Otherwise the caller sets `optimizer`,
  * `state`, `count`, `seed` and `data`, which must match the file if it contains a whole training
  * state; the training then continues bit for bit as if it had not been interrupted. Numbers that
  * the file does not contain become -1.
@@ -150,7 +150,7 @@ int checkpoint_image(const char *path, const struct model *model,
  * Returns 1 if a whole training state was loaded, 0 if only the parameters were, or an enum
  * image_status.
  */
-int checkpoint_load(const char *path, struct model *model, struct checkpoint_rest *rest);
+int checkpoint_load(const char *path, struct model *model, struct training_state *training);
 
 /*
  * Writes the parameters with file_replace: path is either the old file or the complete new one.

@@ -158,7 +158,7 @@ static int source_read(struct source *source, void *to, size_t size, size_t *rea
 enum { IDX_UNSIGNED_BYTE = 8 };
 
 /* Reads exactly size bytes, or reports how many are missing. */
-static int idx_take(struct source *source, const char *what, void *to, size_t size)
+static int idx_read_exactly(struct source *source, const char *what, void *to, size_t size)
 {
     size_t got;
 
@@ -181,7 +181,7 @@ static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
     uint8_t more;
     size_t got;
 
-    if (idx_take(source, "the header", header, 4) < 0)
+    if (idx_read_exactly(source, "the header", header, 4) < 0)
         return -1;
     if (header[0] != 0 || header[1] != 0)
         return failure("%s: byte 0: 0x%02x%02x, expected 0x0000: not an IDX file", path, header[0],
@@ -191,7 +191,7 @@ static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
                        header[2], IDX_UNSIGNED_BYTE);
     if (header[3] != dimensions)
         return failure("%s: byte 3: %u dimensions, expected %d", path, header[3], dimensions);
-    if (idx_take(source, "the sizes", header + 4, 4 * (size_t)dimensions) < 0)
+    if (idx_read_exactly(source, "the sizes", header + 4, 4 * (size_t)dimensions) < 0)
         return -1;
     idx->count = 1;
     for (int i = 0; i < dimensions; i++) {
@@ -214,7 +214,8 @@ static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
     idx->bytes = malloc(idx->count);
     if (!idx->bytes)
         return failure("%s: out of memory for %zu bytes", path, idx->count);
-    if (idx_take(source, "the data that the header announces", idx->bytes, idx->count) < 0 ||
+    if (idx_read_exactly(source, "the data that the header announces", idx->bytes, idx->count) <
+            0 ||
         source_read(source, &more, 1, &got) < 0)
         return -1;
     if (got > 0)
@@ -757,7 +758,7 @@ static int cifar10_find(const char *folder, char *path, size_t size)
 }
 
 /* Reads the next record. Returns 1 at the end of the file. */
-static int cifar10_take(struct source *source, struct dataset *dataset)
+static int cifar10_read_record(struct source *source, struct dataset *dataset)
 {
     const char *path = source->path;
     const uint64_t offset = source->offset;
@@ -813,7 +814,7 @@ static int cifar10_read(const char *folder, bool train, struct dataset *dataset)
             snprintf(path, sizeof(path), "%s/test_batch.bin", place);
         result = source_open(path, &source);
         while (result == 0)
-            result = cifar10_take(&source, dataset);
+            result = cifar10_read_record(&source, dataset);
         source_close(&source);
         if (result < 0)
             return -1;
@@ -878,11 +879,11 @@ struct loader_slot {
 /*
  * Batch n is in slot n % slot_count.
  *
- *   0 ........ given ........ taken ........ planned ........ count
- *     returned       loading        waiting          not yet
- *     to caller      or loaded      for a thread     planned
+ *   0 ...... returned ....... assigned ....... planned ....... count
+ *     returned      loading          waiting         not yet
+ *     to caller     or loaded        for a thread    planned
  *
- * The caller uses batch `given` - 1.
+ * The caller uses batch `returned` - 1.
  */
 struct loader {
     const struct dataset *dataset;
@@ -891,7 +892,7 @@ struct loader {
     pthread_t *threads;
     pthread_mutex_t lock; /* protects all fields below, and `loaded` of the slots */
     pthread_cond_t work, done;
-    int64_t given, taken, planned, count;
+    int64_t returned, assigned, planned, count;
     int busy; /* number of threads that are loading */
     bool ends;
     loader_plan_fn plan;
@@ -916,11 +917,11 @@ static void *loader_work(void *arg)
     for (;;) {
         struct loader_slot *slot;
 
-        while (!loader->ends && loader->taken == loader->planned)
+        while (!loader->ends && loader->assigned == loader->planned)
             pthread_cond_wait(&loader->work, &loader->lock);
         if (loader->ends)
             break;
-        slot = &loader->slots[loader->taken++ % loader->slot_count];
+        slot = &loader->slots[loader->assigned++ % loader->slot_count];
         loader->busy++;
         pthread_mutex_unlock(&loader->lock);
         loader_load(loader, slot);
@@ -935,16 +936,16 @@ static void *loader_work(void *arg)
 
 const struct batch *loader_next(struct loader *loader)
 {
-    struct loader_slot *slot = &loader->slots[loader->given % loader->slot_count];
+    struct loader_slot *slot = &loader->slots[loader->returned % loader->slot_count];
 
-    if (loader->given == loader->count)
+    if (loader->returned == loader->count)
         return NULL;
     /*
      * Plan batches for all free slots, including that of the batch that the caller has just
      * finished with.
      */
     while (loader->planned < loader->count &&
-           loader->planned - loader->given < loader->slot_count) {
+           loader->planned - loader->returned < loader->slot_count) {
         struct loader_slot *next = &loader->slots[loader->planned % loader->slot_count];
 
         next->count = loader->plan(loader->arg, loader->planned, next->items);
@@ -962,17 +963,17 @@ const struct batch *loader_next(struct loader *loader)
             pthread_cond_wait(&loader->done, &loader->lock);
         pthread_mutex_unlock(&loader->lock);
     }
-    loader->given++;
+    loader->returned++;
     return &slot->batch;
 }
 
 void loader_begin(struct loader *loader, int64_t count, loader_plan_fn plan, void *arg)
 {
     pthread_mutex_lock(&loader->lock);
-    loader->taken = loader->planned;
+    loader->assigned = loader->planned;
     while (loader->busy > 0)
         pthread_cond_wait(&loader->done, &loader->lock);
-    loader->given = loader->taken = loader->planned = 0;
+    loader->returned = loader->assigned = loader->planned = 0;
     loader->count = count;
     loader->plan = plan;
     loader->arg = arg;

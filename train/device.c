@@ -177,7 +177,7 @@ void grid_advance(struct grid *grid, const struct model *model, const float *sum
 
 /* ---- finds the layer in which values stopped being finite ---- */
 
-static bool blame_is_finite(const float *values, size_t count)
+static bool is_finite(const float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (!isfinite(values[i]))
@@ -191,10 +191,10 @@ static bool blame_is_finite(const float *values, size_t count)
  * whose outputs are not finite, or whose parameters have not been finite since the previous step.
  * pass->training distinguishes a training step from a test. Returns -1.
  */
-static int model_blame(const struct model *model, const struct pass *pass, const float *images,
-                       double loss)
+static int model_report_not_finite(const struct model *model, const struct pass *pass,
+                                   const float *images, double loss)
 {
-    const bool seen = blame_is_finite(images, (size_t)pass->batch * shape_size(model->input));
+    const bool seen = is_finite(images, (size_t)pass->batch * shape_size(model->input));
     char text[512] = ": the images are not finite";
 
     if (seen)
@@ -204,11 +204,11 @@ static int model_blame(const struct model *model, const struct pass *pass, const
         const size_t size = (size_t)pass->batch * (size_t)shape_size(layer->out);
         const char *what = NULL, *hint = "";
 
-        if (layer->name && (!blame_is_finite(layer->weight, layer_weight_size(layer)) ||
-                            !blame_is_finite(layer->bias, layer_bias_size(layer))))
+        if (layer->name && (!is_finite(layer->weight, layer_weight_size(layer)) ||
+                            !is_finite(layer->bias, layer_bias_size(layer))))
             what = "parameters", hint = ": so was its gradient in the step before, or the learning "
                                         "rate is too high";
-        else if (!blame_is_finite(model->activations[i], size))
+        else if (!is_finite(model->activations[i], size))
             what = "outputs";
         if (!what)
             continue;
@@ -315,7 +315,7 @@ static int device_cpu_pass(struct model *model, const struct pass *pass, const f
     loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, labels, pass->weight,
                     model_output_gradient(model));
     if (!isfinite(loss.total))
-        return model_blame(model, pass, images, loss.total);
+        return model_report_not_finite(model, pass, images, loss.total);
     model_begins(listener, true);
     model_backward(model, pass, images, listener);
     *loss_p += (float)(loss.total * (double)pass->weight);
@@ -386,7 +386,8 @@ static int device_cpu_test(struct device *device, const struct pass *pass,
     const float *outputs = model_forward(model, pass, batch->images);
 
     *loss = loss_nll(pass->batch, MODEL_CLASSES, outputs, batch->labels, 0.0F, NULL);
-    return isfinite(loss->total) ? 0 : model_blame(model, pass, batch->images, loss->total);
+    return isfinite(loss->total) ? 0
+                                 : model_report_not_finite(model, pass, batch->images, loss->total);
 }
 
 const struct device_kind device_cpu = {

@@ -146,7 +146,7 @@ static const struct tile_kernels {
     {"none", 0, NULL, NULL},
 };
 
-static int tile_passed; /* index selected by tile_use, among the kernels that this CPU supports */
+static int tile_selected; /* index selected by tile_use, among the kernels that this CPU supports */
 
 /* Returns the numberth kernel that this CPU supports, or NULL. */
 static const struct tile_kernels *tile_find(int number)
@@ -169,14 +169,14 @@ const char *tile_use(int number)
 {
     const struct tile_kernels *kernels = tile_find(number);
 
-    tile_passed = kernels ? number : 0;
+    tile_selected = kernels ? number : 0;
     return kernels ? kernels->name : NULL;
 }
 
 /* Returns NULL if this CPU has no suitable vectors or the sizes are not multiples of a tile. */
 static const struct tile_kernels *tile_for(const struct tile_job *job)
 {
-    const struct tile_kernels *kernels = tile_find(tile_passed);
+    const struct tile_kernels *kernels = tile_find(tile_selected);
     const int rows = kernels->rows;
 
     return rows > 0 && job->channels % TILE_LANES == 0 && job->width >= rows &&
@@ -235,9 +235,9 @@ static const float *conv_frame_fill(struct shape inside, int edge, const float *
 /* ---- scratch memory ---- */
 
 struct conv_scratch {
-    float *frame;  /* the padded input */
-    float *around; /* padded dout, or the padded din before its edges are removed */
-    float *turned; /* the rotated weight, for the gradient with respect to in */
+    float *frame;   /* the padded input */
+    float *around;  /* padded dout, or the padded din before its edges are removed */
+    float *rotated; /* the rotated weight, for the gradient with respect to in */
     float *windows;
 };
 
@@ -272,8 +272,8 @@ static struct conv_scratch conv_scratch(const struct layer *layer)
     const size_t frame = conv_frame_size(layer->in, layer->padding);
     struct conv_scratch scratch = {.frame = layer->scratch, .around = layer->scratch + frame};
 
-    scratch.turned = scratch.around + conv_around_size(layer);
-    scratch.windows = scratch.turned + layer_weight_size(layer);
+    scratch.rotated = scratch.around + conv_around_size(layer);
+    scratch.windows = scratch.rotated + layer_weight_size(layer);
     memset(scratch.frame, 0, frame * sizeof(float));
     return scratch;
 }
@@ -406,17 +406,17 @@ static void conv_backward_tiles(const struct layer *layer, const struct pass *pa
     const int edge = conv_edge(layer), inputs = layer->inputs, channels = layer->out.channels;
     const float *weight = layer->weight;
 
-    /* turned[last - k][out][in] = weight[k][in][out] */
+    /* rotated[last - k][out][in] = weight[k][in][out] */
     for (int k = layer->spatial - 1; k >= 0; k--) {
         for (int i = 0; i < inputs; i++) {
             for (int c = 0; c < channels; c++)
-                scratch.turned[((size_t)k * channels + c) * inputs + i] = *weight++;
+                scratch.rotated[((size_t)k * channels + c) * inputs + i] = *weight++;
         }
     }
     memset(scratch.around, 0, conv_frame_size(layer->out, edge) * sizeof(float));
     for (int i = 0; i < pass->batch; i++) {
-        tiles->forward(job, conv_frame_fill(layer->out, edge, dout, scratch.around), scratch.turned,
-                       din);
+        tiles->forward(job, conv_frame_fill(layer->out, edge, dout, scratch.around),
+                       scratch.rotated, din);
         dout += shape_size(layer->out);
         din += shape_size(layer->in);
     }

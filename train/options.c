@@ -17,10 +17,10 @@
  */
 
 /* Defaults of both tasks. */
-#define TASK_USUAL                                                                                 \
+#define TASK_DEFAULTS                                                                              \
     .start_epoch = -1, .test_batch_size = 1000, .lr = -1.0, .momentum = 0.9, .seed = 1,            \
-    .max_steps = -1, .accumulate = 1, .wire = "same", .record_interval = 1, .world_size = -1,      \
-    .rank = -1, .local_rank = -1, .port = -1, .timeout = -1, .device = "cpu"
+    .max_steps = -1, .accumulate = 1, .compression = "same", .record_interval = 1,                 \
+    .world_size = -1, .rank = -1, .local_rank = -1, .port = -1, .timeout = -1, .device = "cpu"
 
 static const double task_lr_adadelta = 1.0;
 
@@ -30,9 +30,9 @@ const struct task task_mnist = {
     .model = "mnist",
     .data = &dataset_mnist,
     .lr_sgd = 0.01,
-    .usual = {TASK_USUAL, .task = &task_mnist, .arch = "cnn", .optimizer = "adadelta",
-              .schedule = "step", .epochs = 2, .batch_size = 64, .train_samples = 60000,
-              .test_samples = 10000, .gamma = 0.7},
+    .defaults = {TASK_DEFAULTS, .task = &task_mnist, .arch = "cnn", .optimizer = "adadelta",
+                 .schedule = "step", .epochs = 2, .batch_size = 64, .train_samples = 60000,
+                 .test_samples = 10000, .gamma = 0.7},
 };
 
 const struct task task_cifar10 = {
@@ -42,9 +42,9 @@ const struct task task_cifar10 = {
     .model = "cifar10",
     .data = &dataset_cifar10,
     .lr_sgd = 0.1,
-    .usual = {TASK_USUAL, .task = &task_cifar10, .arch = "resnet20", .optimizer = "sgd",
-              .schedule = "cosine", .epochs = 30, .batch_size = 128, .train_samples = 50000,
-              .test_samples = 10000, .gamma = 0.9, .weight_decay = 1e-4, .augment = true},
+    .defaults = {TASK_DEFAULTS, .task = &task_cifar10, .arch = "resnet20", .optimizer = "sgd",
+                 .schedule = "cosine", .epochs = 30, .batch_size = 128, .train_samples = 50000,
+                 .test_samples = 10000, .gamma = 0.9, .weight_decay = 1e-4, .augment = true},
 };
 
 /* ---- the table of options ---- */
@@ -153,7 +153,7 @@ static const struct args_row options_rows[] = {
          "longest wait for the other processes (default: $DIST_TIMEOUT, else 300)")},
 
     {GROUP("Gradients between processes")},
-    {CHOICE("wire", 0, wire, "same|fp16|bf16|int8",
+    {CHOICE("wire", 0, compression, "same|fp16|bf16|int8",
             "form in which they travel (default: same, as they are)")},
     {REAL("bucket-mb", 0, bucket_mb, 0, 4096,
           "MiB of gradients that travel together (default: 0, what the library chooses)")},
@@ -210,7 +210,7 @@ static void facts_value(const struct args_row *row, const void *options, char *t
     }
 }
 
-int options_facts(const struct options *options, struct record_fact *facts, int room)
+int options_facts(const struct options *options, struct record_fact *facts, int capacity)
 {
     char value[sizeof(facts->value)];
     int count = 0;
@@ -227,10 +227,10 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
          * True if the value differs from the default; an option whose default depends on other
          * options counts as unchanged.
          */
-        facts_value(row, &options->task->usual, value, sizeof(value));
+        facts_value(row, &options->task->defaults, value, sizeof(value));
         fact.changed =
             strcmp(value, fact.value) != 0 && !(row->kind == ARGS_REAL && value[0] == '\0');
-        if (count < room)
+        if (count < capacity)
             facts[count] = fact;
         count++;
     }
@@ -242,7 +242,7 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
 /* Checks combinations of options. */
 static int options_check(const struct options *options)
 {
-    const bool wired = strcmp(options->wire, "same") != 0;
+    const bool compressed = strcmp(options->compression, "same") != 0;
 
     if (options->data && options->dummy)
         return failure("--data and --dummy exclude each other");
@@ -260,15 +260,15 @@ static int options_check(const struct options *options)
                        options->keep > 0 ? "--keep" : "--checkpoint-interval");
     if (options->evaluate && options->dry_run)
         return failure("--evaluate and --dry-run exclude each other");
-    if (options->reproducible && wired)
+    if (options->reproducible && compressed)
         return failure("--reproducible and --wire %s exclude each other: what is rounded on the "
                        "way depends on the number of ranks",
-                       options->wire);
-    if (options->zero && (options->reproducible || wired))
+                       options->compression);
+    if (options->zero && (options->reproducible || compressed))
         return failure("--zero and %s exclude each other",
                        options->reproducible ? "--reproducible" : "--wire");
-    if (strcmp(options->device, "cpu") != 0 && (wired || options->clip > 0.0 || options->zero))
-        return failure("%s is for --device cpu", wired           ? "--wire"
+    if (strcmp(options->device, "cpu") != 0 && (compressed || options->clip > 0.0 || options->zero))
+        return failure("%s is for --device cpu", compressed      ? "--wire"
                                                  : options->zero ? "--zero"
                                                                  : "--clip");
     return 0;
@@ -276,7 +276,7 @@ static int options_check(const struct options *options)
 
 int options_parse(const struct task *task, int argc, char *const argv[], struct options *options)
 {
-    struct options read = task->usual;
+    struct options read = task->defaults;
     char text[ARGS_FAILURE];
     int rest;
 
@@ -295,8 +295,8 @@ int options_parse(const struct task *task, int argc, char *const argv[], struct 
 
 void options_help(const struct task *task, FILE *to)
 {
-    const struct options *usual = &task->usual;
-    const bool sgd = strcmp(usual->optimizer, "sgd") == 0;
+    const struct options *defaults = &task->defaults;
+    const bool sgd = strcmp(defaults->optimizer, "sgd") == 0;
     struct args args = options_args;
     char text[2048];
 
@@ -316,10 +316,10 @@ void options_help(const struct task *task, FILE *to)
              "  done; wait\n"
              "\n"
              "Exit status: 0 success, 1 failure, 2 wrong usage.\n",
-             usual->arch, usual->epochs, usual->batch_size, usual->optimizer,
+             defaults->arch, defaults->epochs, defaults->batch_size, defaults->optimizer,
              sgd ? task->lr_sgd : task_lr_adadelta, sgd ? task_lr_adadelta : task->lr_sgd,
-             sgd ? "adadelta" : "sgd", usual->schedule, usual->gamma, usual->weight_decay,
-             usual->augment, usual->train_samples, usual->test_samples, task->program,
+             sgd ? "adadelta" : "sgd", defaults->schedule, defaults->gamma, defaults->weight_decay,
+             defaults->augment, defaults->train_samples, defaults->test_samples, task->program,
              task->program, task->program);
     args_text(text, to);
 }

@@ -35,7 +35,7 @@ struct options {
     int64_t max_steps;  /* -1: no limit */
     int64_t accumulate; /* batches per step */
     double clip;        /* 0: no clipping */
-    const char *wire;
+    const char *compression;
     double bucket_mb; /* 0: the library's default */
     bool zero;
     int64_t patience; /* epochs; 0: no limit */
@@ -68,8 +68,8 @@ struct task {
     const char *about;   /* one sentence for --help */
     const char *model;   /* --save-model writes MODEL_ARCH.safetensors */
     const struct dataset_kind *data;
-    double lr_sgd;        /* default learning rate for --optimizer sgd */
-    struct options usual; /* defaults of all options */
+    double lr_sgd;           /* default learning rate for --optimizer sgd */
+    struct options defaults; /* defaults of all options */
 };
 
 extern const struct task task_mnist, task_cifar10;
@@ -82,11 +82,11 @@ int options_parse(const struct task *task, int argc, char *const argv[], struct 
 void options_help(const struct task *task, FILE *to);
 
 /*
- * Writes the options and their values to facts, at most `room` rows. Returns the number of rows,
- * also if it exceeds room; facts may be NULL if room is 0.
+ * Writes the options and their values to facts, at most `capacity` rows. Returns the number of
+ * rows, also if it exceeds capacity; facts may be NULL if capacity is 0.
  */
 struct record_fact;
-int options_facts(const struct options *options, struct record_fact *facts, int room);
+int options_facts(const struct options *options, struct record_fact *facts, int capacity);
 
 /* The table of options. */
 extern const struct args options_args;

@@ -44,12 +44,12 @@ static void history_add(struct history *history, double x, double y)
         history_merge(last, &point);
         return;
     }
-    if (history->count == HISTORY_ROOM) {
-        for (int i = 0; i < HISTORY_ROOM / 2; i++) {
+    if (history->count == HISTORY_BINS) {
+        for (int i = 0; i < HISTORY_BINS / 2; i++) {
             bins[i] = bins[2 * i];
             history_merge(&bins[i], &bins[2 * i + 1]);
         }
-        history->count = HISTORY_ROOM / 2;
+        history->count = HISTORY_BINS / 2;
         history->stride *= 2;
     }
     bins[history->count++] = point;

@@ -11,7 +11,7 @@
 
 /* ---- the history of a value, in constant memory for runs of any length ---- */
 
-enum { HISTORY_ROOM = 1024 }; /* even; more bins than a chart has pixels */
+enum { HISTORY_BINS = 1024 }; /* even; more bins than a chart has pixels */
 
 /* Adjacent points. Points that are not finite are only counted, in `bad`. */
 struct history_bin {
@@ -22,7 +22,7 @@ struct history_bin {
 
 /* All bins except the last contain `stride` points. */
 struct history {
-    struct history_bin bins[HISTORY_ROOM];
+    struct history_bin bins[HISTORY_BINS];
     int count;
     int64_t stride; /* 0 means 1, so that a zeroed history is empty */
 };

@@ -283,7 +283,7 @@ static int metrics_close(FILE **file_p)
 enum { CLOCK_ROUNDS = 24 };
 
 /* The times at which a rank entered and left each round. */
-struct clock_card {
+struct clock_times {
     double enter[CLOCK_ROUNDS], leave[CLOCK_ROUNDS];
 };
 
@@ -310,24 +310,24 @@ struct clock_offset clock_bound(const double *enter0, const double *leave0, cons
 static dist_status clock_compare(dist_group *group, struct clock_offset *offsets)
 {
     const int world = dist_get_world_size(group);
-    struct clock_card own, *cards = calloc((size_t)world, sizeof(*cards));
-    dist_status status = cards ? DIST_OK : DIST_ERR_NO_MEMORY;
+    struct clock_times own, *all = calloc((size_t)world, sizeof(*all));
+    dist_status status = all ? DIST_OK : DIST_ERR_NO_MEMORY;
 
     /* The gathered values of these rounds are not used. */
     for (int i = 0; i < CLOCK_ROUNDS && status == DIST_OK; i++) {
         own.enter[i] = comm_now();
-        status = dist_all_gather(group, own.enter + i, cards, 1, DIST_FLOAT64);
+        status = dist_all_gather(group, own.enter + i, all, 1, DIST_FLOAT64);
         own.leave[i] = comm_now();
     }
     if (status == DIST_OK)
-        status = dist_all_gather(group, &own, cards, sizeof(own) / sizeof(double), DIST_FLOAT64);
+        status = dist_all_gather(group, &own, all, sizeof(own) / sizeof(double), DIST_FLOAT64);
     if (status == DIST_OK && dist_get_rank(group) == 0) {
         for (int rank = 0; rank < world; rank++)
-            offsets[rank] = clock_bound(cards[0].enter, cards[0].leave, cards[rank].enter,
-                                        cards[rank].leave, CLOCK_ROUNDS);
+            offsets[rank] = clock_bound(all[0].enter, all[0].leave, all[rank].enter,
+                                        all[rank].leave, CLOCK_ROUNDS);
         offsets[0].error = 0;
     }
-    free(cards);
+    free(all);
     return status;
 }
 
@@ -346,8 +346,8 @@ double clock_aligned(const struct clock_offset *first, const struct clock_offset
 enum { TRACE_ROW_STEPS = 0, TRACE_ROW_BUCKETS = 1 };
 
 struct trace {
-    struct trace_span *spans; /* a ring of TRACE_ROOM spans; NULL: no trace */
-    int64_t count;            /* spans ever added; the last is at (count - 1) % TRACE_ROOM */
+    struct trace_span *spans; /* a ring of TRACE_SPANS spans; NULL: no trace */
+    int64_t count;            /* spans ever added; the last is at (count - 1) % TRACE_SPANS */
     struct clock_offset *first,
         *last; /* rank 0: offsets of all ranks at the start and at the end */
 };
@@ -461,18 +461,18 @@ static int trace_write(const struct trace *trace, const char *path, dist_group *
     struct trace_track own = {.rank = group ? dist_get_rank(group) : 0};
     struct trace_track *tracks = calloc((size_t)world, sizeof(*tracks));
     struct trace_span *spans =
-        calloc(TRACE_ROOM, sizeof(*spans)); /* rank 0: also those received from other ranks */
+        calloc(TRACE_SPANS, sizeof(*spans)); /* rank 0: also those received from other ranks */
     char *draft = NULL;
     FILE *to = NULL;
     int result = 0, fd;
 
     gethostname(own.host, sizeof(own.host));
     /* Copy the spans in the order in which they ended. */
-    own.count = trace->count < TRACE_ROOM ? trace->count : TRACE_ROOM;
+    own.count = trace->count < TRACE_SPANS ? trace->count : TRACE_SPANS;
     own.lost = trace->count - own.count;
     own.earliest = own.count ? INFINITY : 0;
     for (int64_t i = 0; spans && i < own.count; i++) {
-        spans[i] = trace->spans[(own.lost + i) % TRACE_ROOM];
+        spans[i] = trace->spans[(own.lost + i) % TRACE_SPANS];
         own.earliest = fmin(own.earliest, spans[i].began);
     }
     *status_p = tracks && spans ? DIST_OK : DIST_ERR_NO_MEMORY;
@@ -612,7 +612,7 @@ static int records_open_files(struct records *records)
     if (options->trace) {
         struct trace *trace = &records->trace;
 
-        trace->spans = calloc(TRACE_ROOM, sizeof(*trace->spans));
+        trace->spans = calloc(TRACE_SPANS, sizeof(*trace->spans));
         trace->first = calloc((size_t)setup->world, sizeof(*trace->first));
         trace->last = calloc((size_t)setup->world, sizeof(*trace->last));
         if (!trace->spans || !trace->first || !trace->last)
@@ -691,7 +691,7 @@ void records_span(struct records *records, enum record_part part, int64_t step, 
     const struct trace_span span = {began, ended, step, part, number};
 
     if (records && records->trace.spans)
-        records->trace.spans[records->trace.count++ % TRACE_ROOM] = span;
+        records->trace.spans[records->trace.count++ % TRACE_SPANS] = span;
 }
 
 int records_step(struct records *records, const struct record_step *step)
@@ -716,7 +716,7 @@ int records_step(struct records *records, const struct record_step *step)
     balance->own.seconds[BALANCE_OTHER] += other > 0 ? other : 0;
     balance->own.steps++;
     balance->waits[balance->pending++] = (float)step->parts[RECORD_WAIT];
-    return balance->pending == BALANCE_ROOM
+    return balance->pending == BALANCE_STEPS
                ? records_collective(balance_compare(balance, records->group))
                : 0;
 }

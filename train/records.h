@@ -145,11 +145,11 @@ struct balance_rank {
     double steps;
 };
 
-enum { BALANCE_ROOM = 1024 }; /* steps between two comparisons */
+enum { BALANCE_STEPS = 1024 }; /* steps between two comparisons */
 
 struct balance {
     struct balance_rank own;
-    float waits[BALANCE_ROOM], least[BALANCE_ROOM]; /* steps not compared yet: this rank's waits,
+    float waits[BALANCE_STEPS], least[BALANCE_STEPS]; /* steps not compared yet: this rank's waits,
                                                        and the minimum over the ranks */
     int pending;
     struct balance_rank *ranks; /* of each rank, as of the last gather */
@@ -189,7 +189,7 @@ double clock_aligned(const struct clock_offset *first, const struct clock_offset
                      double time);
 
 /* Maximum number of spans that a rank keeps (the last ones): 1 MiB. */
-enum { TRACE_ROOM = 1 << 15 };
+enum { TRACE_SPANS = 1 << 15 };
 
 struct trace_span {
     double began, ended; /* seconds on the rank's clock */

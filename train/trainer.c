@@ -257,8 +257,8 @@ static int trainer_records_step(struct trainer *trainer)
     if (!trainer->records.to)
         return 0;
     for (int i = 0; i < RECORD_IN_STEP; i++)
-        step.parts[i] = trainer->times[i] - trainer->records.told[i];
-    memcpy(trainer->records.told, trainer->times, sizeof(trainer->records.told));
+        step.parts[i] = trainer->times[i] - trainer->records.recorded[i];
+    memcpy(trainer->records.recorded, trainer->times, sizeof(trainer->records.recorded));
     trainer->records.since = ended;
     /* Add the buckets of this step to the timeline. */
     if (trainer->options->trace && trainer->ddp)
@@ -345,7 +345,7 @@ static int trainer_ddp_open(struct trainer *trainer)
     struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
     struct dist_ddp_parameter parameters[MODEL_MAX_TENSORS + 2];
     const struct model *model = trainer->model;
-    const char *wire = trainer->options->wire;
+    const char *compression = trainer->options->compression;
     float *sums = trainer->device->sums;
     int count = 0;
 
@@ -370,10 +370,10 @@ static int trainer_ddp_open(struct trainer *trainer)
             parameters[count++] = (struct dist_ddp_parameter){
                 "running means and variances", model->buffers, model->buffer_count, NULL, true};
     }
-    options.wire = strcmp(wire, "fp16") == 0   ? DIST_DDP_WIRE_FLOAT16
-                   : strcmp(wire, "bf16") == 0 ? DIST_DDP_WIRE_BFLOAT16
-                   : strcmp(wire, "int8") == 0 ? DIST_DDP_WIRE_INT8
-                                               : DIST_DDP_WIRE_SAME;
+    options.wire = strcmp(compression, "fp16") == 0   ? DIST_DDP_WIRE_FLOAT16
+                   : strcmp(compression, "bf16") == 0 ? DIST_DDP_WIRE_BFLOAT16
+                   : strcmp(compression, "int8") == 0 ? DIST_DDP_WIRE_INT8
+                                                      : DIST_DDP_WIRE_SAME;
     options.bucket_bytes = (size_t)(trainer->options->bucket_mb * (1 << 20));
     if (options.bucket_bytes > 0 && options.bucket_bytes < 1 << 20)
         options.first_bucket_bytes = options.bucket_bytes;
@@ -757,20 +757,20 @@ static int trainer_keep_share(struct trainer *trainer)
                                 &trainer->progress.step, &trainer->progress.tests,
                                 &trainer->progress.idle};
     enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
-    double far[NUMBERS + 2] = {[NUMBERS] = trainer->progress.best, trainer->resumed};
+    double values[NUMBERS + 2] = {[NUMBERS] = trainer->progress.best, trainer->resumed};
 
     if (!trainer->progress.state)
         return 0;
     for (int i = 0; i < NUMBERS; i++)
-        far[i] = (double)*numbers[i];
+        values[i] = (double)*numbers[i];
     if (trainer->comm->rank != 0)
-        memset(far, 0, sizeof(far));
-    if (comm_reduce(trainer->comm, far, NUMBERS + 2, DIST_SUM) < 0)
+        memset(values, 0, sizeof(values));
+    if (comm_reduce(trainer->comm, values, NUMBERS + 2, DIST_SUM) < 0)
         return -1;
     for (int i = 0; i < NUMBERS; i++)
-        *numbers[i] = (int64_t)far[i];
-    trainer->progress.best = far[NUMBERS];
-    trainer->resumed = far[NUMBERS + 1] != 0.0;
+        *numbers[i] = (int64_t)values[i];
+    trainer->progress.best = values[NUMBERS];
+    trainer->resumed = values[NUMBERS + 1] != 0.0;
     if (!trainer->resumed)
         return 0;
     if (comm_broadcast(trainer->comm, trainer->progress.state, trainer->progress.count) < 0)
@@ -1119,7 +1119,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
         trainer->progress.step = trainer->progress.epoch * trainer_steps(trainer);
     while (!options->evaluate && !trainer_is_enough(trainer) &&
            trainer->progress.epoch < options->epochs && !trainer_is_done(trainer)) {
-        struct checkpoint_rest *progress = &trainer->progress;
+        struct training_state *progress = &trainer->progress;
         bool better = false;
 
         if (trainer_epoch(trainer) < 0 || trainer_test(trainer, &test) < 0 ||

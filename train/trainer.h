@@ -43,10 +43,10 @@ struct report {
 struct trainer_records {
     struct records *to; /* NULL: no records */
     struct record_fact *settings;
-    double told[RECORD_IN_STEP]; /* `times` as of the last recorded step */
-    double since;                /* end of the last recorded step */
-    double mark;                 /* beginning of the current pass */
-    enum record_part pass;       /* the current pass; RECORD_PARTS: none yet */
+    double recorded[RECORD_IN_STEP]; /* `times` as of the last recorded step */
+    double since;                    /* end of the last recorded step */
+    double mark;                     /* beginning of the current pass */
+    enum record_part pass;           /* the current pass; RECORD_PARTS: none yet */
 };
 
 struct trainer {
@@ -70,7 +70,7 @@ struct trainer {
     int64_t local_batch; /* samples of this rank per pass; a step has --accumulate passes */
     int64_t taken;       /* samples of this rank in the current step */
     double lr;           /* of the current step */
-    struct checkpoint_rest
+    struct training_state
         progress; /* state that checkpoints store besides the weights; state NULL: no checkpoints */
     struct writer *writer; /* writes --checkpoint; NULL: ranks other than 0, or no --checkpoint */
     bool resumed;          /* continues from a checkpoint */

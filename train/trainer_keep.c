@@ -18,33 +18,33 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
 {
     const struct options *options = trainer->options;
     const bool weights = options->evaluate || (!whole && options->start_epoch >= 0);
-    struct checkpoint_rest rest = trainer->progress;
+    struct training_state read = trainer->progress;
     int result;
 
     if (weights)
-        rest.state = NULL;
-    result = checkpoint_load(path, trainer->model, &rest);
+        read.state = NULL;
+    result = checkpoint_load(path, trainer->model, &read);
     if (result < 0)
         return result;
-    if (result > 0 && (uint64_t)rest.samples > trainer->train.count)
+    if (result > 0 && (uint64_t)read.samples > trainer->train.count)
         return failure("%s: %" PRId64 " samples of an epoch were seen, but there are %zu: is it of "
                        "other --data?",
-                       path, rest.samples, trainer->train.count);
+                       path, read.samples, trainer->train.count);
     if (result > 0) {
-        rest.seed = trainer->progress.seed; /* older files may lack it */
-        rest.data = trainer->progress.data;
-        rest.tests = rest.tests > 0 ? rest.tests : 0;
-        rest.idle = rest.idle > 0 ? rest.idle : 0;
-        trainer->progress = rest;
+        read.seed = trainer->progress.seed; /* older files may lack it */
+        read.data = trainer->progress.data;
+        read.tests = read.tests > 0 ? read.tests : 0;
+        read.idle = read.idle > 0 ? read.idle : 0;
+        trainer->progress = read;
         trainer->resumed = true;
         output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
                      " steps\n",
-                     path, rest.epoch, rest.samples, rest.step);
+                     path, read.epoch, read.samples, read.step);
         return 1;
     }
     if (whole && !weights)
         return failure("%s: there are only parameters in it, which --resume starts from", path);
-    trainer->progress.epoch = rest.epoch > 0 ? rest.epoch : 0;
+    trainer->progress.epoch = read.epoch > 0 ? read.epoch : 0;
     output_print("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->progress.epoch);
     return 1;
 }

@@ -39,9 +39,9 @@ static struct model checkpoint_model = {.count = 4,
                                                     .weight = checkpoint_values + 18,
                                                     .bias = checkpoint_values + 22}}};
 
-static struct checkpoint_rest checkpoint_wanted(float *state)
+static struct training_state checkpoint_wanted(float *state)
 {
-    return (struct checkpoint_rest){.epoch = -1,
+    return (struct training_state){.epoch = -1,
                                     .seed = 1,
                                     .data = 2,
                                     .optimizer = "adadelta",
@@ -50,10 +50,10 @@ static struct checkpoint_rest checkpoint_wanted(float *state)
 }
 
 /* What was read is the same when it is written and read again. */
-static void checkpoint_again(struct checkpoint_rest *rest, bool whole)
+static void checkpoint_again(struct training_state *rest, bool whole)
 {
     float state[CHECKPOINT_STATE];
-    struct checkpoint_rest again = checkpoint_wanted(whole ? state : NULL);
+    struct training_state again = checkpoint_wanted(whole ? state : NULL);
     char path[64];
     struct image image;
 
@@ -73,7 +73,7 @@ static void checkpoint_again(struct checkpoint_rest *rest, bool whole)
 void fuzz_checkpoint(struct fuzz_input *input)
 {
     float state[CHECKPOINT_STATE];
-    struct checkpoint_rest weights = checkpoint_wanted(NULL), rest = checkpoint_wanted(state);
+    struct training_state weights = checkpoint_wanted(NULL), rest = checkpoint_wanted(state);
     const char *path = fuzz_file(input);
     struct image image;
     int whole;

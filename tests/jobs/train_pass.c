@@ -62,7 +62,7 @@ int main(int argc, char *argv[])
     struct model *model = NULL;
     uint8_t labels[1024];
     char path[4096];
-    struct checkpoint_rest rest = {.state = NULL};
+    struct training_state rest = {.state = NULL};
     float *images;
     FILE *to;
 

@@ -22,7 +22,7 @@ static struct model *make_model(const char *arch)
 static void check_round_trip(const char *arch)
 {
     struct model *saved = make_model(arch), *loaded;
-    struct checkpoint_rest rest = {.epoch = -1};
+    struct training_state rest = {.epoch = -1};
 
     assert_int_equal(model_create(arch, dataset_mnist.shape, 1, NULL, &loaded), 0);
     assert_int_equal(checkpoint_save("model", saved, 7), 0);
@@ -76,7 +76,7 @@ static void test_the_layout_is_PyTorchs(void **state)
 static void check_rejected(const uint8_t *bytes, size_t size, const char *text)
 {
     struct model *model = make_model("mlp"), *before = make_model("mlp");
-    struct checkpoint_rest rest = {.epoch = -1};
+    struct training_state rest = {.epoch = -1};
 
     unit_write("bad", bytes, size);
     assert_true(checkpoint_load("bad", model, &rest) < 0);
@@ -177,7 +177,7 @@ static void test_an_impossible_header_length_is_rejected(void **state)
 static void test_another_architecture_is_rejected(void **state)
 {
     struct model *cnn = make_model("cnn"), *mlp = make_model("mlp");
-    struct checkpoint_rest rest = {.epoch = 0};
+    struct training_state rest = {.epoch = 0};
 
     (void)state;
     assert_int_equal(checkpoint_save("model", cnn, 1), 0);
@@ -204,22 +204,22 @@ static void test_a_failed_save_keeps_the_old_file(void **state)
     model_destroy(model);
 }
 
-static struct checkpoint_rest make_rest(const char *optimizer, float *state, size_t count)
+static struct training_state make_rest(const char *optimizer, float *state, size_t count)
 {
-    return (struct checkpoint_rest){.epoch = 2,
-                                    .samples = 640,
-                                    .step = 99,
-                                    .seed = 5,
-                                    .data = 0xFFFFFFFF,
-                                    .tests = 2,
-                                    .idle = 1,
-                                    .best = 0.1,
-                                    .optimizer = optimizer,
-                                    .state = state,
-                                    .count = count};
+    return (struct training_state){.epoch = 2,
+                                   .samples = 640,
+                                   .step = 99,
+                                   .seed = 5,
+                                   .data = 0xFFFFFFFF,
+                                   .tests = 2,
+                                   .idle = 1,
+                                   .best = 0.1,
+                                   .optimizer = optimizer,
+                                   .state = state,
+                                   .count = count};
 }
 
-static void save_all(const struct model *model, const struct checkpoint_rest *rest)
+static void save_all(const struct model *model, const struct training_state *rest)
 {
     struct image image;
 
@@ -232,12 +232,12 @@ static void test_a_whole_training_is_saved_and_loaded(void **state)
 {
     struct model *saved = make_model("mlp"), *loaded;
     float first[3] = {1, -2, 0.5F}, second[3] = {0};
-    struct checkpoint_rest rest = make_rest("sgd", first, 3);
+    struct training_state rest = make_rest("sgd", first, 3);
 
     (void)state;
     assert_int_equal(model_create("mlp", dataset_mnist.shape, 1, NULL, &loaded), 0);
     save_all(saved, &rest);
-    rest = (struct checkpoint_rest){
+    rest = (struct training_state){
         .optimizer = "sgd", .state = second, .count = 3, .seed = 5, .data = 0xFFFFFFFF};
     assert_int_equal(checkpoint_load("all", loaded, &rest), 1);
     assert_int_equal(rest.epoch, 2);
@@ -249,14 +249,14 @@ static void test_a_whole_training_is_saved_and_loaded(void **state)
     assert_memory_equal(first, second, sizeof(first));
     assert_memory_equal(saved->weights, loaded->weights, saved->parameters * sizeof(float));
     /* Loading only its parameters works too. */
-    rest = (struct checkpoint_rest){.state = NULL};
+    rest = (struct training_state){.state = NULL};
     assert_int_equal(checkpoint_load("all", loaded, &rest), 0);
     assert_int_equal(rest.epoch, 2);
     model_destroy(saved);
     model_destroy(loaded);
 }
 
-static void check_other(struct model *model, struct checkpoint_rest rest, const char *text)
+static void check_other(struct model *model, struct training_state rest, const char *text)
 {
     assert_int_equal(checkpoint_load("all", model, &rest), IMAGE_OTHER);
     unit_failed_with(text);
@@ -266,7 +266,7 @@ static void test_another_training_is_rejected(void **state)
 {
     struct model *model = make_model("mlp");
     float values[4] = {0};
-    struct checkpoint_rest rest = make_rest("sgd", values, 3);
+    struct training_state rest = make_rest("sgd", values, 3);
 
     (void)state;
     save_all(model, &rest);

@@ -114,7 +114,7 @@ static void test_a_long_history_is_condensed(void **state)
     for (int i = 1; i <= 1000000; i++)
         page_add_step(page, &(struct record_step){.step = i, .samples = 1},
                       i % 1000 == 0 ? (double)NAN : i);
-    assert_true(history->count > HISTORY_ROOM / 2 && history->count <= HISTORY_ROOM);
+    assert_true(history->count > HISTORY_BINS / 2 && history->count <= HISTORY_BINS);
     for (int i = 0; i < history->count; i++) {
         const struct history_bin *bin = &history->bins[i];
 

@@ -353,7 +353,7 @@ static void test_a_trace_keeps_the_last_spans(void **state)
 
     (void)state;
     assert_int_equal(records_open(&setup, &records), 0);
-    for (int i = 0; i < TRACE_ROOM + 10; i++)
+    for (int i = 0; i < TRACE_SPANS + 10; i++)
         records_span(records, i % 2 ? RECORD_BUCKET : RECORD_FORWARD, i, 3, i, i + 0.5);
     assert_int_equal(records_close(records, NULL, 0), 0);
     assert_int_equal(unit_count("trace.json.tmp-*"), 0);
