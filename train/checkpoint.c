@@ -80,7 +80,7 @@ static int value_wrong(const char *path, const char *name, const char *what)
 
 static int tensor_read(const char *path, const char *name, json_t *value, struct tensors *tensors)
 {
-    static const char wrong_shape[] = "expected a shape of few whole numbers";
+    static const char wrong_shape[] = "expected a shape of at most 4 whole numbers";
     static const char counter[] = ".num_batches_tracked";
     const size_t length = strlen(name), ending = strlen(counter);
     struct tensor *tensor = &tensors->tensors[tensors->count];
@@ -91,7 +91,7 @@ static int tensor_read(const char *path, const char *name, json_t *value, struct
     size_t i;
 
     if (tensors->count == TENSORS_MOST)
-        return value_wrong(path, name, "expected fewer tensors");
+        return value_wrong(path, name, "expected at most 256 tensors");
     if (length >= sizeof(tensor->name))
         return value_wrong(path, name, "expected a shorter name");
     if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:o, s:[I, I]}", "dtype", &dtype, "shape",
@@ -145,7 +145,7 @@ static int note_read(const char *path, const char *key, const char *text, struct
     if (strncmp(key, prefix, length) == 0) {
         tensor = tensors_find(tensors, key + length);
         if (!tensor)
-            return value_wrong(path, key, "there is no such tensor");
+            return value_wrong(path, key, "no such tensor");
         return sum_read(path, key, text, tensors->tensors[tensor - tensors->tensors].sum);
     }
     if (tensors->note_count < TENSORS_NOTES && strlen(key) < sizeof(tensors->notes[0].key) &&
@@ -169,7 +169,7 @@ static int header_parse(const char *path, const char *text, size_t length, struc
     int result = 0;
 
     if (!header)
-        return failure("%s: byte %d: no JSON in the header: %s", path,
+        return failure("%s: byte %d: invalid JSON in the header: %s", path,
                        TENSORS_PREFIX + error.position - 1, error.text);
     if (!json_is_object(header))
         result = failure("%s: byte %d: expected an object", path, TENSORS_PREFIX);
@@ -196,7 +196,7 @@ static int header_parse(const char *path, const char *text, size_t length, struc
 static int header_parse(const char *path, const char *text, size_t length, struct tensors *tensors)
 {
     (void)text, (void)length, (void)tensors;
-    return failure("%s: cannot be read: this program was built without jansson", path);
+    return failure("%s: cannot read it: this program was built without jansson", path);
 }
 
 #endif
@@ -305,7 +305,7 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
         }
         if (tensor->end < tensor->begin || tensor->end - tensor->begin != bytes)
             return failure("%s: tensor %s: data from %" PRIu64 " to %" PRIu64 ", expected %" PRIu64
-                           " bytes, which its shape calls for",
+                           " bytes according to its shape",
                            path, tensor->name, tensor->begin, tensor->end, bytes);
     }
     for (int i = 0; i < tensors->count; i++) {
@@ -315,14 +315,14 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
         while (tensor < end && (tensor->begin != at || tensor->end <= at))
             tensor++;
         if (tensor == end)
-            return failure("%s: no tensor begins at byte %" PRIu64 " of the data, expected them to "
-                           "follow each other without gap or overlap",
+            return failure("%s: no tensor begins at byte %" PRIu64 " of the data, expected tensors "
+                           "without gap or overlap",
                            path, at);
         at = tensor->end;
     }
     if (at != data_size)
         return failure("%s: %" PRIu64 " bytes of data, expected %" PRIu64
-                       ", which the header announces: the file is truncated or has bytes too many",
+                       " according to the header: the file is truncated or too long",
                        path, data_size, at);
     return 0;
 }
@@ -330,7 +330,7 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
 /* ---- a file in memory ---- */
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the data of a safetensors file is little-endian, and is copied as it lies in memory"
+#error "the data of a safetensors file is little-endian and is copied without conversion"
 #endif
 
 struct tensor *image_add(struct image *image, const char *name, int dimensions,
@@ -404,13 +404,14 @@ static int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     int result = -1;
 
     if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && file_is_foreign(&link)) {
-        failure("%s: it is a link of user %u's: name the file itself", path, (unsigned)link.st_uid);
+        failure("%s: symbolic link owned by user %u: use the path of the file itself", path,
+                (unsigned)link.st_uid);
     } else if (fd < 0 || fstat(fd, &status) < 0) {
         failure("%s: %s", path, strerror(fd < 0 ? refused : errno));
     } else if (!S_ISREG(status.st_mode)) {
         failure("%s: not a regular file", path);
     } else if (file_is_foreign(&status)) {
-        failure("%s: it belongs to user %u: copy it, if you trust it", path,
+        failure("%s: owned by user %u: copy the file if you trust it", path,
                 (unsigned)status.st_uid);
     } else if (!(bytes = malloc((size_t)status.st_size + 1))) {
         failure("%s: out of memory for %lld bytes", path, (long long)status.st_size);
@@ -628,9 +629,8 @@ static int checkpoint_read_notes(const char *path, const struct tensors *tensors
         *number = text && *text ? atoll(text) : -1;
         if (text && (!*text || strlen(text) > 16 || text[strspn(text, "0123456789")] ||
                      *number > checkpoint_numbers[i].most))
-            return failure(
-                "%s: the header says \"%s\":\"%s\", expected a number from 0 to %" PRId64, path,
-                checkpoint_numbers[i].key, text, checkpoint_numbers[i].most);
+            return failure("%s: the header has \"%s\":\"%s\", expected a number from 0 to %" PRId64,
+                           path, checkpoint_numbers[i].key, text, checkpoint_numbers[i].most);
     }
     training->best = best ? strtod(best, NULL) : 0.0;
     return 0;
@@ -690,14 +690,15 @@ static int checkpoint_restore(const char *path, const struct image *file, struct
         expect = &expected.tensors.tensors[i];
         tensor = tensors_find(tensors, expect->name);
         if (!tensor)
-            return failure("%s: there is no tensor %s in it: is it of another --arch?", path,
-                           expect->name);
+            return failure("%s: no tensor %s in the file: use the --arch that it was written with",
+                           path, expect->name);
         if (tensor->width != sizeof(float) || tensor->dimensions != expect->dimensions ||
             memcmp(tensor->shape, expect->shape,
                    (size_t)expect->dimensions * sizeof(*expect->shape)))
-            return failure(
-                "%s: tensor %s has another shape than the model: is it of another --arch?", path,
-                expect->name);
+            return failure("%s: the shape of tensor %s differs from the model: use the --arch that "
+                           "the file was "
+                           "written with",
+                           path, expect->name);
     }
     for (int i = 0; i < tensors->count; i++) {
         const char *name = tensors->tensors[i].name;
@@ -706,7 +707,9 @@ static int checkpoint_restore(const char *path, const struct image *file, struct
 
         if (!tensors_find(&expected.tensors, name) && tensors->tensors[i].width == sizeof(float) &&
             !is_optimizer)
-            return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
+            return failure(
+                "%s: unexpected tensor %s: use the --arch that the file was written with", path,
+                name);
         has_state = has_state || (training->state && is_optimizer);
     }
     if (checkpoint_read_notes(path, tensors, &read) < 0)
@@ -717,20 +720,21 @@ static int checkpoint_restore(const char *path, const struct image *file, struct
         tensor = tensors_find(tensors, expect->name);
         if (!tensor)
             return failure(
-                "%s: there is no tensor %s in it: is it of another --optimizer, or without "
-                "one?",
-                path, expect->name);
+                "%s: no tensor %s in the file: use the --optimizer that it was written with", path,
+                expect->name);
         if (tensor->width != sizeof(float) || tensor->dimensions != 1 ||
             tensor->shape[0] != expect->shape[0])
-            return failure("%s: tensor %s has another size than here: is it of another --arch?",
-                           path, expect->name);
+            return failure(
+                "%s: the size of tensor %s differs from the model: use the --arch that the file "
+                "was written with",
+                path, expect->name);
         if (read.epoch < 0 || read.samples < 0 || read.step < 0)
-            return failure("%s: it does not say how far the training was", path);
+            return failure("%s: the header lacks the epoch, samples or step of the training", path);
         if (read.seed >= 0 && read.seed != training->seed)
-            return failure("%s: it is of --seed %" PRId64 ", not of %" PRId64, path, read.seed,
+            return failure("%s: written with --seed %" PRId64 ", not %" PRId64, path, read.seed,
                            training->seed);
         if (read.data >= 0 && read.data != training->data)
-            return failure("%s: the training samples were others: is it of other --data?", path);
+            return failure("%s: written with other training samples: use the same --data", path);
         memcpy(training->state, image_data(file, expect->name), training->count * sizeof(float));
     }
     checkpoint_copy(model, false, file);

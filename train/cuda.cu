@@ -648,23 +648,23 @@ static int cuda_open_gpu(struct cuda *cuda, const struct device_setup *setup, si
 
     if (error != cudaSuccess || gpus == 0)
         return cuda_services->failure(
-            "--device cuda: there is no GPU here: %s: see whether nvidia-smi lists one and "
-            "CUDA_VISIBLE_DEVICES allows it, or use --device cpu",
+            "--device cuda: no GPU is available: %s: check that nvidia-smi lists one and that "
+            "CUDA_VISIBLE_DEVICES includes it, or use --device cpu",
             error != cudaSuccess ? cudaGetErrorString(error) : "the driver lists none");
     cuda->gpu = setup->number >= 0      ? setup->number
                 : variable && *variable ? atoi(variable)
                                         : setup->local_rank % gpus;
     if (cuda->gpu < 0 || cuda->gpu >= gpus)
-        return cuda_services->failure("--device cuda: there is no GPU %d: this rank sees %d",
-                                      cuda->gpu, gpus);
+        return cuda_services->failure("--device cuda: no GPU %d: this rank has %d GPUs", cuda->gpu,
+                                      gpus);
     /*
      * Set the device before the first query about memory, which would otherwise create a context on
      * GPU 0.
      */
-    if (cuda_check(cuda, cudaSetDevice(cuda->gpu), "choosing it") < 0 ||
+    if (cuda_check(cuda, cudaSetDevice(cuda->gpu), "selecting it") < 0 ||
         cuda_open_shared(cuda, setup, sums * sizeof(float)) < 0)
         return -1;
-    return cuda_check(cuda, cudaSetDevice(cuda->gpu), "choosing it");
+    return cuda_check(cuda, cudaSetDevice(cuda->gpu), "selecting it");
 }
 
 /* ---- memory ---- */
@@ -760,7 +760,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
     cuda->batch_bytes =
         (size_t)setup->capacity * (cuda_pixels(cuda) * sizeof(float) + sizeof(uint32_t) + 1);
     if (!cuda->adadelta && strcmp(setup->optimizer, "sgd") != 0)
-        return cuda_services->failure("unknown optimizer '%s': there are adadelta and sgd",
+        return cuda_services->failure("unknown optimizer '%s': expected adadelta or sgd",
                                       setup->optimizer);
     for (int i = 0; i < cuda->host->count; i++) {
         const char *kind = cuda->host->layers[i].kind->name;
@@ -770,13 +770,13 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
                 cuda->kinds[i] = &known;
         }
         if (!cuda->kinds[i])
-            return cuda_services->failure("--device cuda: there are no kernels for a layer of "
-                                          "kind %s: use another --arch than %s, or --device cpu",
+            return cuda_services->failure("--device cuda: no kernels for a layer of kind %s: use "
+                                          "another --arch than %s, or --device cpu",
                                           kind, cuda->host->arch);
     }
     if (cuda_open_gpu(cuda, setup, setup->model->parameters + GRID_TAIL) < 0 ||
         cuda_check(cuda, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking),
-                   "making a stream") < 0)
+                   "creating a stream") < 0)
         return -1;
     cuda->device.stream = cuda->stream;
     /* No tensor cores and no reduced precision: products in float32, as on the CPU. */
@@ -784,7 +784,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
         cuda_check_blas(cuda, cublasSetStream(cuda->blas, cuda->stream), "setting its stream") <
             0 ||
         cuda_check_blas(cuda, cublasSetMathMode(cuda->blas, CUBLAS_PEDANTIC_MATH),
-                        "asking for float32") < 0)
+                        "selecting float32") < 0)
         return -1;
     if (!cuda_open_memory(cuda, setup->capacity))
         return cuda_services->failure("GPU %d: out of memory for a model of %d samples a pass: "
@@ -809,7 +809,7 @@ static int cuda_open(struct cuda *cuda, const struct device_setup *setup)
                    cudaMemcpy(cuda->steps, grid.steps, sizeof(grid.steps), cudaMemcpyHostToDevice),
                    "setting the grid") < 0)
         return -1;
-    return cuda_check(cuda, cudaDeviceSynchronize(), "making it ready");
+    return cuda_check(cuda, cudaDeviceSynchronize(), "initialising it");
 }
 
 /* Waits until the queued work has ended, then frees everything. */

@@ -37,7 +37,7 @@ int dataset_read(const struct dataset_kind *kind, const char *folder, bool train
     if (stat(folder, &status) < 0)
         return failure("--data %s: %s", folder, strerror(errno));
     if (!S_ISDIR(status.st_mode))
-        return failure("--data %s: not a folder; give the one that holds the files", folder);
+        return failure("--data %s: not a directory: name the directory of the files", folder);
     if (kind->read(folder, train, dataset) == 0)
         return 0;
     dataset_destroy(dataset);
@@ -96,7 +96,7 @@ static int source_open(const char *path, struct source *source)
     gzbuffer(source->gz, 1 << 17);
     return 0;
 #else
-    return failure("%s: is compressed with gzip, and this program was built without zlib: "
+    return failure("%s: compressed with gzip, but this program was built without zlib: "
                    "run gunzip on it",
                    path);
 #endif
@@ -202,24 +202,23 @@ static int idx_read_all(struct source *source, int dimensions, struct idx *idx)
         if (size == 0)
             return failure("%s: byte %d: size 0, expected at least 1", path, 4 + 4 * i);
         if (__builtin_mul_overflow(idx->count, (size_t)size, &idx->count))
-            return failure("%s: byte %d: size %u, which makes more elements than memory can hold",
+            return failure("%s: byte %d: size %u, which is more elements than memory can hold",
                            path, 4 + 4 * i, size);
         idx->sizes[i] = size;
     }
     /* Do not trust the header: never allocate more than the file can contain. */
     if (most < begin || idx->count > most - begin)
-        return failure("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
+        return failure("%s: byte %llu: the file ends here or earlier, expected %zu bytes after its "
                        "header of %zu: it is truncated or its sizes are corrupt",
                        path, (unsigned long long)most, idx->count, begin);
     idx->bytes = malloc(idx->count);
     if (!idx->bytes)
         return failure("%s: out of memory for %zu bytes", path, idx->count);
-    if (idx_read_exactly(source, "the data that the header announces", idx->bytes, idx->count) <
-            0 ||
+    if (idx_read_exactly(source, "the data according to the header", idx->bytes, idx->count) < 0 ||
         source_read(source, &more, 1, &got) < 0)
         return -1;
     if (got > 0)
-        return failure("%s: byte %zu: more data than the header announces, expected the end of the "
+        return failure("%s: byte %zu: more data than the header specifies, expected the end of the "
                        "file",
                        path, begin + idx->count);
     return 0;
@@ -538,8 +537,8 @@ static int mnist_find(const char *folder, const char *what, int dimensions, char
         if (access(path, F_OK) == 0)
             return 0;
     }
-    return failure("--data %s: there is no file %s-idx%d-ubyte or %s-idx%d-ubyte.gz in it", folder,
-                   what, dimensions, what, dimensions);
+    return failure("--data %s: no file %s-idx%d-ubyte or %s-idx%d-ubyte.gz in this directory",
+                   folder, what, dimensions, what, dimensions);
 }
 
 static int mnist_read(const char *folder, bool train, struct dataset *dataset)
@@ -752,9 +751,10 @@ static int cifar10_find(const char *folder, char *path, size_t size)
         if (access(path, F_OK) == 0)
             return snprintf(path, size, "%s%s", folder, places[i]) < 0 ? -1 : 0;
     }
-    return failure("--data %s: there is no test_batch.bin in it: give the folder with the binary "
-                   "version of CIFAR-10 (not that for Python)",
-                   folder);
+    return failure(
+        "--data %s: no test_batch.bin in this directory: name the directory with the binary "
+        "version of CIFAR-10, not the one for Python",
+        folder);
 }
 
 /* Reads the next record. Returns 1 at the end of the file. */

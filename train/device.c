@@ -89,7 +89,7 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     struct optimizer *optimizer;
 
     if (!adadelta && strcmp(name, "sgd") != 0)
-        return failure("unknown optimizer '%s': there are adadelta and sgd", name);
+        return failure("unknown optimizer '%s': expected adadelta or sgd", name);
     optimizer = calloc(1, sizeof(*optimizer));
     if (!optimizer)
         return failure("out of memory for the optimizer");
@@ -206,8 +206,9 @@ static int model_report_not_finite(const struct model *model, const struct pass 
 
         if (layer->name && (!is_finite(layer->weight, layer_weight_size(layer)) ||
                             !is_finite(layer->bias, layer_bias_size(layer))))
-            what = "parameters", hint = ": so was its gradient in the step before, or the learning "
-                                        "rate is too high";
+            what = "parameters", hint =
+                                     ": its gradient was not finite in the previous step, or the "
+                                     "learning rate is too high";
         else if (!is_finite(model->activations[i], size))
             what = "outputs";
         if (!what)
@@ -439,9 +440,10 @@ static int device_cuda_find(const struct device_kind **kind_p)
             *at++ = ' ';
     }
     if (!*at)
-        return failure("--device cuda: there is no train_mnist_cuda.so in %s: build libdist where "
-                       "configure finds CUDA's nvcc and cuBLAS, or use --device cpu",
-                       folders);
+        return failure(
+            "--device cuda: no train_mnist_cuda.so in %s: build libdist on a system where "
+            "configure finds CUDA's nvcc and cuBLAS, or use --device cpu",
+            folders);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle)
         return failure("--device cuda: cannot load the kernels: %s: install CUDA's libraries, or "
@@ -451,8 +453,9 @@ static int device_cuda_find(const struct device_kind **kind_p)
     kind = find ? find(DIST_VERSION_STRING, &device_cuda_services) : NULL;
     if (!kind) {
         dlclose(handle);
-        return failure("--device cuda: %s is not of this version, %s: install both together", path,
-                       DIST_VERSION_STRING);
+        return failure("--device cuda: %s has another version than this program, %s: install both "
+                       "from one build",
+                       path, DIST_VERSION_STRING);
     }
     *kind_p = kind;
     return 0;
@@ -471,9 +474,8 @@ int device_parse(const char *name, bool *cuda_p, int *number_p)
         number = strtol(name + 5, &end, 10);
     if ((end && (*end || number >= DEVICE_MOST)) ||
         (!end && strcmp(name, "cpu") != 0 && strcmp(name, "cuda") != 0))
-        return failure("--device %s: there is no such device; there are cpu, cuda, and cuda:N for "
-                       "GPU number N",
-                       name);
+        return failure(
+            "--device %s: unknown device, expected cpu, cuda, or cuda:N for GPU number N", name);
     *cuda_p = strcmp(name, "cpu") != 0;
     *number_p = (int)number;
     return 0;

@@ -14,7 +14,7 @@
 static int file_refuse(const char *path)
 {
     return failure(errno == EISDIR ? "%s: cannot write: %s"
-                                   : "%s: cannot create a file beside it: %s",
+                                   : "%s: cannot create a file in its directory: %s",
                    path, strerror(errno));
 }
 

@@ -45,7 +45,7 @@ static int join(const struct options *options, bool spawned, struct comm *comm)
     bool cuda;
 
     if (options->addr && strlen(options->addr) > 255)
-        return failure("--addr: longer than any host name");
+        return failure("--addr: longer than 255 characters");
     group.backend = options->dist_backend;
     group.device = -1; /* no GPU, unless --device names one */
     device_parse(options->device, &cuda, &group.device);

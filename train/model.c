@@ -106,13 +106,13 @@ static const struct arch_row *arch_find(const char *name)
 
     for (int i = 0; i < ARCH_COUNT; i++) {
         const size_t length = strlen(names);
-        const char *joint = i == 0 ? "" : i < ARCH_COUNT - 1 ? ", " : " and ";
+        const char *joint = i == 0 ? "" : i < ARCH_COUNT - 1 ? ", " : " or ";
 
         if (strcmp(name, arch_rows[i].name) == 0)
             return &arch_rows[i];
         snprintf(names + length, sizeof(names) - length, "%s%s", joint, arch_rows[i].name);
     }
-    failure("unknown architecture '%s': there are %s", name, names);
+    failure("unknown architecture '%s', expected %s", name, names);
     return NULL;
 }
 

@@ -26,7 +26,7 @@ static const double task_lr_adadelta = 1.0;
 
 const struct task task_mnist = {
     .program = "train_mnist",
-    .about = "Trains a digit classifier on MNIST with as many processes as were started.",
+    .about = "Trains a digit classifier on MNIST with all processes of the job.",
     .model = "mnist",
     .data = &dataset_mnist,
     .lr_sgd = 0.01,
@@ -37,8 +37,7 @@ const struct task task_mnist = {
 
 const struct task task_cifar10 = {
     .program = "train_cifar10",
-    .about = "Trains a classifier of small pictures on CIFAR-10 with as many processes as were "
-             "started.",
+    .about = "Trains a classifier of small pictures on CIFAR-10 with all processes of the job.",
     .model = "cifar10",
     .data = &dataset_cifar10,
     .lr_sgd = 0.1,
@@ -67,107 +66,108 @@ const struct task task_cifar10 = {
 static const struct args_row options_rows[] = {
     {GROUP("Data")},
     {TEXT("data", 0, data, "DIR",
-          "folder with the files of the data set: MNIST's IDX files, plain or .gz, or the binary "
-          "version of CIFAR-10; without it the images are drawn")},
-    {FLAG("dummy", 0, dummy, "draw the images (what happens without --data)")},
-    {INT("train-samples", 0, train_samples, 1, UINT_MAX, "N", "images drawn for training")},
-    {INT("test-samples", 0, test_samples, 1, UINT_MAX, "N", "images drawn for the test")},
-    {SWITCH("augment", 0, augment,
-            "change the training images at random: digits are turned, scaled and shifted; pictures "
-            "are cropped, after padding with 4 pixels, and mirrored")},
+          "directory of the data set: MNIST's IDX files, plain or .gz, or the binary version of "
+          "CIFAR-10 (default: synthetic images)")},
+    {FLAG("dummy", 0, dummy, "use synthetic images, as without --data")},
+    {INT("train-samples", 0, train_samples, 1, UINT_MAX, "N",
+         "number of synthetic training images")},
+    {INT("test-samples", 0, test_samples, 1, UINT_MAX, "N", "number of synthetic test images")},
+    {SWITCH(
+        "augment", 0, augment,
+        "augment the training images at random: rotate, scale and shift digits; pad pictures by 4 "
+        "pixels, crop and mirror them")},
 
     {GROUP("Training")},
     {CHOICE("arch", 'a', arch, ARCH_NAMES, "the model")},
     {INT("epochs", 0, epochs, 0, 1000000, "N", "passes over the training set")},
     {INT("start-epoch", 0, start_epoch, 0, 1000000, "N",
-         "epochs taken as done already (default: the checkpoint's, else 0)")},
+         "epochs to treat as done (default: the checkpoint's, or 0)")},
     {INT("batch-size", 'b', batch_size, 1, 1 << 24, "N", "global batch, divided among the ranks")},
     {INT("test-batch-size", 0, test_batch_size, 1, 1 << 24, "N",
          "global batch of the test (default: 1000)")},
-    {CHOICE("optimizer", 0, optimizer, "adadelta|sgd", "how gradients move the weights")},
-    {REAL("lr,learning-rate", 0, lr, 0, 1e6, "learning rate (default: the optimizer's own)")},
+    {CHOICE("optimizer", 0, optimizer, "adadelta|sgd", "the optimizer")},
+    {REAL("lr,learning-rate", 0, lr, 0, 1e6, "learning rate (default: depends on the optimizer)")},
     {CHOICE("schedule", 0, schedule, "step|cosine|constant",
-            "the learning rate falls by gamma after each epoch, in half a cosine to 0, or not")},
+            "learning rate: multiply by gamma after each epoch, half a cosine to 0, or constant")},
     {REAL("gamma", 0, gamma, 0, 1e6, "factor on the learning rate after each epoch")},
     {INT("warmup", 0, warmup, 0, 1000000000, "N",
-         "steps in which the learning rate rises to its value (default: 0)")},
-    {REAL("momentum", 0, momentum, 0, 1, "of sgd (default: 0.9)")},
-    {REAL("weight-decay,wd", 0, weight_decay, 0, 1e6, "times each weight, added to its gradient")},
-    {INT("seed", 0, seed, 0, 9007199254740992, "N",
-         "all random numbers come from it (default: 1)")},
+         "steps in which the learning rate rises linearly to its value (default: 0)")},
+    {REAL("momentum", 0, momentum, 0, 1, "momentum of sgd (default: 0.9)")},
+    {REAL("weight-decay,wd", 0, weight_decay, 0, 1e6, "add X times each weight to its gradient")},
+    {INT("seed", 0, seed, 0, 9007199254740992, "N", "seed of all random numbers (default: 1)")},
     {INT("accumulate", 0, accumulate, 1, 1 << 20, "N",
-         "batches whose gradients are added up for an update (default: 1)")},
-    {REAL("clip", 0, clip, 0, 1e30,
-          "make the norm of all gradients at most this (default: 0, leave them)")},
+         "batches per update, whose gradients are added up (default: 1)")},
+    {REAL("clip", 0, clip, 0, 1e30, "limit the norm of all gradients to X (default: 0, no limit)")},
     {INT("patience", 0, patience, 0, 1000000, "N",
-         "stop after N epochs without a smaller loss in the test (default: 0, never)")},
+         "stop after N epochs without a smaller test loss (default: 0, never)")},
     {FLAG("reproducible", 0, reproducible, "the same bits with 1, 2, 4 and 8 processes; slower")},
     {INT("max-steps", 0, max_steps, 0, 9007199254740992, "N", "stop training after N steps")},
-    {FLAG("dry-run", 0, dry_run, "one step and a test, to see that all is well")},
+    {FLAG("dry-run", 0, dry_run, "run one step and a test, to check the setup")},
     {FLAG("evaluate", 'e', evaluate, "test only, no training")},
 
     {GROUP("Files")},
     {TEXT("resume", 0, resume, "PATH",
-          "go on from this safetensors file, or the newest one of this folder")},
+          "resume from this safetensors file, or from the newest one in this directory")},
     {TEXT("checkpoint", 0, checkpoint, "PATH",
-          "keep all of the training in this file, or folder, and go on from it if it is there")},
+          "save the training state in this file or directory; resume from it if it exists")},
     {INT("keep", 0, keep, 1, 1000000, "N",
-         "of a folder of checkpoints keep the N newest (default: 3)")},
+         "keep the N newest checkpoints of a directory (default: 3)")},
     {INT("checkpoint-interval", 0, checkpoint_interval, 0, 1000000000, "N",
-         "steps between writing it, besides the end of each epoch (default: 0, none)")},
+         "save also every N steps, not only after each epoch (default: 0, off)")},
     {FLAG("save-model", 0, save_model,
           "write mnist_ARCH.safetensors (cifar10_ARCH.safetensors) at the end")},
-    {FLAG("save-best", 0, save_best,
-          "write mnist_ARCH_best.safetensors (cifar10_) after each epoch with the smallest loss in "
-          "the test")},
+    {FLAG(
+        "save-best", 0, save_best,
+        "write mnist_ARCH_best.safetensors (cifar10_) after each epoch with the smallest test loss "
+        "so far")},
     {INT("log-interval,print-freq", 'p', log_interval, 1, 1 << 30, "N",
-         "steps between lines of output (default: ten lines an epoch)")},
-    {TEXT("loss-log", 0, loss_log, "FILE", "write step and loss, a line a step")},
+         "steps between lines of output (default: ten lines per epoch)")},
+    {TEXT("loss-log", 0, loss_log, "FILE", "write one line per step: step and loss")},
 
     {GROUP("Records")},
     {TEXT("metrics", 0, metrics, "FILE",
-          "write losses, rates, times and tests, a line of JSON a step")},
-    {TEXT("tensorboard", 0, tensorboard, "DIR", "write an event file for TensorBoard there")},
+          "write losses, rates, times and tests, one line of JSON per step")},
+    {TEXT("tensorboard", 0, tensorboard, "DIR", "write an event file for TensorBoard in DIR")},
     {INT("record-interval", 0, record_interval, 1, 1 << 30, "N",
-         "steps that become one line of these two, their mean (default: 1)")},
-    {TEXT("report", 0, report, "FILE", "write a page in HTML with curves, times and settings")},
+         "average N steps per record of --metrics and --tensorboard (default: 1)")},
+    {TEXT("report", 0, report, "FILE", "write an HTML page with curves, times and settings")},
     {TEXT("trace", 0, trace, "FILE",
           "write a timeline of all ranks at the end, for ui.perfetto.dev")},
 
     {GROUP("Processes (world size and rank count processes, not nodes)")},
     {TEXT("dist-backend", 0, dist_backend, "NAME",
-          "gloo, mpi, ... (default: $DIST_BACKEND, else the best there is)")},
+          "gloo, mpi, ... (default: $DIST_BACKEND, or the best available)")},
     {TEXT("dist-url", 0, dist_url, "URL",
-          "env://, tcp://HOST:PORT, file:///PATH or mpi:// (default: ask the launcher)")},
+          "env://, tcp://HOST:PORT, file:///PATH or mpi:// (default: from the launcher)")},
     {INT("world-size", 0, world_size, 1, INT_MAX, "N",
-         "number of processes (default: ask the launcher)")},
+         "number of processes (default: from the launcher)")},
     {INT("rank", 0, rank, 0, INT_MAX, "N",
-         "number of this process, from 0 (default: ask the launcher)")},
+         "number of this process, from 0 (default: from the launcher)")},
     {INT("local-rank", 0, local_rank, 0, INT_MAX, "N",
-         "its number on this machine (default: ask the launcher)")},
-    {TEXT("addr", 0, addr, "HOST", "with --port: short for --dist-url tcp://HOST:PORT")},
-    {INT("port", 0, port, 1, 65535, "N", "(default with --addr: 29500)")},
+         "number of this process on this machine (default: from the launcher)")},
+    {TEXT("addr", 0, addr, "HOST", "with --port: same as --dist-url tcp://HOST:PORT")},
+    {INT("port", 0, port, 1, 65535, "N", "port of --addr (default: 29500)")},
     {FLAG("multiprocessing-distributed", 0, spawn,
-          "start --world-size processes here, without a launcher (default: one a usable CPU)")},
+          "start --world-size processes here, without a launcher (default: one per usable CPU)")},
     {INT("timeout", 0, timeout, 1, INT_MAX, "SECONDS",
-         "longest wait for the other processes (default: $DIST_TIMEOUT, else 300)")},
+         "maximum wait for the other processes (default: $DIST_TIMEOUT, or 300)")},
 
     {GROUP("Gradients between processes")},
     {CHOICE("wire", 0, compression, "same|fp16|bf16|int8",
-            "form in which they travel (default: same, as they are)")},
+            "compression for the transfer (default: same, none)")},
     {REAL("bucket-mb", 0, bucket_mb, 0, 4096,
-          "MiB of gradients that travel together (default: 0, what the library chooses)")},
+          "MiB of gradients per bucket (default: 0, chosen by the library)")},
     {FLAG("zero", 0, zero,
-          "each process has an N-th of the optimizer's state, and updates that part for all")},
+          "shard the optimizer's state: each process stores and updates its share")},
 
     {GROUP("Machine")},
     {TEXT("device", 0, device, "NAME",
           "where to compute: cpu (the default), cuda, or cuda:N for GPU number N")},
     {INT("threads", 0, threads, 1, 4096, "N",
-         "threads of a rank's matrix products (default: $OMP_NUM_THREADS, else 1)")},
-    {FLAG("no-accel", 0, no_accel, "accepted; there is nothing to turn off")},
+         "threads per rank for matrix products (default: $OMP_NUM_THREADS, or 1)")},
+    {FLAG("no-accel", 0, no_accel, "accepted for compatibility; no effect")},
     {INT("workers", 'j', workers, 0, 1024, "N",
-         "threads of a rank that load samples ahead (default: 0, load when they are wanted)")},
+         "threads per rank that load samples ahead (default: 0, load on demand)")},
     {ACTION("help", 'h', OPTIONS_HELP, "print this and exit")},
     {ACTION("version", 0, OPTIONS_VERSION, "print the version and exit")},
 };
@@ -247,7 +247,8 @@ static int options_check(const struct options *options)
     if (options->data && options->dummy)
         return failure("--data and --dummy exclude each other");
     if (options->dist_url && (options->addr || options->port >= 0))
-        return failure("--dist-url and --addr/--port exclude each other: both say where to meet");
+        return failure(
+            "--dist-url and --addr/--port exclude each other: both set the rendezvous address");
     if (options->rank >= 0 && options->spawn)
         return failure("--rank has no meaning with --multiprocessing-distributed, which starts all "
                        "ranks (--rank and --world-size count processes, not nodes)");
@@ -256,21 +257,22 @@ static int options_check(const struct options *options)
                        " the ranks are 0 to %" PRId64,
                        options->rank, options->world_size, options->world_size - 1);
     if (!options->checkpoint && (options->keep > 0 || options->checkpoint_interval > 0))
-        return failure("%s is of no use without --checkpoint, which says where to write",
+        return failure("%s has no effect without --checkpoint",
                        options->keep > 0 ? "--keep" : "--checkpoint-interval");
     if (options->evaluate && options->dry_run)
         return failure("--evaluate and --dry-run exclude each other");
     if (options->reproducible && compressed)
-        return failure("--reproducible and --wire %s exclude each other: what is rounded on the "
-                       "way depends on the number of ranks",
-                       options->compression);
+        return failure(
+            "--reproducible and --wire %s exclude each other: the rounding of compressed "
+            "gradients depends on the number of ranks",
+            options->compression);
     if (options->zero && (options->reproducible || compressed))
         return failure("--zero and %s exclude each other",
                        options->reproducible ? "--reproducible" : "--wire");
     if (strcmp(options->device, "cpu") != 0 && (compressed || options->clip > 0.0 || options->zero))
-        return failure("%s is for --device cpu", compressed      ? "--wire"
-                                                 : options->zero ? "--zero"
-                                                                 : "--clip");
+        return failure("%s requires --device cpu", compressed      ? "--wire"
+                                                   : options->zero ? "--zero"
+                                                                   : "--clip");
     return 0;
 }
 
@@ -283,8 +285,7 @@ int options_parse(const struct task *task, int argc, char *const argv[], struct 
     if (args_read(&options_args, argc, argv, &read, &rest, text) < 0)
         return failure("%s", text);
     if (read.action == OPTIONS_RUN && rest < argc)
-        return failure("'%s': unexpected argument; a folder of data is given with --data",
-                       argv[rest]);
+        return failure("'%s': unexpected argument; use --data for the data directory", argv[rest]);
     if (read.action == OPTIONS_RUN && options_check(&read) < 0)
         return -1;
     if (read.lr < 0.0)

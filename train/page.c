@@ -396,7 +396,7 @@ static struct plot_axis bars_begin(double most, double height, const char *title
     fprintf(to, "<svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-label=\"%s\">\n", BARS_W,
             height + BARS_AXIS, title);
     svg_axis(&x, plot_tick(0, x.most, 8), 0, height, "grid", to);
-    plot_text((x.from + x.to) / 2, height + 38, "middle", "label", "milliseconds a step", to);
+    plot_text((x.from + x.to) / 2, height + 38, "middle", "label", "milliseconds per step", to);
     return x;
 }
 
@@ -567,13 +567,13 @@ static void page_subtitle(const struct page *page, FILE *to)
     fprintf(to, "<p class=\"sub\">%s &middot; %s step%s",
             page->failed  ? "Failed"
             : page->ended ? "Ended"
-                          : "Under way",
+                          : "Running",
             steps, page->steps == 1 ? "" : "s");
     if (page->epoch > 0)
         fprintf(to, " &middot; epoch %" PRId64 " of %" PRId64, page->epoch, setup->epochs);
     if (setup->resumed) {
         table_count((double)setup->step, first);
-        fprintf(to, " &middot; went on after step %s", first);
+        fprintf(to, " &middot; resumed after step %s", first);
     }
     fprintf(to, " &middot; %d rank%s &middot; written %s</p>\n", setup->world,
             setup->world == 1 ? "" : "s", when);
@@ -582,7 +582,7 @@ static void page_subtitle(const struct page *page, FILE *to)
 /* Writes the most important figures. */
 static void page_tiles(const struct page *page, const struct balance_rank *sum, FILE *to)
 {
-    static const char *const names[] = {"Accuracy",       "Test loss",     "Samples a second",
+    static const char *const names[] = {"Accuracy",       "Test loss",     "Samples per second",
                                         "Time of a step", "Communication", "Waiting"};
     enum { TILES = sizeof(names) / sizeof(names[0]) };
     const struct record_test *best = &page->best, *last = &page->last;
@@ -603,7 +603,7 @@ static void page_tiles(const struct page *page, const struct balance_rank *sum, 
     }
     if (page->steps > 0 && page->seconds > 0) {
         table_count((double)page->samples / page->seconds, value[2]);
-        snprintf(below[2], TABLE_TEXT, "%.1f a rank",
+        snprintf(below[2], TABLE_TEXT, "%.1f per rank",
                  (double)page->samples / page->seconds / page->setup->world);
         snprintf(value[3], TABLE_TEXT, "%.3g ms", 1e3 * page->seconds / (double)page->steps);
         table_duration(page->seconds, duration);
@@ -611,7 +611,7 @@ static void page_tiles(const struct page *page, const struct balance_rank *sum, 
     }
     if (total > 0) {
         snprintf(value[4], TABLE_TEXT, "%.1f %%", 100 * page->share);
-        strcpy(below[4], "of the time, waiting included");
+        strcpy(below[4], "of the time, including waiting");
         snprintf(value[5], TABLE_TEXT, "%.1f %%", 100 * sum->seconds[BALANCE_WAITING] / total);
         strcpy(below[5], "of a step, for the slowest rank");
     }
@@ -627,7 +627,7 @@ static void page_parts(const struct balance_rank *sum, FILE *to)
 {
     const double total = bars_total(sum);
 
-    fputs("<table class=\"parts\"><tr><th>part</th><th class=\"n\">ms a step</th>"
+    fputs("<table class=\"parts\"><tr><th>part</th><th class=\"n\">ms per step</th>"
           "<th class=\"n\">share</th></tr>\n",
           to);
     for (int i = 0; i < BALANCE_PARTS; i++) {
@@ -663,7 +663,7 @@ static void page_slowest(const struct balance *balance, FILE *to)
         fprintf(to, "The %d of %d ranks whose own work takes longest. ", BARS_MOST, balance->world);
     if (most > 0 && balance->world > 1)
         fprintf(to,
-                "Rank %d has the most work of its own: %.3f ms a step, %.1f %% above the mean of "
+                "Rank %d has the most work of its own: %.3f ms per step, %.1f %% above the mean of "
                 "%.3f ms.",
                 slowest, most * 1e3, 100 * (most * balance->world / sum - 1),
                 sum / balance->world * 1e3);
@@ -798,8 +798,8 @@ static void page_print(const struct page *page, FILE *to)
                     {&page->test_loss, "test", "test", true}}},
         {"Accuracy", "accuracy over the steps", "test accuracy (%)", .percent = true,
          .series = {{&page->accuracy, "test, after each epoch", "acc", true}}},
-        {"Throughput", "samples a second over the steps", "samples / s, all ranks", .inverse = true,
-         .series = {{&page->pace, "in steps, without tests", "rate", false}}},
+        {"Throughput", "samples per second over the steps", "samples / s, all ranks",
+         .inverse = true, .series = {{&page->pace, "in steps, without tests", "rate", false}}},
         {"Learning rate", "learning rate over the steps", "learning rate",
          .series = {{&page->lr, "of the optimizer", "lr", false}}},
     };
@@ -862,7 +862,7 @@ static void page_print(const struct page *page, FILE *to)
                "Bold: not the default.", to);
     fputs("<footer>Written by libdist ", to);
     markup_escape(dist_version(), to);
-    fputs(". Bands show the smallest and the largest of the steps that share a place.</footer>\n"
+    fputs(". Bands show the minimum and maximum of the steps that share a point.</footer>\n"
           "</main></body></html>\n",
           to);
 }

@@ -564,15 +564,15 @@ static int records_refuse(const char *option, const char *path)
 static void records_lose(struct records *records, const char *option, const char *path, FILE **file)
 {
     records->lost = option;
-    fprintf(stderr, "%s: warning: %s %s: %s: training goes on without it\n", records->setup.program,
-            option, path, failure_text());
+    fprintf(stderr, "%s: warning: %s %s: %s. Training continues without it\n",
+            records->setup.program, option, path, failure_text());
     if (file)
         metrics_close(file);
 }
 
 static int records_collective(dist_status status)
 {
-    return status == DIST_OK ? 0 : failure_dist("the records of the ranks");
+    return status == DIST_OK ? 0 : failure_dist("collecting the records of the ranks");
 }
 
 static void records_write_page(struct records *records)
@@ -820,7 +820,7 @@ int records_close(struct records *records, const char *failed, double share)
         if (status == DIST_OK && (group || records->setup.rank == 0))
             result = trace_write(&records->trace, records->setup.options->trace, group, &status);
         if (status != DIST_OK)
-            result = failure_dist("gathering it from the ranks");
+            result = failure_dist("gathering the spans of the ranks");
         if (result < 0 && records->setup.rank == 0)
             records_lose(records, "--trace", records->setup.options->trace, NULL);
     }

@@ -111,8 +111,8 @@ static int comm_agree(struct comm *comm, int result, const char *what)
         return failure("%s", own);
     if (failed == 0)
         return 0;
-    return failure(failed == 1 ? "rank %s could not %s: its own message says why"
-                               : "ranks %s could not %s: their messages say why",
+    return failure(failed == 1 ? "rank %s could not %s: see its own message"
+                               : "ranks %s could not %s: see their messages",
                    ranks, what);
 }
 
@@ -294,7 +294,7 @@ static int zero_state(struct trainer *trainer, bool save)
                                            : dist_zero_scatter_state(trainer->zero, i, k, state, 0);
 
             if (status < 0)
-                return failure_dist("the optimizer's state");
+                return failure_dist("transferring the optimizer's state");
         }
     return 0;
 }
@@ -330,7 +330,7 @@ static int zero_open(struct trainer *trainer)
         return failure_dist("receiving the parameters of rank 0");
     model_move(model, dist_zero_values(trainer->zero, 0));
     if (dist_zero_get_stats(trainer->zero, &stats) == DIST_OK && trainer->comm->rank == 0)
-        output_print("Optimizer state: %" PRIu64 " of %zu bytes a rank | "
+        output_print("Optimizer state: %" PRIu64 " of %zu bytes per rank | "
                      "a copy of the parameters for %d rank%s\n",
                      stats.state_bytes, (size_t)states * sizeof(float) * model->parameters,
                      stats.sharers, stats.sharers == 1 ? "" : "s");
@@ -380,7 +380,7 @@ static int trainer_ddp_open(struct trainer *trainer)
     if (dist_ddp_create(trainer->comm->group, parameters, count, &options, &trainer->ddp) < 0)
         return failure_dist("receiving the parameters of rank 0");
     if (trainer->device->streamed && dist_ddp_set_stream(trainer->ddp, trainer->device->stream) < 0)
-        return failure_dist("the stream of the GPU");
+        return failure_dist("setting the stream of the GPU");
     return 0;
 }
 
@@ -467,7 +467,7 @@ static int trainer_ddp_finish(struct trainer *trainer)
     if (trainer->options->reproducible)
         clip(most, trainer->device->sums, trainer->model->parameters);
     else if (dist_ddp_clip(trainer->ddp, most, NULL) < 0)
-        return failure_dist("--clip");
+        return failure_dist("clipping the gradients");
     return 0;
 }
 
@@ -634,7 +634,7 @@ static int trainer_open_model(struct trainer *trainer)
         return -1;
     if (options->reproducible && trainer->model->buffer_count > 0)
         return failure("--reproducible: the running means and variances of %s depend on the number "
-                       "of ranks: leave it out, or use another --arch",
+                       "of ranks: omit this option, or use another --arch",
                        trainer->model->arch);
     setup.model = trainer->model;
     if (device_open(options->device, &setup, &trainer->device) < 0)
@@ -650,7 +650,7 @@ static int trainer_open_model(struct trainer *trainer)
     sampler.rank = trainer->comm->rank;
     sampler.world_size = trainer->comm->world;
     if (dist_sampler_create(NULL, &sampler, &trainer->sampler) < 0)
-        return failure_dist("the sampler");
+        return failure_dist("creating the sampler");
     model_init(trainer->model, (uint64_t)options->seed);
     return 0;
 }
@@ -682,7 +682,7 @@ int trainer_prepare(const struct options *options, struct comm *comm, struct tra
     if (comm->rank == 0 && trainer->local_batch * world != global)
         fprintf(stderr,
                 "%s: warning: a global batch of %" PRId64 " cannot be divided among %d "
-                "ranks: using %" PRId64 " (%" PRId64 " a rank)\n",
+                "ranks: using %" PRId64 " (%" PRId64 " per rank)\n",
                 options->task->program, global, comm->world, trainer->local_batch * world,
                 trainer->local_batch);
     if (!options->data) {
@@ -800,7 +800,7 @@ static int trainer_open(const struct options *options, struct comm *comm, struct
         trainer->progress.epoch = options->start_epoch;
     if (comm_compare(comm, (uint64_t)trainer->progress.epoch, "epoch to start from") < 0 ||
         (options->zero ? zero_open(trainer) : trainer_ddp_open(trainer)) < 0 ||
-        comm_compare(comm, records, "records that are asked for") < 0 ||
+        comm_compare(comm, records, "options of the records") < 0 ||
         records_start(trainer->records.to, comm->group) < 0)
         return -1;
     return comm_agree(comm, trainer->device->kind->put(trainer->device), "get ready");
@@ -819,9 +819,9 @@ int trainer_close(struct trainer *trainer)
     /* The file is line-buffered, so an earlier write may have failed. */
     if (trainer->loss_log && (fclose(trainer->loss_log) != 0 || lost))
         result = failure("--loss-log %s: %s", trainer->options->loss_log,
-                         lost ? "not all of it could be written" : strerror(errno));
+                         lost ? "some lines could not be written" : strerror(errno));
     if ((trainer->zero ? dist_zero_destroy(trainer->zero) : dist_ddp_destroy(trainer->ddp)) < 0)
-        result = failure_dist("the end of the training");
+        result = failure_dist("ending the training");
     if (writer_destroy(trainer->writer) < 0)
         result = -1;
     free(trainer->progress.state);
@@ -915,7 +915,7 @@ static int trainer_keep(struct trainer *trainer)
     if (trainer->zero && zero_state(trainer, true) < 0)
         return -1;
     return comm_agree(trainer->comm, trainer->writer ? trainer_keep_write(trainer) : 0,
-                      "keep the training");
+                      "save the checkpoint");
 }
 
 /* Runs step `step` of the epoch. */
@@ -972,7 +972,7 @@ static int trainer_epoch(struct trainer *trainer)
     double seconds, share;
 
     if (dist_sampler_restore(trainer->sampler, &state) < 0)
-        return failure_dist("the epoch");
+        return failure_dist("starting the epoch");
     steps = trainer_steps(trainer);
     trainer->losses = 0.0;
     trainer->records.since = comm_now();
@@ -1029,7 +1029,7 @@ static int trainer_test(struct trainer *trainer, struct record_test *test)
         comm_broadcast(trainer->comm, model->buffers, model->buffer_count) < 0)
         return -1;
     if (model->buffer_count > 0 && trainer->ddp && dist_ddp_sync_buffers(trainer->ddp) < 0)
-        return failure_dist("the running means of rank 0");
+        return failure_dist("receiving the running means of rank 0");
     batch->count = 0;
     for (size_t i = (size_t)trainer->comm->rank; i < count && tested == 0; i += world) {
         batch_add(batch, &trainer->test, i, 0, 0);
@@ -1145,7 +1145,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
     if (!tested && (trainer_test(trainer, &test) < 0 || trainer_check_hash(trainer) < 0))
         return -1;
     if (options->checkpoint && comm_agree(comm, trainer->writer ? writer_wait(trainer->writer) : 0,
-                                          "keep the training") < 0)
+                                          "save the checkpoint") < 0)
         return -1;
     if ((options->save_model && trainer_save(trainer, "") < 0) ||
         trainer_measure(trainer, trainer->began, trainer->communicated, &seconds, &share) < 0)

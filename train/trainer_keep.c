@@ -27,8 +27,9 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
     if (result < 0)
         return result;
     if (result > 0 && (uint64_t)read.samples > trainer->train.count)
-        return failure("%s: %" PRId64 " samples of an epoch were seen, but there are %zu: is it of "
-                       "other --data?",
+        return failure("%s: contains %" PRId64
+                       " samples of an epoch, but the training set has %zu: "
+                       "use the same --data",
                        path, read.samples, trainer->train.count);
     if (result > 0) {
         read.seed = trainer->progress.seed; /* older files may lack it */
@@ -37,13 +38,13 @@ static int keep_read(struct trainer *trainer, const char *path, bool whole)
         read.idle = read.idle > 0 ? read.idle : 0;
         trainer->progress = read;
         trainer->resumed = true;
-        output_print("=> going on from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
+        output_print("=> resuming from '%s': %" PRId64 " epochs and %" PRId64 " samples, %" PRId64
                      " steps\n",
                      path, read.epoch, read.samples, read.step);
         return 1;
     }
     if (whole && !weights)
-        return failure("%s: there are only parameters in it, which --resume starts from", path);
+        return failure("%s: contains only parameters: start from them with --resume", path);
     trainer->progress.epoch = read.epoch > 0 ? read.epoch : 0;
     output_print("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", path, trainer->progress.epoch);
     return 1;
@@ -58,7 +59,7 @@ static int keep_read_single(struct trainer *trainer, const char *path, bool whol
     if (result != IMAGE_DAMAGED)
         return result;
     snprintf(why, sizeof(why), "%s", failure_text());
-    return failure("%s; put a good copy in its place, or start without it", why);
+    return failure("%s; replace it with an intact copy, or start without it", why);
 }
 
 /*
@@ -78,11 +79,11 @@ static int keep_read_folder(struct trainer *trainer, const char *folder, bool wh
         if (result != IMAGE_DAMAGED)
             return result;
         damaged++;
-        fprintf(stderr, "%s: warning: %s: looking for the checkpoint before it\n",
+        fprintf(stderr, "%s: warning: %s: trying the previous checkpoint\n",
                 trainer->options->task->program, failure_text());
     }
     if (damaged > 0)
-        return failure("%s: none of the %d checkpoints in it is whole", folder, damaged);
+        return failure("%s: all checkpoints in this directory (%d) are damaged", folder, damaged);
     return step == -1 ? 0 : -1;
 }
 
@@ -100,18 +101,18 @@ static int keep_start(struct trainer *trainer)
                      ? -1
                      : keep_read_folder(trainer, kept, true);
     else if (kept && trainer->options->keep > 0)
-        return failure("--keep is for a folder: let the path of --checkpoint %s end with a slash",
+        return failure("--keep requires a directory: end the path of --checkpoint %s with a slash",
                        kept);
     else if (kept && access(kept, F_OK) == 0)
         result = keep_read_single(trainer, kept, true);
     if (result == 0 && !resume && trainer->options->evaluate)
-        return failure("--evaluate: there is no checkpoint in --checkpoint %s", kept);
+        return failure("--evaluate: no checkpoint in --checkpoint %s", kept);
     if (result != 0 || !resume)
         return result < 0 ? -1 : 0;
     if (!folder_is(resume))
         return keep_read_single(trainer, resume, false) < 0 ? -1 : 0;
     result = keep_read_folder(trainer, resume, false);
-    return result == 0 ? failure("%s: there is no checkpoint in it", resume) : result;
+    return result == 0 ? failure("%s: no checkpoint in this directory", resume) : result;
 }
 
 /* Writes the path of the next checkpoint. */
@@ -180,8 +181,8 @@ int trainer_keep_write(struct trainer *trainer)
     /* Do not replace a usable checkpoint by one that cannot be trained further. */
     for (size_t i = 0; i < model->parameters; i++) {
         if (!isfinite(model->weights[i]))
-            return failure("step %" PRId64 ": there are parameters that are not finite: they are "
-                           "not kept",
+            return failure("step %" PRId64 ": some parameters are not finite: no checkpoint is "
+                           "written",
                            trainer->progress.step);
     }
     if (kind->state(trainer->device, true, trainer->progress.state) < 0 ||

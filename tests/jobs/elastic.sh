@@ -101,7 +101,7 @@ says() { grep -q "^\[$1\] $2" "$job_output"; }
 accounted()
 {
     awk -v batch=$batch -v samples=$samples -v epochs=$epochs '
-        /=> going on from/ {
+        /=> resuming from/ {
             match($0, /: [0-9]+ epochs? and [0-9]+ samples?, [0-9]+ step/)
             split(substr($0, RSTART + 2, RLENGTH), word, " ")
             done = word[1] * samples + word[4]
@@ -133,7 +133,7 @@ wanted=$(wc -w <<<"$losses")
 away=$(tr ' ' '\n' <<<"$losses" | grep -cvE 'worker|first')
 job_check "node 2 was lost $away times" [ "$(count '^\[2\] lost by' "$job_output")" = "$away" ]
 cp "$log" "$job_output"
-job_check "training went on each time" [ "$(count 'going on from' "$log")" -ge "$wanted" ]
+job_check "training went on each time" [ "$(count 'resuming from' "$log")" -ge "$wanted" ]
 job_check "and at the end with it" grep -q '3 ranks$' <(grep Final "$log")
 job_check "each sample of each epoch is accounted for" accounted
 job_check "the accuracy is as without, $whole %" \

@@ -105,14 +105,14 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     job "${train[@]}" --checkpoint "$job_folder/good"
     cp "$job_folder/good" "$all/file"
     chown 65534 "$all/file"
-    job_fails "it belongs to user 65534" "${train[@]}" --checkpoint "$all/file"
+    job_fails "owned by user 65534" "${train[@]}" --checkpoint "$all/file"
     rm -f "$all/file"
     as_them "ln -s '$job_folder/good' '$all/file'"
     if [ "$(cat /proc/sys/fs/protected_symlinks)" = 0 ]; then
-        job_fails "it is a link of user 65534's" "${train[@]}" --checkpoint "$all/file"
+        job_fails "symbolic link owned by user 65534" "${train[@]}" --checkpoint "$all/file"
     else # the kernel hides what is behind it, and the checkpoint replaces it
         job "${train[@]}" --checkpoint "$all/file"
-        job_check "a checkpoint behind their link is not taken" eval '! says "going on from"'
+        job_check "a checkpoint behind their link is not taken" eval '! says "resuming from"'
     fi
     rm -f "$all/file"
     as_them "mkfifo '$all/file'"

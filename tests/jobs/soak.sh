@@ -106,7 +106,7 @@ job_check "no file is left: $(ls -A "$TMPDIR" | head -n 3)" [ -z "$(ls -A "$TMPD
 accounted()
 {
     awk -v batch=$batch -v set=$set -v most=$(((2 * interval + 4) * batch)) '
-        /=> going on from/ {
+        /=> resuming from/ {
             match($0, /: [0-9]+ epochs? and [0-9]+ samples?, [0-9]+ step/)
             split(substr($0, RSTART + 2, RLENGTH), word, " ")
             done = word[1] * set + word[4]
@@ -126,7 +126,7 @@ accounted()
 }
 job_output=$log
 job_check "each sample of each epoch is accounted for" accounted
-job_check "it went on from its file each time" [ "$(grep -c 'going on from' "$log")" -ge $kills ]
+job_check "it went on from its file each time" [ "$(grep -c 'resuming from' "$log")" -ge $kills ]
 sed 's/^/      seconds, KiB, descriptors, files, processes: /' <(head -n 1 "$samples"; tail -n 1 "$samples")
 # grows COLUMN MORE: the last third has more than so much above the first, but for the first sample.
 grows()

@@ -31,12 +31,12 @@ whole=$(hash_of)
 job_check "there is a hash" test -n "$whole"
 job_fails "rank 1" shell 4 "$job_folder/killed" "${kept[@]}" --checkpoint-interval 3
 job shell 2 "${job_small_stack[@]}" "$builddir/train_mnist" "${kept[@]}"
-job_check "it went on" grep -q '^=> going on from' "$job_output"
+job_check "it went on" grep -q '^=> resuming from' "$job_output"
 job_check "with other ranks, and came to the same parameters" test "$(hash_of)" = "$whole"
 job_check "no half of a file is left" eval '! compgen -G "$file.tmp-*"'
 
-job_fails "no tensor optimizer.sgd in it" shell 2 train_mnist "${kept[@]}" --optimizer sgd
-job_fails "is it of another --arch" shell 2 train_mnist "${kept[@]}" --arch cnn
+job_fails "no tensor optimizer.sgd in the file" shell 2 train_mnist "${kept[@]}" --optimizer sgd
+job_fails "use the --arch that" shell 2 train_mnist "${kept[@]}" --arch cnn
 truncate -s 100000 "$file"
 job_fails "the file is truncated" shell 2 train_mnist "${kept[@]}"
-job_check "it says what to do" grep -q 'put a good copy in its place' "$job_output"
+job_check "it says what to do" grep -q 'replace it with an intact copy' "$job_output"

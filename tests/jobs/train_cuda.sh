@@ -20,22 +20,22 @@ train()
 
 # No module, and no driver: says so on every rank.
 DIST_PLUGIN_PATH=$job_folder
-job_fails "there is no such device" self 1 train_mnist --device gpu
-job_fails "--clip is for --device cpu" self 1 train_mnist --device cuda --clip 1
-job_fails "--wire is for --device cpu" self 1 train_mnist --device cuda --wire bf16
+job_fails "unknown device" self 1 train_mnist --device gpu
+job_fails "--clip requires --device cpu" self 1 train_mnist --device cuda --clip 1
+job_fails "--wire requires --device cpu" self 1 train_mnist --device cuda --wire bf16
 if [ ! -e "$builddir/.libs/train_mnist_cuda.so" ]; then
-    job_fails "there is no train_mnist_cuda.so in" shell 2 train_mnist --device cuda
-    job_check "each rank says so" test "$(grep -c 'there is no train_mnist_cuda' "$job_output")" = 2
+    job_fails "no train_mnist_cuda.so in" shell 2 train_mnist --device cuda
+    job_check "each rank says so" test "$(grep -c 'no train_mnist_cuda' "$job_output")" = 2
 fi
 DIST_PLUGIN_PATH=$kernels:$builddir/.libs
 export DIST_PLUGIN_PATH
-job_fails "there is no GPU here" shell 2 train_mnist --device cuda --dist-backend gloo
-job_check "each rank says so" test "$(grep -c 'there is no GPU here' "$job_output")" = 2
+job_fails "no GPU is available" shell 2 train_mnist --device cuda --dist-backend gloo
+job_check "each rank says so" test "$(grep -c 'no GPU is available' "$job_output")" = 2
 job_check "and ends with 1" test "$job_status" = 1
 
 export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so
 export DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
-job_fails "there is no GPU 77" self 1 train_mnist --device cuda:77 --dist-backend gloo
+job_fails "no GPU 77" self 1 train_mnist --device cuda:77 --dist-backend gloo
 
 # One rank's GPU has no memory left: all end, and know why.
 STANDIN_FAULT=memory@1:3 job_fails "rank 1 could not get ready" shell 2 train_mnist \
@@ -67,7 +67,7 @@ if [ -n "$jansson" ]; then
     kept=("${short[@]}" --dist-backend gloo --checkpoint kept)
     train first 1 "${kept[@]}" --max-steps $((few - 2))
     train rest 1 "${kept[@]}" --max-steps 2
-    job_check "from a checkpoint it goes on" grep -q '^=> going on from' "$job_output"
+    job_check "from a checkpoint it goes on" grep -q '^=> resuming from' "$job_output"
     job_check "to the same bits" test "$(hash_of)" = "$alone"
 else
     job_skip "reading what was saved" "no jansson here"

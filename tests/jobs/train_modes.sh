@@ -68,7 +68,7 @@ done
 # shared RANKS: of the optimizer's state a rank has an N-th, but for some cache lines.
 shared()
 {
-    sed -n 's/^Optimizer state: \([0-9]*\) of \([0-9]*\) bytes a rank .*/\1 \2/p' "$job_output" |
+    sed -n 's/^Optimizer state: \([0-9]*\) of \([0-9]*\) bytes per rank .*/\1 \2/p' "$job_output" |
         awk -v n="$1" '{ p = $1 * n / ($2 + 0.5) } END { exit p < 0.99 || p > 1.01 }'
 }
 

@@ -41,7 +41,7 @@ continued()
     "$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$job_folder/killed" "${options[@]}" "$@" \
         --checkpoint "$kept/" --checkpoint-interval 1 >"$job_output" 2>&1
     job shell "$ranks" train_mnist "${options[@]}" "$@" --checkpoint "$kept/"
-    job_check "it went on" grep -q '^=> going on from' "$job_output"
+    job_check "it went on" grep -q '^=> resuming from' "$job_output"
     job_check "to the same parameters" test "$(hash_of)" = "$whole"
 }
 
@@ -70,7 +70,7 @@ job_check "the one before it goes on to the same" test "$(hash_of)" = "$whole"
 job self 1 train_mnist "${options[@]}" --evaluate --resume "$kept"
 job_check "it can be tested" test "$(hash_of)" = "$whole"
 for file in "$kept"/*; do flip "$file" 300000; done
-job_fails "none of the 2 checkpoints in it is whole" shell 2 train_mnist "${few[@]}"
+job_fails "all checkpoints in this directory (2) are damaged" shell 2 train_mnist "${few[@]}"
 
 # One file. What does not fit is refused by all ranks, and stays.
 file=$job_folder/file
@@ -85,10 +85,10 @@ refused()
     job_check "the file is as it was" test "$(cksum <"$file")" = "$before"
 }
 job self 1 train_mnist "${one[@]}"
-refused "it is of --seed 1, not of 2" --seed 2
-refused "is it of other --data" --train-samples 999
-refused "no tensor optimizer.sgd in it" --optimizer sgd
-refused "--keep is for a folder" --keep 2
+refused "written with --seed 1, not 2" --seed 2
+refused "use the same --data" --train-samples 999
+refused "no tensor optimizer.sgd in the file" --optimizer sgd
+refused "--keep requires a directory" --keep 2
 if [ -n "${CHECK_LONG-}" ]; then
     size=$(stat -c %s "$file")
     cp "$file" "$job_folder/good"
@@ -153,7 +153,7 @@ rm -f "$file"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
 job_check "they are loaded" grep -q "^=> loaded checkpoint" "$job_output"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
-job_check "what was kept goes before" grep -q "^=> going on from '$file'" "$job_output"
+job_check "what was kept goes before" grep -q "^=> resuming from '$file'" "$job_output"
 job_fails "no checkpoint in --checkpoint" self 1 train_mnist "${options[@]}" --evaluate \
     --checkpoint "$job_folder/nothing"
 job_fails "/dev/null/x: cannot create" shell 2 train_mnist "${options[@]}" --checkpoint /dev/null/x

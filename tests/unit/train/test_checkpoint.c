@@ -151,14 +151,15 @@ static void test_corrupt_headers_are_rejected(void **state)
     check_edited("\"fc1.bias", "\"fc9.bias", "there is no tensor fc1.bias");
     check_edited("\"fc1.bias", "\"fc2.bias", "duplicate object key near '\"fc2.bias\"'");
     check_edited("[256,784]", "[784,256]", "another shape");
-    check_edited("[256,784]", "[256,785]", "which its shape calls for");
+    check_edited("[256,784]", "[256,785]", "bytes according to its shape");
     check_edited("[256,784]", "[256.784]", "fc1.weight in the header: expected a shape");
     check_edited("[0,802816]", "[4,802820]", "without gap or overlap");
-    check_edited("[0,802816]", "[0,802812]", "which its shape calls for");
+    check_edited("[0,802816]", "[0,802812]", "bytes according to its shape");
     check_edited("{\"dtype\"", "{\"dtypo\"",
                  "fc1.weight in the header: Object item not found: dtype");
     check_edited("\"epoch\":\"1\"", "\"epoch\":\"x\"", "expected a number from 0 to 1000000");
-    check_edited("{\"__", "[\"__", "bad: byte 23: no JSON in the header: ']' expected near ':'");
+    check_edited("{\"__", "[\"__",
+                 "bad: byte 23: invalid JSON in the header: ']' expected near ':'");
     check_edited("[256,784]", "\"256,784\"", "expected a shape");
     check_edited("[0,802816]", "[-1,80281]", "expected data_offsets of 0 and more");
 }
@@ -182,7 +183,7 @@ static void test_another_architecture_is_rejected(void **state)
     (void)state;
     assert_int_equal(checkpoint_save("model", cnn, 1), 0);
     assert_int_equal(checkpoint_load("model", mlp, &rest), IMAGE_OTHER);
-    unit_failed_with("another --arch");
+    unit_failed_with("use the --arch");
     model_destroy(cnn);
     model_destroy(mlp);
 }
@@ -271,12 +272,12 @@ static void test_another_training_is_rejected(void **state)
     (void)state;
     save_all(model, &rest);
     check_other(model, make_rest("adadelta", values, 3), "no tensor optimizer.adadelta");
-    check_other(model, make_rest("sgd", values, 4), "another size");
+    check_other(model, make_rest("sgd", values, 4), "the size of tensor");
     rest.seed = 6;
-    check_other(model, rest, "it is of --seed 5, not of 6");
+    check_other(model, rest, "written with --seed 5, not 6");
     rest.seed = 5;
     rest.data = 1;
-    check_other(model, rest, "is it of other --data?");
+    check_other(model, rest, "use the same --data");
     assert_int_equal(checkpoint_save("model", model, 1), 0);
     assert_int_equal(checkpoint_load("model", model, &rest), 0);
     model_destroy(model);

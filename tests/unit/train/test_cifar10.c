@@ -92,7 +92,7 @@ static void test_damaged_files_are_rejected(void **state)
     unit_write("test_batch.bin", records, RECORD - 1);
     check_rejected(false, "./test_batch.bin", "byte 3072: the file ends here, expected 1 bytes");
     assert_int_equal(remove("test_batch.bin"), 0);
-    check_rejected(false, "--data .", "there is no test_batch.bin");
+    check_rejected(false, "--data .", "no test_batch.bin");
     assert_int_equal(dataset_read(&dataset_cifar10, "nowhere", true, &dataset), -1);
     unit_failed_with("nowhere");
 }

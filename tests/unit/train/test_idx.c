@@ -209,7 +209,7 @@ static void test_impossible_compressed_sizes_are_rejected(void **state)
     bytes[4] = 0x7F;
     compressed_write("lie.gz", bytes, SIZE);
     assert_int_equal(idx_read("lie.gz", 3, &idx), -1);
-    unit_failed_with("cannot reach further");
+    unit_failed_with("the file ends here or earlier");
 }
 #endif
 
@@ -256,7 +256,7 @@ static void test_inconsistent_data_sets_are_rejected(void **state)
     assert_int_equal(dataset_read(&dataset_mnist, "nowhere", true, &dataset), -1);
     unit_failed_with("--data nowhere: No such file");
     assert_int_equal(dataset_read(&dataset_mnist, "train-images.idx3-ubyte", true, &dataset), -1);
-    unit_failed_with("not a folder");
+    unit_failed_with("not a directory");
 }
 
 static void test_images_of_another_size_are_rejected(void **state)

@@ -140,8 +140,8 @@ static void test_contradictory_options_are_rejected(void **state)
     REFUSED("--rank has no meaning", "--rank=0", "--multiprocessing-distributed");
     REFUSED("--data and --dummy", "--data=x", "--dummy");
     REFUSED("--evaluate and --dry-run", "-e", "--dry-run");
-    REFUSED("--keep is of no use without --checkpoint", "--keep=2", "--resume=x");
-    REFUSED("--checkpoint-interval is of no use without --checkpoint", "--checkpoint-interval=2");
+    REFUSED("--keep has no effect without --checkpoint", "--keep=2", "--resume=x");
+    REFUSED("--checkpoint-interval has no effect without --checkpoint", "--checkpoint-interval=2");
 }
 
 static void test_help_and_version(void **state)

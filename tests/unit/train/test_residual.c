@@ -407,7 +407,7 @@ static void test_too_small_images_and_unknown_models_are_rejected(void **state)
     assert_int_equal(model_create("cnn", (struct shape){4, 4, 1}, 1, NULL, &model), -1);
     unit_failed_with("images of 4 x 4 are too small");
     assert_int_equal(model_create("vgg", (struct shape){32, 32, 3}, 1, NULL, &model), -1);
-    unit_failed_with("there are cnn, mlp and resnet20");
+    unit_failed_with("expected cnn, mlp or resnet20");
 }
 
 /* Runs all tests for each kind of tiles that this CPU can run. */
