@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs of processes that measure: ours, those of other libraries, and comparing them. */
+/*
+ * Jobs of processes that measure, of libdist and of other libraries; comparisons; the main
+ * function.
+ */
 #include "bench/jobs.h"
 #include "bench/measure.h"
 #include "bench/options.h"
@@ -25,40 +28,40 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A library: a job of processes that speak the protocol of protocol.h, as a runner. */
+/* A library as a runner: a job of processes that implement the protocol of protocol.h. */
 
-/* One process that has connected. */
+/* A process that has connected. */
 struct job_rank {
-    int fd;     /* -1: not there */
-    pid_t pid;  /* as the kernel says */
-    char *line; /* what has come of a line */
+    int fd;     /* -1: not connected */
+    pid_t pid;  /* from the socket's credentials */
+    char *line; /* received part of a line */
     size_t length, room;
 };
 
 struct job {
-    struct runner runner; /* first */
+    struct runner runner; /* must be the first member */
     char *name;
-    char *release;               /* as it says itself; NULL: not yet */
-    char reason[MEASURE_REASON]; /* why it is gone */
+    char *release;               /* as reported by the library; NULL: not yet */
+    char reason[MEASURE_REASON]; /* why the job failed */
     char *path;                  /* of the socket */
     int listener;
-    pid_t pid;  /* of what was started, the leader of its process group; 0: it was reaped */
-    int output; /* a file with no name: what it has printed */
+    pid_t pid;  /* the started process, leader of its process group; 0: it has been reaped */
+    int output; /* unlinked file that contains its output */
     struct job_rank *members; /* by rank */
     int joined;
     double timeout; /* ns */
 };
 
-#define JOB_LOOK_MS 50         /* between two looks whether it has ended */
+#define JOB_LOOK_MS 50         /* interval between checks whether the job has ended */
 #define JOB_GO_NS 5e9          /* from "quit" to SIGTERM */
-#define JOB_TERM_NS 3e9        /* and on to SIGKILL */
-#define JOB_TAIL ((off_t)4096) /* of what it printed, for the reason */
+#define JOB_TERM_NS 3e9        /* from SIGTERM to SIGKILL */
+#define JOB_TAIL ((off_t)4096) /* bytes of output that are searched for the reason */
 
-/* ---- what it printed ---- */
+/* ---- end of a job ---- */
 
-/* ---- ending ---- */
-
-/* Those whose line is still open live, so their ids are theirs. */
+/*
+ * Kills only ranks whose connection is open: these processes still exist, so their pids are valid.
+ */
 static void job_kill_ranks(struct job *job)
 {
     for (int r = 0; r < job->runner.ranks; r++) {
@@ -80,7 +83,7 @@ static void job_close_ranks(struct job *job)
     }
 }
 
-/* The job is gone, for that reason; its processes are killed. */
+/* Marks the job as failed for this reason, and kills its processes. */
 __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, const char *format, ...)
 {
     char last[256];
@@ -93,7 +96,10 @@ __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, cons
     va_start(arguments, format);
     length = vsnprintf(job->reason, sizeof(job->reason), format, arguments);
     va_end(arguments);
-    /* The last line with a letter in it: rules and blank lines say nothing. "" if there is none. */
+    /*
+     * Find the last line of output that contains a letter, to skip rules and blank lines; "" if
+     * there is none.
+     */
     char tail[JOB_TAIL + 1];
     off_t end = lseek(job->output, 0, SEEK_END);
     ssize_t got = pread(job->output, tail, JOB_TAIL, end > JOB_TAIL ? end - JOB_TAIL : 0);
@@ -116,7 +122,10 @@ __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, cons
         kill(-job->pid, SIGTERM);
 }
 
-/* True if the started process has ended; text[64] then gets how. */
+/*
+ * Returns true if the started process has ended; *text (64 bytes) then describes how, if this call
+ * has reaped it.
+ */
 static bool job_has_ended(struct job *job, char *text)
 {
     int how;
@@ -131,7 +140,7 @@ static bool job_has_ended(struct job *job, char *text)
     return job->pid == 0;
 }
 
-/* Waits at most `limit` seconds for the started process to end. */
+/* Waits at most `limit` ns for the started process to end. Returns true if it has ended. */
 static bool job_wait(struct job *job, double limit)
 {
     double until = measure_now() + limit;
@@ -145,8 +154,10 @@ static bool job_wait(struct job *job, double limit)
     return true;
 }
 
-/* Sends its processes home, ends what has not gone within some seconds, and frees. NULL is
- * accepted. Two steps for many jobs: job_quit sends home and does not wait. */
+/*
+ * Asks the processes of a job to quit; does not wait. Call this for all jobs before job_end, so
+ * that they quit concurrently.
+ */
 static void job_quit(struct job *job)
 {
     for (int r = 0; r < job->runner.ranks; r++) {
@@ -185,9 +196,9 @@ static void job_end(struct job *job)
     free(job);
 }
 
-/* ---- starting ---- */
+/* ---- start of a job ---- */
 
-/* Makes the socket, and the file that the job prints into. */
+/* Creates the socket and the file for the job's output. */
 static int job_listen(struct job *job, const char *folder)
 {
     static int number;
@@ -216,7 +227,10 @@ void job_oversubscribe(void)
     setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0); /* Open MPI 5 */
 }
 
-/* In a process group of its own, that ends with this process; prints into the file. */
+/*
+ * Starts the command in its own process group, with its output in the file. It is killed if this
+ * process ends.
+ */
 
 static int job_fork(struct job *job, char *const argv[])
 {
@@ -247,11 +261,11 @@ static int job_fork(struct job *job, char *const argv[])
     }
     if (job->pid < 0)
         return job->pid = 0, -1;
-    setpgid(job->pid, job->pid); /* whoever of the two comes first */
+    setpgid(job->pid, job->pid); /* both processes set it, to avoid a race */
     return 0;
 }
 
-/* Libraries as processes: the messages. Every answer is checked. */
+/* Messages to and from the processes of a library. Every answer is validated. */
 
 #define PROTOCOL_HELLO_NS 5e9 /* from connecting to the hello */
 #define PROTOCOL_PIECE ((size_t)65536)
@@ -259,8 +273,9 @@ static int job_fork(struct job *job, char *const argv[])
 #define PROTOCOL_LEAST_NS 0.1 /* no call is faster: a shorter time is an error of the clock */
 
 /*
- * Reads what has come of a rank. 1: a whole line is in rank->line, its end cut off; take it away
- * by setting rank->length to 0. 0: not yet. -1: the end of the stream, or nonsense.
+ * Reads available data of a rank. Returns 1 if rank->line is a complete line, without its newline;
+ * the caller consumes it by setting rank->length to 0. Returns 0 if it is incomplete, -1 at the end
+ * of the stream or if there is more than one line.
  */
 static int job_read(struct job_rank *rank)
 {
@@ -291,7 +306,7 @@ static int job_read(struct job_rank *rank)
     return 1;
 }
 
-/* Reads `samples` times. Returns -1 if the text does not have exactly that many. */
+/* Reads `samples` times. -1: the text does not contain exactly that many, or a time is invalid. */
 static int protocol_times(const char *text, long samples, bool counts, double *times)
 {
     char *end;
@@ -305,7 +320,7 @@ static int protocol_times(const char *text, long samples, bool counts, double *t
     return text[strspn(text, " \r")] ? -1 : 0;
 }
 
-/* Reads one rank's answer. A malformed answer is a failure. */
+/* Reads the answer of one rank. A malformed answer is a failure. */
 static enum outcome protocol_answer(struct job *job, int rank, const struct order *order,
                                     double *times, char *reason)
 {
@@ -315,7 +330,7 @@ static enum outcome protocol_answer(struct job *job, int rank, const struct orde
     int outcome = OUTCOME_COUNT - 1;
     bool counts = order->operation->layout != LAYOUT_MESSAGES || rank < 2;
 
-    /* The outcome that the line's first word names; below 0: none. */
+    /* Find the outcome that the first word names; negative: none. */
     while (outcome >= 0 && (strlen(outcome_words[outcome]) != length ||
                             strncmp(line, outcome_words[outcome], length) != 0))
         outcome--;
@@ -339,7 +354,7 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
 {
     struct job *job = (struct job *)runner;
     enum outcome worst = OUTCOME_TOOK;
-    int missing = runner->ranks; /* answers; those that have come are looked into */
+    int missing = runner->ranks; /* number of answers still expected */
     /* By rank; fd -1: it has answered. */
     struct pollfd *waiting = calloc((size_t)runner->ranks, sizeof(*waiting));
 
@@ -383,7 +398,7 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
             } else if (come == 0 && measure_now() > until)
                 job_fail(job, "%d of its ranks have not answered within %.0f s", missing,
                          job->timeout / 1e9);
-            else if (come < 0) /* a signal */
+            else if (come < 0) /* interrupted by a signal */
                 job_fail(job, "the run was stopped");
         }
     }
@@ -395,9 +410,9 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
 }
 
 /*
- * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
- * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
- * memory, or the system refused; it has been said.
+ * Starts argv (with execvp) with DIST_BENCH_SOCKET set to a socket in folder. Does not wait for its
+ * processes; see job_wait_for_ranks. Returns a job that the caller releases with job_end. NULL: out
+ * of memory or a system error, which has been printed.
  */
 static struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
                              double timeout)
@@ -420,7 +435,7 @@ static struct job *job_start(const char *folder, const char *name, int ranks, ch
     return NULL;
 }
 
-/* Takes a process that has connected, once its hello is there. */
+/* Accepts a connection and waits for the hello of its process. */
 static void job_accept(struct job *job, double deadline)
 {
     struct job_rank rank = {.fd = accept4(job->listener, NULL, NULL, SOCK_CLOEXEC)};
@@ -459,8 +474,10 @@ static void job_accept(struct job *job, double deadline)
     free(rank.line);
 }
 
-/* Waits until all its processes have come; those that have not in time, or have ended, make it
- * gone. Stopped early if stopped() says so. */
+/*
+ * Waits until all processes of the job have connected. Fails the job if they do not connect in time
+ * or if it ends. Returns early if stopped() returns true.
+ */
 static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 {
     double until = measure_now() + job->timeout;
@@ -468,7 +485,7 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
     char text[64];
 
     while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
-        /* Ended is looked for first: what it has sent before is seen then. */
+        /* Check this before poll, so that connections made before the end are still accepted. */
         bool ended = job_has_ended(job, text);
 
         if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
@@ -482,12 +499,12 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 }
 
 /*
- * The ranks of this job as a runner: rank 0 sends the orders and receives the times, through the
+ * The ranks of this job as a runner: rank 0 sends the orders and receives the times through the
  * group that is measured.
  */
 
 struct group_runner {
-    struct runner runner; /* first */
+    struct runner runner; /* must be the first member */
     dist_group *group;
     struct driver *driver;
     struct buffers buffers;
@@ -503,7 +520,10 @@ static void group_runner_close(struct group_runner *self)
     free(self);
 }
 
-/* The worst outcome of all ranks, and the words of the lowest that has it. Ranks get it alike. */
+/*
+ * Computes the worst outcome of all ranks, and the reason of the lowest rank that has it; equal on
+ * all ranks.
+ */
 static dist_status group_runner_combine(struct group_runner *self, enum outcome *outcome_p,
                                         char *reason)
 {
@@ -523,7 +543,7 @@ static dist_status group_runner_combine(struct group_runner *self, enum outcome 
     return dist_broadcast(self->group, reason, MEASURE_REASON, DIST_UINT8, (int)lowest);
 }
 
-/* Runs the order; at rank 0 all_times gets everybody's. */
+/* Runs the order. On rank 0, all_times receives the times of all ranks. */
 static enum outcome group_runner_run(struct group_runner *self, const struct order *order,
                                      double *all_times, char *reason)
 {
@@ -535,7 +555,7 @@ static enum outcome group_runner_run(struct group_runner *self, const struct ord
         self->times = more;
         outcome = measure_run(self->driver, &self->buffers, order, more, reason);
         if (outcome == OUTCOME_FAILED)
-            return outcome; /* the group has ended */
+            return outcome; /* the group has failed */
         status = group_runner_combine(self, &outcome, reason);
     }
     if (status == DIST_OK)
@@ -580,7 +600,7 @@ static dist_status group_runner_open(dist_group *group, const char *memory,
     return status;
 }
 
-/* Tells the other ranks to end. NULL is accepted. */
+/* Makes the other ranks return from group_runner_serve, and frees the runner. NULL is accepted. */
 static void group_runner_free(struct group_runner *self)
 {
     char line[ORDER_LINE] = "quit\n";
@@ -592,7 +612,10 @@ static void group_runner_free(struct group_runner *self)
     group_runner_close(self);
 }
 
-/* On the other ranks: does what rank 0 orders until it sends home. A failure has been reported. */
+/*
+ * Runs on the other ranks: executes the orders of rank 0 until it sends quit. Failures have been
+ * reported by rank 0.
+ */
 static dist_status group_runner_serve(dist_group *group, const char *memory)
 {
     struct group_runner *self = NULL;
@@ -612,15 +635,15 @@ static dist_status group_runner_serve(dist_group *group, const char *memory)
     return status;
 }
 
-/* Our side of the protocol: dist_bench --worker SPEC, as a job of processes. */
+/* The worker, dist_bench --worker SPEC: a job of libdist that implements the protocol. */
 
 struct worker {
     const struct options *options;
     struct spec spec;
-    struct limit_map *map; /* of a limit, made before the ranks */
+    struct limit_map *map; /* of the limit; created before the ranks */
 };
 
-/* Says what is wrong, and returns the code. */
+/* Prints an error. Returns code. */
 static int bench_fail(const char *text, int code)
 {
     fprintf(stderr, "dist_bench: %s\n", text);
@@ -646,7 +669,7 @@ static int worker_dist(const struct worker *worker)
     else
         status = serve(driver, worker->options->worker, release);
     libdist_free(driver);
-    /* The others may have been ended already: then this is no news. */
+    /* Ignore errors: the other ranks may have exited already. */
     dist_destroy_process_group(group);
     return status;
 }
@@ -667,8 +690,9 @@ static int worker_rank(int rank, void *arg)
 }
 
 /*
- * options->worker says which; with a number of ranks these are started here, without, this process
- * is a rank that a launcher started. options->most: the largest size, for limit. The exit code.
+ * Runs the worker that options->worker specifies. With a number of ranks, starts them; otherwise
+ * this process is a rank that a launcher has started. options->most: the largest size, for limit.
+ * Returns the exit code.
  */
 static int worker_main(const struct options *options)
 {
@@ -695,7 +719,7 @@ static int worker_main(const struct options *options)
     return code;
 }
 
-/* Measuring libdist by itself. */
+/* Measurement of libdist alone. */
 
 struct single {
     const struct options *options;
@@ -703,7 +727,7 @@ struct single {
     char **argv;
 };
 
-/* Did a launcher start this process? Its variable, or NULL. */
+/* Returns the name of a variable that shows that a launcher has started this process, or NULL. */
 static const char *single_launcher(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID",
@@ -716,7 +740,7 @@ static const char *single_launcher(void)
     return NULL;
 }
 
-/* "gloo", "gloo/dist": as --compare would have it. */
+/* Adds the library to the result, with its name in --compare, such as "gloo" or "gloo/dist". */
 static int single_name(struct result *result, dist_group *group, const char *memory)
 {
     char name[64], *library = NULL;
@@ -732,7 +756,7 @@ static int single_name(struct result *result, dist_group *group, const char *mem
     return 0;
 }
 
-/* Rank 0. */
+/* Runs the measurement on rank 0. */
 static int single_lead(const struct single *single, dist_group *group)
 {
     const struct options *options = single->options;
@@ -770,7 +794,7 @@ static int single_rank(int rank, void *arg)
     if (dist_init_process_group(&init, &group) != DIST_OK)
         return bench_fail(dist_last_error(), RUN_FAILED);
     if (single->options->root >= dist_get_world_size(group) && dist_get_rank(group) != 0)
-        code = RUN_FAILED; /* rank 0 says it */
+        code = RUN_FAILED; /* rank 0 prints the error */
     else if (dist_get_rank(group) == 0)
         code = single_lead(single, group);
     else if (group_runner_serve(group, single->options->memory) != DIST_OK)
@@ -780,7 +804,7 @@ static int single_rank(int rank, void *arg)
     return code;
 }
 
-/* With -i every call is a sample, in one round, as OSU has it. */
+/* With -i, every call is a sample, in one round, as in OSU's programs. */
 static int single_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
@@ -798,20 +822,20 @@ static int single_main(const struct options *options, int argc, char **argv)
     }
     if (dist_spawn((int)own.ranks, single_rank, &single, &code) != DIST_OK)
         return bench_fail(dist_last_error(), RUN_FAILED);
-    /* These two codes are results, which rank 0 has explained. */
+    /* RUN_USAGE and RUN_SLOWER are results, which rank 0 has explained. */
     if (code != RUN_OK && code != RUN_USAGE && code != RUN_SLOWER)
         launched_tell_end("dist_bench", code);
     return code;
 }
 
-/* Measuring several libraries in one run. */
+/* Comparison of several libraries. */
 
 struct compare {
     const struct options *options;
     struct libraries libraries;
-    struct job **jobs; /* by library; NULL: it was not started */
+    struct job **jobs; /* by library; NULL: not started */
     struct runner **runners;
-    struct runner absent; /* of those that were not started */
+    struct runner absent; /* runner of the libraries that were not started */
     struct result *result;
     char folder[256];
 };
@@ -837,9 +861,9 @@ static int compare_largest(void *arg, struct order *order, bool first)
     return 0;
 }
 
-/* ---- who is there ---- */
+/* ---- state of the libraries ---- */
 
-/* What is known of library c goes into the result; what is news is said. */
+/* Copies the release and the failure of library c into the result, and prints a new failure. */
 static void compare_note_library(struct compare *compare, int c)
 {
     struct result_library *known = &compare->result->libraries[c];
@@ -900,7 +924,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
                       .arg = compare};
     int code = RUN_FAILED;
 
-    /* No SA_RESTART: who waits in poll shall see it. */
+    /* No SA_RESTART, so that a signal interrupts poll. */
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction note = {.sa_handler = compare_note_signal};
 
@@ -909,7 +933,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
     if (compare_prepare(compare, argc, argv) != 0) {
         fprintf(stderr, "dist_bench: cannot start: %s\n", strerror(errno));
     } else {
-        /* All are started, then all are waited for. */
+        /* Start all libraries, then wait for all of them. */
         const struct libraries *libraries = &compare->libraries;
 
         compare->absent.gone = true;
@@ -931,7 +955,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
         run.runners = compare->runners;
         if (!compare_stopped())
             code = run_all(&run);
-        /* Someone who was asked for by name and left is a failure. */
+        /* It is a failure if a library that was requested by name was excluded. */
         for (int c = 0; c < libraries->count; c++) {
             if (code == RUN_OK && libraries->entries[c].asked &&
                 compare->result->libraries[c].reason)
@@ -955,7 +979,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
     return code;
 }
 
-/* The exit code. */
+/* Returns the exit code. */
 static int compare_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
@@ -982,7 +1006,9 @@ int bench_main(int argc, char **argv)
     struct options options;
     const char *failure;
 
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    signal(
+        SIGXFSZ,
+        SIG_IGN); /* writing beyond the file size limit fails with an error instead of a signal */
     if (options_parse(argc, argv, &options, &failure) != 0)
         return args_wrong(&options_args, "%s", failure);
     if (options.action == OPTIONS_HELP)

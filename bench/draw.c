@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* draw FILE: curves of what dist_bench --format csv has written, as SVG on standard output. */
+/* draw FILE: draws curves of the output of dist_bench --format csv, as SVG on standard output. */
 #include "bench/report.h"
 
 #include <errno.h>

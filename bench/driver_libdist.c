@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libdist as a driver: one function an operation. */
+/* The driver of libdist: one function per operation. */
 #include "bench/measure.h"
 #include "bench/protocol.h"
 #include "tools/common/gpu.h"
@@ -14,19 +14,19 @@ enum libdist_memory {
     LIBDIST_CUDA,
     LIBDIST_MEMORIES
 };
-/* Backends that know no others know this one. */
+/* Tag 0 is supported by all backends, even those without tags. */
 enum { LIBDIST_TAG = 0 };
 
 static const char *const libdist_memories[LIBDIST_MEMORIES] = {"malloc", "registered", "dist",
                                                                "cuda"};
 
 struct libdist {
-    struct driver driver; /* first */
+    struct driver driver; /* must be the first member */
     dist_group *group;
     enum libdist_memory memory;
-    const char *error; /* of this driver, not of the library; else NULL */
+    const char *error; /* error of this driver itself; NULL: use the library's */
     size_t *counts;    /* equal blocks for the v-forms */
-    dist_op premul;    /* or DIST_OP_COUNT */
+    dist_op premul;    /* DIST_OP_COUNT: none */
     dist_work *works[2 * ORDER_WINDOW_MAX];
 };
 
@@ -45,7 +45,10 @@ struct call {
 
 typedef dist_status (*call_fn)(const struct call *c);
 
-/* Equal blocks for the v-forms. The last one written is the one that is looked at. */
+/*
+ * Returns equal counts for the v-forms. Element 0 is written last, so it shows whether they are up
+ * to date.
+ */
 static const size_t *call_counts(const struct call *c)
 {
     size_t *counts = c->libdist->counts;
@@ -57,7 +60,7 @@ static const size_t *call_counts(const struct call *c)
 
 /* ---- collectives ---- */
 
-/* call_name, a call of dist_name. */
+/* Defines call_NAME, which calls dist_NAME. */
 #define CALL(name, ...)                                                                            \
     static dist_status call_##name(const struct call *c)                                           \
     {                                                                                              \
@@ -116,7 +119,7 @@ static dist_status call_latency(const struct call *c)
     return status;
 }
 
-/* A window of messages, sent and received as asked, all started before any is waited for. */
+/* Starts a window of messages, to send, to receive or both, before waiting for any of them. */
 static dist_status call_window(const struct call *c, bool send, bool receive)
 {
     dist_work **works = c->libdist->works;
@@ -135,7 +138,7 @@ static dist_status call_window(const struct call *c, bool send, bool receive)
     for (int i = 0; i < used; i++) {
         dist_status ended = dist_wait(works[i]);
 
-        status = status == DIST_OK ? ended : status; /* the first failure counts */
+        status = status == DIST_OK ? ended : status; /* return the first failure */
     }
     return status;
 }
@@ -167,7 +170,7 @@ static const call_fn call_functions[OPERATION_COUNT] = {
 #undef CALL_FUNCTION
 };
 
-/* ---- as a driver ---- */
+/* ---- the driver ---- */
 
 static dist_status libdist_call(struct driver *driver, const struct order *order, const void *in,
                                 void *out)
@@ -204,7 +207,7 @@ static dist_status libdist_wrong(struct libdist *libdist, bool good, const char 
     return good ? DIST_OK : DIST_ERR_SYSTEM;
 }
 
-/* Is the memory a GPU's? What dist_alloc gives is, with backend nccl. */
+/* True if the buffers are GPU memory; with backend nccl, dist_alloc returns GPU memory. */
 static bool libdist_is_gpu(const struct libdist *libdist)
 {
     return libdist->memory == LIBDIST_CUDA ||
@@ -248,7 +251,7 @@ static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **mem
                              "no memory of the GPU: give smaller sizes with -m");
     }
     if (libdist->memory == LIBDIST_REGISTERED) {
-        /* Of malloc, as a program has it that does not know dist_alloc. */
+        /* Use malloc, like a program that does not call dist_alloc. */
         void *memory = malloc(bytes);
         dist_status status =
             libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Results as curves: a page of HTML, and a picture in SVG. */
+/* Results as curves: an HTML page, and an SVG picture. */
 #include "bench/report.h"
 #include "tools/common/plot.h"
 #include "tools/common/text.h"
@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The results taken apart for drawing. */
+/* The results grouped into curves. */
 
-/* The measurements of one collective, and what is plotted of them. */
+/* The measurements of one collective, and its plots. */
 struct curves {
     const struct result *result;
-    const struct result_measurement **measurements; /* sizes rise */
+    const struct result_measurement **measurements; /* in ascending order of size */
     int count, next;
-    double *x, *y; /* y has a row of measurements for each library */
+    double *x, *y; /* y contains a row of measurements for each library */
     struct plot_series *series;
     char title[96]; /* of the last plot */
 };
 
-/* -1: no memory. curves_close in either case. */
+/* -1: out of memory. The caller calls curves_close in either case. */
 static int curves_open(const struct result *result, struct curves *curves)
 {
     const size_t measurements = (size_t)result->measurement_count + 1,
@@ -59,7 +59,7 @@ static int by_size(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Goes to the next collective, in the order of measuring; false: there is none. */
+/* Selects the next collective, in the order of measurement; false: no more collectives. */
 static bool curves_next(struct curves *curves)
 {
     const struct result *result = curves->result;
@@ -81,7 +81,9 @@ static bool curves_next(struct curves *curves)
     return curves->count > 0;
 }
 
-/* What all its measurements share: "float32 sum, root 0, in place". Returns text. */
+/*
+ * Writes the common properties of the measurements: "float32 sum, root 0, in place". Returns text.
+ */
 static char *curves_what(const struct curves *curves, char text[128])
 {
     const struct result_measurement *measurement = curves->measurements[0];
@@ -110,7 +112,7 @@ static double curves_value(const struct curves *curves, enum plot_kind kind, int
     return first->measured && first->median > 0 ? time->median / first->median : 0;
 }
 
-/* The plot of that kind, until the next call of these functions. */
+/* Returns a plot of that kind, valid until the next call of a curves function. */
 static struct plot curves_plot(struct curves *curves, enum plot_kind kind)
 {
     const char *first = curves->result->libraries[0].name;
@@ -134,16 +136,16 @@ static struct plot curves_plot(struct curves *curves, enum plot_kind kind)
     return (struct plot){kind, curves->title, curves->series, libraries};
 }
 
-/* The picture: a legend on top, then a row of two plots for each collective. */
+/* The picture: a legend, then a row of two plots for each collective. */
 
-/* Of the head of a row, and of a name in the legend. */
+/* Sizes of the head of a row, and of an entry of the legend. */
 #define ROW_HEAD 34
 #define KEY_WIDTH_MIN 156
 #define KEY_HEIGHT 22
-#define KEY_LINE 56 /* the line of a key, and the gap after its name */
+#define KEY_LINE 56 /* the line sample of an entry, and the gap after its name */
 #define LETTER_WIDTH 7
 
-/* Keys beside each other, as far as the longest name lets them. */
+/* Returns the number of entries per line of the legend, given the longest name. */
 static int svg_keys_a_line(const struct result *result)
 {
     int width = KEY_WIDTH_MIN, keys;
@@ -194,7 +196,7 @@ int svg_write(const struct result *result, FILE *to)
 
         while (curves_next(&curves))
             height += ROW_HEAD + PLOT_HEIGHT;
-        curves.next = 0; /* they are gone through again */
+        curves.next = 0; /* restart */
         plot_svg_begin(2 * PLOT_WIDTH, height, NULL, 0, "", to);
         svg_legend(curves.result, to);
         for (; curves_next(&curves); y += ROW_HEAD + PLOT_HEIGHT) {
@@ -216,7 +218,7 @@ int svg_write(const struct result *result, FILE *to)
     return status;
 }
 
-/* The page: a head, then for each collective its curves and its table. */
+/* The page: a head, then curves and a table for each collective. */
 
 /* ---- head ---- */
 
@@ -242,7 +244,7 @@ static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
 
 /* ---- table ---- */
 
-/* The fastest, bounds aside; -1: none was measured. */
+/* Returns the fastest library, ignoring bounds; -1: none was measured. */
 static int best_library(const struct result *result, const struct result_measurement *measurement)
 {
     int best = -1;
@@ -304,7 +306,7 @@ static void page_table(const struct curves *curves, FILE *to)
             "of the rounds.</p>\n");
 }
 
-/* ---- all ---- */
+/* ---- the whole page ---- */
 
 int html_write(const struct result *result, FILE *to)
 {
@@ -336,7 +338,7 @@ int html_write(const struct result *result, FILE *to)
 
             fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n",
                     curves.measurements[0]->collective, curves_what(&curves, what));
-            /* Each library with its line in the plots, its library, and why it went. */
+            /* List each library with its line style, its release, and why it was excluded. */
             fprintf(to, "<ul class=\"keys\">\n");
             for (int c = 0; c < curves.result->library_count; c++) {
                 const struct result_library *one = &curves.result->libraries[c];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs of ranks that measure: libdist in groups of its own, and peers of other libraries. */
+/*
+ * Jobs of ranks that measure: libdist in a group of its own, and peers (drivers of other
+ * libraries).
+ */
 #ifndef DISTI_BENCH_JOBS_H
 #define DISTI_BENCH_JOBS_H
 
@@ -9,40 +12,44 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Something that runs orders on all ranks: this job itself, or a library's processes. */
+/* A runner runs orders on all ranks: on this job itself, or on the processes of a library. */
 
 struct runner {
     int ranks;
-    bool gone; /* it failed and is of no more use */
+    bool gone; /* cannot be used any more */
     /*
-     * times: rank r's sample s at [r * order->samples + s], in ns. reason, MEASURE_REASON bytes, is
-     * set unless it TOOK; then times may be half filled. Blocks, but not for ever.
+     * Runs an order. times: sample s of rank r is stored at [r * order->samples + s], in ns. Sets
+     * reason (MEASURE_REASON bytes) unless the result is OUTCOME_TOOK; in that case times may be
+     * incomplete. Blocks until the timeout at most.
      */
     enum outcome (*turn)(struct runner *runner, const struct order *order, double *times,
                          char *reason);
 };
 
-/* Lets an mpirun that this process executes start more ranks than cores, unless the user's settings
- * say otherwise. */
+/*
+ * Lets an mpirun that this process starts run more ranks than cores, unless the user has set the
+ * variables.
+ */
 void job_oversubscribe(void);
 
 /*
- * Drivers of other libraries: executable files that speak the protocol of protocol.h.
- * They are looked for in the folder that DIST_BENCH_PEERS names, then in bench/peers of the build
- * tree that dist_bench lies in, then in the folder where they are installed.
+ * Peers are drivers of other libraries: executable files that implement the protocol of protocol.h.
+ * They are searched in the directory that DIST_BENCH_PEERS names, then in bench/peers of the build
+ * tree that contains dist_bench, then in the directory where they are installed.
  */
 
-/* Who takes part in a comparison, and with which command each is started. */
+/* The libraries of a comparison, and the commands that start them. */
 
 #define LIBRARY_WORDS_MAX 64
 
 struct library {
     char *name;
-    char *words[LIBRARY_WORDS_MAX + 1]; /* the command, ended by NULL; NULL: it cannot be started */
+    char *words[LIBRARY_WORDS_MAX +
+                1]; /* the command, terminated by NULL; empty: it cannot be started */
     int word_count;
     bool limit;
-    bool asked;   /* by its name */
-    char *reason; /* why it cannot be started; else NULL */
+    bool asked;   /* requested by name */
+    char *reason; /* why it cannot be started, or NULL */
 };
 
 struct libraries {
@@ -51,15 +58,16 @@ struct libraries {
 };
 
 /*
- * Those of the options, the peers probed. largest: the longest size of the run. -1: wrong usage,
- * *failure_p (static storage) says what is wrong. Free with libraries_free.
+ * Lists the libraries that the options select, and probes the peers. largest: the largest size of
+ * the run. -1: wrong usage; *failure_p is the error message (static storage). Free with
+ * libraries_free.
  */
 int libraries_make(const struct options *options, size_t largest, struct libraries *libraries_p,
                    const char **failure_p);
-void libraries_free(struct libraries *libraries); /* a zeroed one is accepted */
+void libraries_free(struct libraries *libraries); /* accepts a zeroed struct */
 
 /*
- * A library of ours, as the command line has it:
+ * A configuration of libdist on the command line:
  *
  *     limit
  *     BACKEND[/MEMORY][+VARIABLE=VALUE]...       gloo/dist+DIST_TRANSPORT=tcp
@@ -69,19 +77,19 @@ void libraries_free(struct libraries *libraries); /* a zeroed one is accepted */
 #define SPEC_VARIABLES_MAX 16
 
 struct spec {
-    char *text; /* what the others measurement into */
+    char *text; /* the memory that the other fields point into */
     const char *backend, *memory;
     bool limit;
-    bool launched;                             /* an MPI's mpirun starts it */
+    bool launched;                             /* started by mpirun */
     const char *variables[SPEC_VARIABLES_MAX]; /* "NAME=VALUE" */
     int variable_count;
 };
 
-/* -1: *failure_p, static storage, says what is wrong. To be given to spec_free. */
+/* Parses text. -1: *failure_p is the error message (static storage). Free with spec_free. */
 int spec_read(const char *text, struct spec *spec_p, const char **failure_p);
-void spec_free(struct spec *spec); /* a zeroed one is accepted */
+void spec_free(struct spec *spec); /* accepts a zeroed struct */
 
-/* Sets its variables in this process. -1: no memory. */
+/* Sets its variables in this process. -1: out of memory. */
 int spec_apply(const struct spec *spec);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which libraries take part, and with which command. */
+/* The libraries of a comparison, and the commands that start them. */
 #include "bench/jobs.h"
 #include "bench/measure.h"
 #include "bench/protocol.h"
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A library of ours, as the command line has it. */
+/* A configuration of libdist on the command line. */
 
 static char spec_failure[256];
 
@@ -90,14 +90,14 @@ int spec_apply(const struct spec *spec)
     return 0;
 }
 
-/* Drivers of other libraries: where they are, and whether they can be used here. */
+/* Peers: drivers of other libraries. Finds them and checks whether they can be used. */
 
 #define PEER_FOLDERS 3
-#define PEER_PROBE_NS 30e9 /* an MPI starts for it */
+#define PEER_PROBE_NS 30e9 /* allows an MPI to start */
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
-/* The i-th folder; -1: that one does not exist. */
+/* Writes the path of the i-th directory. -1: it does not exist. */
 static int peer_folder(int i, char *folder, size_t size)
 {
     const char *own = secure_getenv("DIST_BENCH_PEERS");
@@ -105,7 +105,7 @@ static int peer_folder(int i, char *folder, size_t size)
     if (i == 0)
         return own && *own && snprintf(folder, size, "%s", own) < (int)size ? 0 : -1;
     if (i == 1) {
-        /* bench/peers beside this program; libtool puts it into .libs. */
+        /* bench/peers next to this program, which libtool may have put into .libs. */
         char self[4096];
         ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
         char *slash;
@@ -123,7 +123,7 @@ static int peer_folder(int i, char *folder, size_t size)
     return snprintf(folder, size, "%s/dist/peers", BENCH_LIBEXECDIR) < (int)size ? 0 : -1;
 }
 
-/* The path of the driver of that name, to be freed; NULL: there is none. */
+/* Returns the path of the named driver, which the caller frees; NULL: not found. */
 static char *peer_find(const char *name)
 {
     char folder[4096], *path = NULL;
@@ -140,7 +140,7 @@ static char *peer_find(const char *name)
     return NULL;
 }
 
-/* Names with a dot are what the build and people leave there; two programs make drivers. */
+/* Excludes names with a dot, which are not drivers, and the two programs that create drivers. */
 static int peer_chosen(const struct dirent *entry)
 {
     return !strchr(entry->d_name, '.') && strcmp(entry->d_name, "setup") != 0 &&
@@ -149,7 +149,7 @@ static int peer_chosen(const struct dirent *entry)
 
 /* ---- probing ---- */
 
-/* Its exit code; -1: a signal, or it did not end. */
+/* Returns the exit code; -1: killed by a signal or by the timeout. */
 static int peer_wait(pid_t pid)
 {
     double until = measure_now() + PEER_PROBE_NS;
@@ -167,8 +167,8 @@ static int peer_wait(pid_t pid)
 }
 
 /*
- * Runs PATH --probe. Can it be used here? text, size bytes: library and version, or why not.
- * Blocks for some seconds at most.
+ * Runs PATH --probe. Returns true if the peer can be used; text (size bytes) is the library and its
+ * version, or the reason. Blocks for at most PEER_PROBE_NS.
  */
 static bool peer_probe(const char *path, char *text, int size)
 {
@@ -203,7 +203,7 @@ static bool peer_probe(const char *path, char *text, int size)
     return code == 0;
 }
 
-/* Who takes part in a comparison. */
+/* The list of libraries of a comparison. */
 
 #define LIBRARIES_PEER "peer:"
 
@@ -234,7 +234,7 @@ static void library_word(struct library *one, const char *word)
         one->words[one->word_count++] = strdup(word);
 }
 
-/* A word, and a number behind it. */
+/* Appends a word and a number. */
 static void library_number(struct library *one, const char *word, unsigned long long number)
 {
     char text[32];
@@ -272,7 +272,7 @@ static bool libraries_is_libdist(const char *name)
     return false;
 }
 
-/* A peer that has the name of a backend of ours is told from it. */
+/* A peer with the same name as a backend of libdist gets the prefix "peer:". */
 static int libraries_add_peer(struct libraries_maker *making, const char *name)
 {
     char shown[256], text[256];
@@ -306,13 +306,13 @@ static int libraries_add_libdist(struct libraries_maker *making, const char *tex
         return libraries_wrong("--compare: %s", failure);
     one = libraries_add(making, text);
     if (one) {
-        /* dist_bench itself, as a worker. */
+        /* Run this program as a worker. */
         char self[4096];
         ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
         self[length > 0 ? length : 0] = '\0';
         if (spec.launched) {
-            /* The command that starts an MPI's ranks, at its blanks. */
+            /* Split the command that starts an MPI's ranks at blanks. */
             const char *command = making->options->mpirun;
             char *copy;
 
@@ -353,7 +353,7 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
     making->asked = true;
     while (!failed && (name = strsep(&rest, ","))) {
         if (*name) {
-            /* A word of --compare or --peer. */
+            /* Add one name of --compare or --peer. */
             bool peer = peers;
             char *path = NULL;
 
@@ -374,7 +374,9 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
     return failed;
 }
 
-/* Every driver, by name. Those of an earlier folder come first, and hide others of the same name.
+/*
+ * Adds all peers, by name. Earlier directories take precedence over peers of the same name in later
+ * ones.
  */
 static int libraries_add_unasked(struct libraries_maker *making)
 {

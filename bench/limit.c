@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory of the bare loop, and how its ranks meet.
+ * The bound of this machine: a bare loop over memory that all ranks have mapped.
  *
- *   map:  flag, slots of rank 0 | ... of rank 1 | ...     a page or more each
- *         arena of rank 0 | arena of rank 1 | ...         buffers lie alike in all arenas
+ *   map:  mailbox of rank 0 | mailbox of rank 1 | ...      flag and slots
+ *         arena of rank 0 | arena of rank 1 | ...          buffers, at equal offsets in all arenas
  *
- * A rank's flag counts the events that it has come to: barriers and short calls. Only its own rank
- * writes it, so the flags of all travel side by side. Who has come to an event has finished those
- * before. A short call's data go through a slot, whose turn comes again LIMIT_SLOTS short calls
- * later: then all must have come past the event that used it.
+ * The flag of a rank counts the events that it has reached: barriers and short calls. Only its own
+ * rank writes it. A rank that has reached an event has completed all earlier ones. The data of a
+ * short call go through a slot, which is reused LIMIT_SLOTS short calls later. Before that, all
+ * ranks must have passed the event that used the slot.
  */
 #include <config.h>
 
@@ -27,10 +27,11 @@
 #define LIMIT_SLOTS 8
 #define LIMIT_SLOT_BYTES ((size_t)4096)
 
-/* A rank's board: what the others read of it. */
+/* What a rank publishes to the other ranks. */
 struct limit_board {
     _Alignas(64) atomic_ullong flag;
-    _Alignas(64) atomic_ullong pair; /* steps of messages between ranks 0 and 1, in rank 0's */
+    _Alignas(64)
+        atomic_ullong pair; /* only in rank 0's mailbox: steps of messages between ranks 0 and 1 */
     _Alignas(4096) char slots[LIMIT_SLOTS][LIMIT_SLOT_BYTES];
 };
 
@@ -43,19 +44,19 @@ struct limit_map {
 };
 
 struct limit {
-    struct driver driver; /* first */
+    struct driver driver; /* must be the first member */
     struct limit_map *map;
     const char *error;
     const char **ins; /* by rank */
     char **outs;
     unsigned long long events, steps, shorts;
-    unsigned long long used[LIMIT_SLOTS]; /* the event that used it last */
+    unsigned long long used[LIMIT_SLOTS]; /* the event that used each slot last */
 };
 
-/* The memory of the bare loop, and how its ranks meet. */
+/* ---- memory ---- */
 
-#define LIMIT_SPINS 1024    /* between two looks at the clock */
-#define LIMIT_PATIENCE 4096 /* spins before it yields */
+#define LIMIT_SPINS 1024    /* between two readings of the clock */
+#define LIMIT_PATIENCE 4096 /* spins before yielding the CPU */
 #define LIMIT_DEADLINE 60e9
 #define LIMIT_HUGE ((size_t)2 << 20) /* arenas begin on huge pages */
 
@@ -101,13 +102,13 @@ static char *limit_arena(const struct limit *limit, int rank)
     return limit->map->arenas + (size_t)rank * limit->map->arena;
 }
 
-/* Where another rank has what is here in this one's arena. */
+/* Returns the address, in another rank's arena, that corresponds to `mine` in this rank's. */
 static char *limit_peer_memory(const struct limit *limit, const void *mine, int rank)
 {
     return limit_arena(limit, rank) + ((const char *)mine - limit_arena(limit, limit->driver.rank));
 }
 
-/* Memory for a driver's alloc and free. */
+/* Returns this rank's arena; the driver's alloc. */
 static dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct limit *limit = (struct limit *)driver;
@@ -120,16 +121,16 @@ static dist_status limit_alloc(struct driver *driver, size_t bytes, void **memor
     return DIST_OK;
 }
 
-/* The others may still be in the last call that read here. */
+/* The barrier ensures that no rank still reads this memory in its last call. */
 static void limit_release(struct driver *driver, void *memory, size_t bytes)
 {
     if (driver->barrier(driver) == DIST_OK)
         madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);
 }
 
-/* ---- meeting ---- */
+/* ---- synchronisation ---- */
 
-/* Other programs may want the CPU too, and keep the very rank from it that is waited for. */
+/* Yields the CPU, because another process may keep the awaited rank from running. */
 static void limit_back_off(bool crowded, unsigned spins)
 {
     if (crowded || spins > LIMIT_PATIENCE)
@@ -140,7 +141,7 @@ static void limit_back_off(bool crowded, unsigned spins)
 #endif
 }
 
-/* Waits until the counter has come so far; ERR_TIMEOUT after a minute. */
+/* Waits until the counter has reached `wanted`. DIST_ERR_TIMEOUT after 60 s. */
 static dist_status limit_wait(struct limit *limit, atomic_ullong *counter,
                               unsigned long long wanted)
 {
@@ -160,14 +161,14 @@ static dist_status limit_wait(struct limit *limit, atomic_ullong *counter,
     return DIST_OK;
 }
 
-/* This rank has come to the next event. */
+/* Announces that this rank has reached the next event. */
 static void limit_arrive(struct limit *limit)
 {
     atomic_store_explicit(&limit->map->boards[limit->driver.rank].flag, ++limit->events,
                           memory_order_release);
 }
 
-/* Waits until that rank, or all, have come as far as this one. */
+/* Wait until that rank, or all ranks, have reached this rank's event. */
 static dist_status limit_wait_rank(struct limit *limit, int rank)
 {
     return limit_wait(limit, &limit->map->boards[rank].flag, limit->events);
@@ -183,13 +184,13 @@ static dist_status limit_wait_all(struct limit *limit)
     return status;
 }
 
-/* Sums of vectors that lie side by side in memory: piece by piece, through the first cache. */
+/* Sums of several vectors in memory, piece by piece through the L1 cache. */
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-/* A piece stays in the first cache. Data are asked for so far ahead that they come in time. */
+/* A piece stays in the L1 cache. SUM_AHEAD is the distance of prefetching. */
 #define SUM_PIECE ((size_t)1024)
 #define SUM_AHEAD ((size_t)4096)
 #define SUM_LINE 64
@@ -200,7 +201,10 @@ static dist_status limit_wait_all(struct limit *limit)
 #define SUM_CLONES
 #endif
 
-/* to = a + b, and to += a + b; integers wrap, so they are added unsigned. */
+/*
+ * Functions that compute to = a + b, to += a + b, and to += a. Integers wrap, so they are added as
+ * unsigned.
+ */
 #define SUM_FUNCTIONS(name, type)                                                                  \
     SUM_CLONES static void sum_first_##name(void *to, const void *a, const void *b, size_t bytes)  \
     {                                                                                              \
@@ -251,7 +255,7 @@ static const struct sum_functions sum_table[DIST_DTYPE_COUNT] = {
     [DIST_INT64] = SUM_ROW(u64),   [DIST_UINT64] = SUM_ROW(u64),
 };
 
-/* Past the caches, where the processor can and the place allows it. */
+/* Copies with non-temporal stores, if `stream` is true, the CPU has them and `to` is aligned. */
 static void sum_put(char *to, const char *from, size_t bytes, bool stream)
 {
     size_t done = 0;
@@ -275,7 +279,7 @@ static void sum_ask(const char *memory, size_t offset, size_t end)
         __builtin_prefetch(memory + next, 1);
 }
 
-/* stream: `to` is long, and need not be read into the cache first. */
+/* Copies with prefetching. stream: `to` is long and not read, so bypass the cache. */
 static void limit_copy(char *to, const char *from, size_t bytes, bool stream)
 {
     for (size_t done = 0; done < bytes; done += SUM_PIECE) {
@@ -292,9 +296,9 @@ static void limit_copy(char *to, const char *from, size_t bytes, bool stream)
 }
 
 /*
- * In one pass: for bytes bytes from offset on, the sum of in[0..ins) into each of out[0..outs). An
- * out may be one of the ins. stream: the outs are long and none of the ins, so that they need not
- * be read into the cache first. bytes is a whole number of elements.
+ * Computes the sum of in[0..ins) for `bytes` bytes from `offset`, and stores it to each of
+ * out[0..outs), in one pass. An out may equal one of the ins. stream: the outs are long and none of
+ * them is an in, so bypass the cache. bytes must be a multiple of the element size.
  */
 static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
                       size_t offset, size_t bytes, bool stream)
@@ -307,7 +311,7 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
 
         for (int i = 0; i < ins; i++)
             sum_ask(in[i], offset + done, offset + bytes);
-        /* The sum of all ins, two at a time. */
+        /* Sum all ins, two at a time. */
         const size_t at = offset + done;
         int i = 2;
 
@@ -329,22 +333,24 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
 }
 
 /*
- * Short calls of the bare loop: what a rank gives goes into a slot of its own, and who needs it
- * takes it from there. So the ranks meet once and not twice, and a root that only gives does not
- * wait at all.
+ * Short calls: a rank copies its data to its own slot, and the other ranks read them from there. So
+ * one synchronisation suffices instead of two, and a root that only sends does not wait.
  */
 
-/* All ranks add all vectors: that pays as long as they are short together. */
+/* Limit on the total size up to which every rank sums all vectors itself. */
 #define SHORT_SUM_MAX ((size_t)16384)
 
-/* What a rank gives is at in, or if there is none at out. */
+/* Returns the size of this rank's input, which is at in, or at out if there is no in. */
 static size_t short_given(const struct limit *limit, const struct order *order)
 {
     return order->operation->in == PART_BLOCK ? order_block(order, limit->driver.ranks)
                                               : order->bytes;
 }
 
-/* The slot of this call; all must have come past its last use before it is written. */
+/*
+ * Returns the slot of this call. If this rank writes it, first waits until all ranks have passed
+ * its last use.
+ */
 static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
 {
     int slot = (int)(limit->shorts++ % LIMIT_SLOTS);
@@ -405,7 +411,7 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
     if (status != DIST_OK)
         return status;
     if (operation->reduces && operation->out == PART_BLOCK) {
-        /* Of reduce_scatter a rank adds its block alone. */
+        /* In reduce_scatter, a rank sums only its own block. */
         size_t block = order_block(order, limit->driver.ranks);
 
         for (int r = 0; r < limit->driver.ranks; r++)
@@ -419,11 +425,11 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
 }
 
 /*
- * The bound of this machine: what a collective costs if all memory is everybody's. Between two
- * barriers nothing is done but the copies and sums that cannot be avoided, each rank its share.
+ * The driver. Between two barriers it performs only the copies and sums that are unavoidable,
+ * divided among the ranks.
  */
 
-/* What is read and written together is longer than this: it is written past the caches. */
+/* Sizes, read plus written, above which stores bypass the cache. */
 #define LIMIT_STREAM ((size_t)2 << 20)
 
 static dist_status limit_barrier(struct driver *driver)
@@ -437,15 +443,15 @@ static void limit_step(struct limit *limit)
     atomic_fetch_add_explicit(&limit->map->boards[0].pair, 1, memory_order_acq_rel);
 }
 
-/* Waits until ranks 0 and 1 have taken so many steps since this call began. */
+/* Waits until ranks 0 and 1 have completed `steps` steps since the beginning of this call. */
 static dist_status limit_steps(struct limit *limit, unsigned steps)
 {
     return limit_wait(limit, &limit->map->boards[0].pair, limit->steps + steps);
 }
 
-/* ---- what cannot be avoided, between two barriers ---- */
+/* ---- unavoidable copies, between two barriers ---- */
 
-/* Block s of the out is rank s's in, or of it the block for this rank. */
+/* Block s of out is rank s's in, or the block of it that is for this rank. */
 static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
 {
@@ -466,7 +472,7 @@ static void limit_gather(const struct limit *limit, const struct order *order, c
     }
 }
 
-/* What goes between the root and another: from, to and how much of it this rank moves. */
+/* Copies this rank's part of the data between the root and another rank. */
 static void limit_between(const struct limit *limit, const struct order *order, const void *in,
                           void *out, int other)
 {
@@ -495,9 +501,12 @@ static void limit_between(const struct limit *limit, const struct order *order, 
     limit_copy(to + first, from + first, last - first, 2 * bytes > LIMIT_STREAM);
 }
 
-/* ---- messages: a counter that both look at ---- */
+/* ---- messages: a counter shared by ranks 0 and 1 ---- */
 
-/* Rank 0 pushes, then 1 does or only says that it has seen; in bibw both at once. */
+/*
+ * Rank 0 writes first. Then rank 1 writes (latency) or only acknowledges (bw). In bibw both write
+ * at once.
+ */
 static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
                                   void *out)
 {
@@ -511,7 +520,7 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
     if (rank == 1 && order->operation->id == OPERATION_bw) {
         limit_step(limit);
     } else if (status == DIST_OK) {
-        /* Into the other's out, so that it is there when the other looks. */
+        /* Write directly to the peer's out. */
         int messages = order->operation->id == OPERATION_latency ? 1 : order->window;
 
         for (int i = 0; i < messages; i++)
@@ -524,7 +533,7 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
     return status;
 }
 
-/* ---- as a driver ---- */
+/* ---- driver functions ---- */
 
 static dist_status limit_call(struct driver *driver, const struct order *order, const void *in,
                               void *out)
@@ -548,7 +557,7 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
         return status;
     if (order->operation->id == OPERATION_reduce_scatter ||
         order->operation->id == OPERATION_reduce_scatter_v) {
-        /* This rank's block of all vectors, into its out. */
+        /* Sum this rank's block of all vectors into its out. */
         size_t block = order_block(order, limit->driver.ranks);
         size_t offset = (size_t)limit->driver.rank * block;
         bool in_place = buffers_in_place(order);
@@ -560,12 +569,12 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
         limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block,
                   !in_place && order->bytes > LIMIT_STREAM);
     } else if (order->operation->reduces) {
-        /* All ranks' vectors are added slice by slice, into all outs or the root's. */
+        /* Sum a slice of all vectors on each rank, and store it to all outs or to the root's. */
         int ranks = limit->driver.ranks;
         bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
         size_t outs = all ? (size_t)ranks : 1, lines = (order->bytes + 63) / 64;
         size_t rank = (size_t)limit->driver.rank;
-        /* This rank's part of a vector, in whole cache lines. */
+        /* This rank's slice, in whole cache lines. */
         size_t from = lines * rank / (size_t)ranks * 64;
         size_t end = lines * (rank + 1) / (size_t)ranks * 64;
 
@@ -580,7 +589,10 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
         limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, end - from,
                   !in_place && order->bytes * outs > LIMIT_STREAM);
     } else if (order->operation->rooted) {
-        /* Between a root and each of the others both move a part; its own block only the root. */
+        /*
+         * The root and each other rank both copy a part of the data between them; the root copies
+         * its own block alone.
+         */
         int root = order->root, rank = limit->driver.rank;
         size_t block = order_block(order, limit->driver.ranks), offset = (size_t)root * block;
         bool gathers = order->operation->out == PART_WHOLE;

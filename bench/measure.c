@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Orders as lines. */
+/* Orders, buffers, the measurement on one rank, and the worker's side of the protocol. */
 #include "bench/measure.h"
 #include "bench/protocol.h"
 
@@ -22,7 +22,7 @@ void order_write(const struct order *order, char *line)
                           dist_op_string(order->op), order->root, order->in_place, order->warmup,
                           order->samples, order->batch, order->check);
 
-    /* Others are told of what was asked for only. */
+    /* Drivers of other libraries receive optional fields only if they are used. */
     if (order->window != BENCH_WINDOW || order->buffers || order->apart)
         length += snprintf(line + length, ORDER_LINE - (size_t)length, " %d", order->window);
     if (order->buffers || order->apart)
@@ -77,7 +77,7 @@ size_t order_count(const struct order *order, int ranks)
 
 /* The buffers of a run. */
 
-/* Long buffers begin on pages, as malloc gives them nearly; short ones on cache lines. */
+/* Long buffers are page-aligned, similar to malloc's; short ones are aligned to cache lines. */
 static size_t buffers_round(size_t bytes)
 {
     size_t step = bytes >= 4096 ? 4096 : 64;
@@ -97,8 +97,8 @@ bool buffers_in_place(const struct order *order)
 }
 
 /*
- *   apart    | in      | out             |     each rounded up
- *   in place | out, the whole, in its block of it |, or the other way round
+ *   out of place | in      | out             |     each rounded up
+ *   in place     | out, the whole; in is a block of it |, or vice versa
  */
 static void buffers_lay(struct buffers *b, const struct order *order, int rank, int ranks)
 {
@@ -143,7 +143,7 @@ size_t buffers_need(const struct order *order, int ranks)
     return b.stride * (size_t)b.sets;
 }
 
-/* Zeroes all of it. What only a device can touch is written set by set. */
+/* Zeroes all sets. If only the device can access the memory, one set at a time. */
 static dist_status buffers_touch(const struct buffers *b, struct driver *driver)
 {
     dist_status status = DIST_OK;
@@ -161,7 +161,10 @@ static dist_status buffers_touch(const struct buffers *b, struct driver *driver)
     return status;
 }
 
-/* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
+/*
+ * Allocates and touches buffers for the order, or keeps the previous buffers if they fit. All ranks
+ * must call it.
+ */
 static dist_status buffers_fit(struct buffers *buffers, struct driver *driver,
                                const struct order *order)
 {
@@ -209,15 +212,15 @@ void buffers_free(struct buffers *buffers, struct driver *driver)
 
 /* Runs an order on one rank: buffers, a checked call, warm-up, samples, a checked call. */
 
-/* What an out is full of before a checked call: no result looks like it. */
+/* Fill byte of out before a checked call; no correct result looks like it. */
 #define MEASURE_POISON 0xa5
 
 struct measure {
     struct driver *driver;
     struct buffers *buffers;
     const struct order *order;
-    int next;     /* set */
-    char *mirror; /* of one set, where the host cannot touch the buffers; else NULL */
+    int next;     /* index of the next set */
+    char *mirror; /* host copy of one set if the host cannot access the buffers; otherwise NULL */
     enum outcome outcome;
     char *reason;
 };
@@ -230,7 +233,7 @@ double measure_now(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* ---- a set as the host sees it: the memory itself, or its mirror ---- */
+/* ---- host view of a set: the memory itself, or the mirror ---- */
 
 static void *measure_in(const struct measure *m, int set)
 {
@@ -249,7 +252,7 @@ static dist_status measure_show(const struct measure *m, int set)
                      : DIST_OK;
 }
 
-/* ---- what should be there ---- */
+/* ---- expected results ---- */
 
 static bool measure_is_right(const struct measure *m, const struct pattern *pattern, int set,
                              size_t *bad_p)
@@ -261,7 +264,7 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
     size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
     size_t mine = (size_t)rank * order_count(order, m->driver->ranks);
 
-    /* Of messages: 1 hears from 0, and but for bw 0 hears from 1. */
+    /* Messages: rank 1 receives from 0; except in bw, rank 0 receives from 1. */
     if (operation->layout == LAYOUT_MESSAGES)
         return rank > 1 || (rank == 0 && operation->id == OPERATION_bw) ||
                pattern_is(pattern, 1 - rank, 0, out, count, bad_p);
@@ -275,7 +278,7 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
         return pattern_is(pattern, order->root, 0, out, count, bad_p);
     if (operation->out == PART_BLOCK) /* scatter */
         return pattern_is(pattern, order->root, mine, out, count, bad_p);
-    /* Blocks of all ranks, one after the other: block s begins with that rank's element `first`. */
+    /* Blocks of all ranks, one after the other; block s contains data of rank s. */
     size_t each = order_count(m->order, m->driver->ranks);
     size_t block = order_block(m->order, m->driver->ranks);
 
@@ -289,7 +292,7 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
     return true;
 }
 
-/* ---- running ---- */
+/* ---- calls and samples ---- */
 
 static int measure_end(struct measure *m, dist_status status)
 {
@@ -309,7 +312,7 @@ static int measure_call(struct measure *m)
                                           buffers_out(m->buffers, set)));
 }
 
-/* A checked call on the next set; -1: the run has ended. */
+/* Runs a checked call on the next set. -1: the run has ended. */
 static int measure_checked(struct measure *m, unsigned seed)
 {
     struct pattern pattern = {.dtype = m->order->dtype,
@@ -322,7 +325,7 @@ static int measure_checked(struct measure *m, unsigned seed)
 
     if (m->order->operation->layout == LAYOUT_NOTHING)
         return measure_call(m);
-    /* Fills what this rank gives, and poisons what it gets. */
+    /* Fill the input and poison the output of this rank. */
     const struct order *order = m->order;
     struct buffers *b = m->buffers;
     int rank = m->driver->rank;
@@ -336,7 +339,10 @@ static int measure_checked(struct measure *m, unsigned seed)
         gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
     if (gives)
         pattern_fill(&pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
-    /* Another may write here as soon as it is in the call. */
+    /*
+     * The barrier is needed because another rank may write to this rank's buffers as soon as it has
+     * entered the call.
+     */
     if (measure_end(m, measure_show(m, set)) != 0 ||
         measure_end(m, m->driver->barrier(m->driver)) != 0 || measure_call(m) != 0 ||
         measure_end(m, m->mirror ? m->driver->get(m->driver, m->mirror,
@@ -348,13 +354,13 @@ static int measure_checked(struct measure *m, unsigned seed)
         snprintf(m->reason, MEASURE_REASON, "rank %d: element %zu of the result is wrong",
                  m->driver->rank, bad);
     }
-    /* In place, sums of sums grow without end; zeros stay. */
+    /* Zero the buffers: in place, repeated sums would overflow, whereas zeros stay zero. */
     memset(measure_out(m, set), 0, m->buffers->out_bytes);
     memset(measure_in(m, set), 0, m->buffers->in_bytes);
     return measure_end(m, measure_show(m, set));
 }
 
-/* Calls that a stream orders have ended only then. */
+/* Waits for calls that are queued on a stream. */
 static int measure_synchronize(struct measure *m)
 {
     return m->driver->synchronize ? measure_end(m, m->driver->synchronize(m->driver)) : 0;
@@ -369,7 +375,7 @@ static int measure_sample(struct measure *m, double *time_p)
     if (m->order->apart && m->order->operation->layout != LAYOUT_MESSAGES) {
         *time_p = 0;
         for (long i = 0; i < m->order->batch; i++) {
-            /* The ranks begin a call together. */
+            /* All ranks begin the call together. */
             if (m->order->operation->layout != LAYOUT_NOTHING &&
                 measure_end(m, m->driver->barrier(m->driver)) != 0)
                 return -1;
@@ -391,7 +397,7 @@ static int measure_sample(struct measure *m, double *time_p)
     return 0;
 }
 
-/* On one set; on every one, if their number was asked for. */
+/* Checks one set, or every set if --buffers was given. */
 static int measure_check(struct measure *m, unsigned seed)
 {
     int sets = m->order->buffers ? m->buffers->sets : 1;
@@ -403,7 +409,7 @@ static int measure_check(struct measure *m, unsigned seed)
     return 0;
 }
 
-/* Everything but the buffers. No set that was asked for is used for the first time in a sample. */
+/* Runs checks, warm-up and samples. The warm-up uses every set of --buffers at least once. */
 static void measure_all(struct measure *m, double *times)
 {
     const struct order *order = m->order;
@@ -453,7 +459,7 @@ enum outcome measure_run(struct driver *driver, struct buffers *buffers, const s
     return m.outcome;
 }
 
-/* The worker's side of the protocol: connect, say hello, answer each order. */
+/* The worker's side of the protocol: connects, sends hello, answers each order. */
 
 struct server {
     struct driver *driver;
@@ -489,7 +495,7 @@ static int serve_connect(struct server *server, const char *name)
     return server->out ? 0 : serve_fail(name, "cannot talk to dist_bench", strerror(errno));
 }
 
-/* -1: the line is no order, or the driver is of no more use. */
+/* -1: the line is not an order, or the driver cannot be used any more. */
 static int serve_order(struct server *server, const char *line)
 {
     char reason[MEASURE_REASON] = "no memory for the times: give fewer iterations with -i";
@@ -503,7 +509,7 @@ static int serve_order(struct server *server, const char *line)
     if (times)
         outcome = measure_run(server->driver, &server->buffers, &order, times, reason);
     if (outcome != OUTCOME_TOOK) {
-        /* Line breaks would end the answer. */
+        /* A line break would end the answer. */
         for (char *at = reason; (at = strpbrk(at, "\r\n"));)
             *at = ' ';
         fprintf(server->out, "%s %s\n", outcome_words[outcome], reason);

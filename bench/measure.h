@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations, patterns of data, drivers of libraries, and what a rank measures. */
+/* Operations, test data, drivers of libraries, and the measurement on one rank. */
 #ifndef DISTI_BENCH_MEASURE_H
 #define DISTI_BENCH_MEASURE_H
 
 #include <dist/dist.h>
 
-/* What can be measured: the collectives of dist.h, and messages between two ranks. */
+/*
+ * The operations that can be measured: the collectives of dist.h, and messages between two ranks.
+ */
 
-/* How much of the size a rank's buffer holds. */
+/* The part of the size that a rank's buffer contains. */
 enum operation_part { PART_NONE, PART_BLOCK, PART_WHOLE };
 
 /*
  * X(name, title, in, out, reduces, rooted, in place, layout)
- * title: as OSU's programs print it. in place: never, if asked for, or always. layout: whether the
- * size is one vector, a block for each rank, a message between two ranks, or nothing.
+ *
+ * title: as in the output of OSU's programs. in place: never, optional, or always. layout: the size
+ * is one vector, one block per rank, a message between two ranks, or 0.
  */
 #define OPERATION_MAP(X)                                                                           \
     X(all_reduce, "Allreduce Latency", WHOLE, WHOLE, true, false, ASKED, VECTOR)                   \
@@ -60,30 +63,31 @@ struct operation {
 
 extern const struct operation operation_table[OPERATION_COUNT];
 
-/* The operation of that name; NULL: there is none. */
+/* Returns the operation of that name, or NULL. */
 const struct operation *operation_find(const char *name);
 
-/* Number of blocks that the size is made of. */
+/* Returns the number of blocks that the size consists of. */
 int operation_blocks(const struct operation *operation, int ranks);
 
-/* The dtype or op of that name, OSU's mpi_float and the like included; -1: there is none. */
+/* Return the dtype or op of that name, including OSU's names such as mpi_float; -1: unknown. */
 int operation_dtype(const char *name);
 int operation_op(const char *name);
 
-/* An order: what to run, and how often. protocol.h says how it is written. */
+/* An order to run calls, and how often. See protocol.h for its text form. */
 
 struct order {
     const struct operation *operation;
-    size_t bytes; /* a whole number of blocks */
+    size_t bytes; /* a multiple of the number of blocks */
     dist_dtype dtype;
     dist_op op;
     int root;
     bool in_place;
     long warmup, samples, batch;
     bool check;
-    int window;  /* messages in a call of bw and bibw */
-    int buffers; /* sets, each allocated by itself; 0: as protocol.h says, all in one piece */
-    bool apart;  /* a barrier before each call, and only calls are timed, as OSU's programs do */
+    int window;  /* messages per call of bw and bibw */
+    int buffers; /* number of sets, each allocated separately; 0: as many as protocol.h specifies,
+                    in one piece */
+    bool apart;  /* barrier before each call, and only calls are timed, as in OSU's programs */
 };
 
 #define ORDER_LINE 256
@@ -91,36 +95,37 @@ struct order {
 #define ORDER_WINDOW_MAX 1024
 #define ORDER_BUFFERS_MAX 100000
 
-/* "run ...\n" into line, ORDER_LINE bytes. */
+/* Writes "run ...\n" to line (ORDER_LINE bytes). */
 void order_write(const struct order *order, char *line);
 
-/* Reads such a line. -1: it is none, or a number is out of range. */
+/* Parses such a line. -1: it is not an order, or a number is out of range. */
 int order_read(const char *line, int ranks, struct order *order_p);
 
-/* Elements of a block, and bytes of it. */
+/* Return the number of elements of a block, and its size in bytes. */
 size_t order_count(const struct order *order, int ranks);
 size_t order_block(const struct order *order, int ranks);
 
-/* How an order ended, with the words for it. */
+/* The result of an order, and the words for it in the protocol. */
 enum outcome { OUTCOME_TOOK, OUTCOME_UNSUPPORTED, OUTCOME_WRONG, OUTCOME_FAILED, OUTCOME_COUNT };
 extern const char *const outcome_words[OUTCOME_COUNT];
 
-/* What is measured: something that can run an order's calls, seen from one rank. */
+/* A driver runs the calls of an order on one rank. */
 
 struct buffers;
 
 struct driver {
     int rank, ranks;
-    bool one_piece;      /* it has memory for one piece only */
-    bool block_in_front; /* in place, a reduce-scatter leaves its block where the buffer begins */
-    /* Each returns OK, or a status that error() has the text of. */
+    bool one_piece;      /* allocates only one piece of memory */
+    bool block_in_front; /* in place, reduce-scatter stores its block at the beginning of the buffer
+                          */
+    /* Each returns OK, or a status whose message error() returns. */
     dist_status (*barrier)(struct driver *driver);
     dist_status (*call)(struct driver *driver, const struct order *order, const void *in,
                         void *out);
     /*
-     * Memory for buffers, called by all ranks with the same number of bytes; NULL, both: ordinary
-     * memory. prepare, if it is there, is called before the calls of an order, and forget before
-     * the buffers that it was called with are freed; by all ranks.
+     * Allocate and free buffers. All ranks call them with the same number of bytes; if both are
+     * NULL, ordinary memory is used. All ranks call prepare (may be NULL) before the calls of an
+     * order, and forget before freeing the buffers that were passed to prepare.
      */
     dist_status (*alloc)(struct driver *driver, size_t bytes, void **memory_p);
     void (*free)(struct driver *driver, void *memory, size_t bytes);
@@ -129,8 +134,8 @@ struct driver {
     void (*forget)(struct driver *driver);
     const char *(*error)(struct driver *driver);
     /*
-     * Of memory that the host cannot touch; else NULL, all three. put and get copy to it and from
-     * it; they and synchronize wait until the calls have ended.
+     * For memory that the host cannot access; otherwise all three are NULL. put and get copy to and
+     * from it. All three wait until the previous calls have completed.
      */
     dist_status (*put)(struct driver *driver, void *to, const void *from, size_t bytes);
     dist_status (*get)(struct driver *driver, void *to, const void *from, size_t bytes);
@@ -138,35 +143,35 @@ struct driver {
 };
 
 /*
- * libdist itself. memory: "malloc", "registered", "dist" or "cuda". The group stays the caller's.
- * On success *driver_p is to be given to libdist_free, before the group is destroyed. NULL is
- * accepted there.
+ * Creates the driver of libdist. memory: "malloc", "registered", "dist" or "cuda". The caller keeps
+ * the group. On success the caller releases *driver_p with libdist_free before it destroys the
+ * group. libdist_free accepts NULL.
  */
 dist_status libdist_new(dist_group *group, const char *memory, struct driver **driver_p);
 void libdist_free(struct driver *driver);
 
-/* The words after a backend's slash and of --mem. */
+/* True if `name` is a memory kind, as after the slash of a backend or in --mem. */
 bool libdist_has_memory(const char *name);
 
 /*
- * The bound of this machine: a bare loop over memory that all ranks have mapped. limit_map makes
- * that memory, before the ranks are started; each rank then calls limit_new.
+ * The bound of this machine: a bare loop over memory that all ranks have mapped. limit_map_new
+ * creates this memory before the ranks are started; each rank then calls limit_new.
  */
 struct limit_map;
-struct limit_map *limit_map_new(int ranks, size_t largest); /* NULL: errno says why */
+struct limit_map *limit_map_new(int ranks, size_t largest); /* NULL: see errno */
 void limit_map_free(struct limit_map *map);
 dist_status limit_new(struct limit_map *map, int rank, struct driver **driver_p);
 void limit_free(struct driver *driver);
 
-/* The buffers of a run: sets of in and out, used in turn. */
+/* The buffers of a run: sets of in and out that calls use in rotation. */
 
 struct buffers {
     void **pieces; /* NULL: none */
     int piece_count;
-    size_t bytes; /* of a piece */
+    size_t bytes; /* per piece */
     size_t stride, in_offset, out_offset;
     size_t in_bytes, out_bytes;
-    int sets; /* all in the one piece, or each in its own */
+    int sets; /* in total: all in one piece, or one per piece */
 };
 
 void buffers_free(struct buffers *buffers, struct driver *driver);
@@ -187,26 +192,27 @@ static inline void *buffers_out(const struct buffers *buffers, int set)
     return buffers_set(buffers, set) + buffers->out_offset;
 }
 
-/* Are in and out of an order the same memory? */
+/* True if in and out of an order are the same memory. */
 bool buffers_in_place(const struct order *order);
 
-/* How many sets an order has. */
+/* Returns the number of sets of an order. */
 int buffers_sets(const struct order *order, int ranks);
 
-/* What all sets of an order take on one rank at most, in bytes. SIZE_MAX: too much to count. */
+/* Returns the maximum size of all sets of an order on one rank, in bytes; SIZE_MAX: overflow. */
 size_t buffers_need(const struct order *order, int ranks);
 
-/* An element of any dtype from a double, and back. */
+/* Conversion between double and an element of any dtype. */
 
-/* value must be a whole number; integers wrap. A float16 beyond its range becomes infinite. */
+/* value must be an integer; integer types wrap. A float16 out of range becomes infinite. */
 void number_write(dist_dtype dtype, double value, void *element);
 double number_read(dist_dtype dtype, const void *element);
 
 /*
- * Data whose result is known: element i of a rank is a function of (i + 17 rank + seed) mod 61. So
- * results repeat every 61 elements: the first 61 are compared with what plain arithmetic in double
- * gives, and the rest with what stands 61 elements before. Values are small whole numbers, chosen
- * so that no type rounds them, and at every place some ranks count and some do not.
+ * Test data with a known result: element i of a rank is a function of (i + 17 rank + seed) mod 61,
+ * so results repeat every 61 elements. The first 61 elements are compared with a result computed in
+ * double, and each following element with the one 61 positions before it. Values are small integers
+ * that no type rounds. At every position some ranks contribute a value that affects the result, and
+ * the other ranks do not.
  */
 
 struct pattern {
@@ -217,42 +223,48 @@ struct pattern {
     unsigned seed;
 };
 
-/* Writes the elements first, first + 1, ... (count of them) of that rank. */
+/* Writes elements first ... first + count - 1 of that rank. */
 void pattern_fill(const struct pattern *pattern, int rank, size_t first, void *data, size_t count);
 
-/* Are these the elements first, ... of that rank? Else *bad_p is the first that is not. */
+/*
+ * True if data are elements first, first + 1, ... of that rank. Otherwise *bad_p is the index of
+ * the first wrong element.
+ */
 bool pattern_is(const struct pattern *pattern, int rank, size_t first, const void *data,
                 size_t count, size_t *bad_p);
 
-/* Are these the elements first, ... of the reduction over all ranks? */
+/*
+ * True if data are elements first, first + 1, ... of the reduction over all ranks. *bad_p as above.
+ */
 bool pattern_is_reduced(const struct pattern *pattern, size_t first, const void *data, size_t count,
                         size_t *bad_p);
 
-/* The factor of premul_sum that is expected. */
+/* The expected factor of premul_sum. */
 #define PATTERN_FACTOR 2.0
 
-/* The worker's side of the protocol of bench/protocol.h, with any driver. */
+/* The worker's side of the protocol in bench/protocol.h, for any driver. */
 
 /*
- * Connects to dist_bench and runs its orders on the driver until it says quit or goes away; blocks.
- * name: what dist_bench calls the library; release: the library and its version. -1: there is no
- * connection, which has been reported on stderr.
+ * Connects to dist_bench and runs its orders on the driver until it sends quit or closes the
+ * connection; blocks. name: the library in dist_bench; release: the library and its version. -1:
+ * cannot connect; the error has been printed to stderr.
  */
 int serve(struct driver *driver, const char *name, const char *release);
 
-/* Runs an order on one rank, and takes the time. */
+/* Runs and times an order on one rank. */
 
 #define MEASURE_REASON 512
 
 /*
- * All ranks call it with the same order. times: order->samples of them, in ns a call. A result that
- * is wrong does not end the run, so the ranks stay in step. reason, MEASURE_REASON bytes, is set
- * unless it TOOK. After FAILED the driver is of no more use.
+ * All ranks must call it with the same order. Writes order->samples times to `times`, in ns per
+ * call. After a wrong result the run continues, so that the ranks stay synchronised. Sets reason
+ * (MEASURE_REASON bytes) unless the result is OUTCOME_TOOK. After OUTCOME_FAILED the driver cannot
+ * be used any more.
  */
 enum outcome measure_run(struct driver *driver, struct buffers *buffers, const struct order *order,
                          double *times, char *reason);
 
-/* The clock, in ns. */
+/* Returns the monotonic time in ns. */
 double measure_now(void);
 
 #endif

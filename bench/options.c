@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one table of options: OSU's letters, and the long names of both OSU and NCCL's tests. */
+/* The table of options: OSU's letters, and the long names of OSU's and NCCL's tests. */
 #include "options.h"
 #include "bench/measure.h"
 #include "protocol.h"
@@ -141,7 +141,7 @@ const struct args options_args = {
              "Exit status: 0 success, 1 failure or a wrong result, 2 wrong usage, 3 slower than "
              "the baseline.\n"};
 
-/* Reads the command line by the table. */
+/* Parses the command line with the table. */
 
 static char options_failure[ARGS_FAILURE];
 
@@ -155,7 +155,7 @@ __attribute__((format(printf, 1, 2))) static int options_wrong(const char *forma
     return -1;
 }
 
-/* ---- what belongs together ---- */
+/* ---- checks across options ---- */
 
 static int options_operations(struct options *options, int argc, char **argv)
 {

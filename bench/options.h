@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command line, runs of one library or several, and the worker processes. */
+/* Command line, runs of one or several libraries, worker processes. */
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
@@ -13,23 +13,24 @@
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 
-/* Numbers that were not given are -1 where the comment says so; texts are NULL. */
+/* An option that was not given has the value in its comment, or NULL if it is a string. */
 struct options {
-    bool operations[OPERATION_COUNT]; /* what to measure */
-    int64_t ranks;                    /* to start; -1: those of the launcher */
+    bool operations[OPERATION_COUNT]; /* selected operations */
+    int64_t ranks;                    /* number of ranks to start; -1: those of the launcher */
     const char *sizes;                /* [MIN:]MAX */
     int64_t least, most;              /* bytes; -1: not given */
-    int64_t factor, step;             /* from size to size; step 0: by the factor */
-    int64_t iterations, warmup;       /* -1: by time */
-    double time;                      /* seconds for a point and library */
+    int64_t factor, step;             /* between sizes; step 0: use the factor */
+    int64_t iterations, warmup;       /* -1: chosen by time */
+    double time;                      /* seconds per measurement and library */
     int64_t rounds;
     int64_t window;
-    int64_t buffers;    /* sets, each allocated by itself; 0: as many as the default says, in one */
+    int64_t buffers;    /* number of sets, each allocated separately; 0: the default number, in one
+                           piece */
     const char *timing; /* "row" or "osu" */
-    bool apart;         /* the latter: each call is timed by itself */
+    bool apart;         /* timing is "osu": each call is timed separately */
     int64_t memory_limit;
     bool full, check, in_place;
-    bool no_check; /* wins over check */
+    bool no_check; /* overrides check */
     const char *dtype_name, *op_name;
     dist_dtype dtype;
     dist_op op;
@@ -45,17 +46,20 @@ struct options {
     int action; /* of enum options_action */
 };
 
-/* Texts point into argv. -1: *failure_p says what is wrong (static storage); exit with 2. */
+/*
+ * Parses the command line; strings in *options_p point into argv. -1: *failure_p is the error
+ * message (static storage); exit with status 2.
+ */
 int options_parse(int argc, char **argv, struct options *options_p, const char **failure_p);
 
-/* options.c: the options, and what holds where none is given. */
+/* The table of options, and their defaults. */
 extern const struct args options_args;
 extern const struct options options_defaults;
 
-/* Is this a run of several libraries? */
+/* True if the run compares several libraries. */
 bool options_compares(const struct options *options);
 
-/* The program. The exit code. */
+/* Runs the program. Returns the exit code. */
 int bench_main(int argc, char **argv);
 
 #endif

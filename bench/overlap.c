@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap [RANKS [BYTES...]]: how fast the progress thread is beside a call that blocks.
+ * overlap [RANKS [BYTES...]]: compares the progress thread with blocking calls.
  *
  *   bench/overlap 2 1M 16M
  *
- * Each round times some all-reduces of float32 that block, one after the other, and as many that
- * are posted and moved along by the progress thread alone: the caller sleeps on a semaphore until
- * the function that it gave to dist_on_complete with the last is called. Prints the medians of the
- * slowest rank's times in microseconds, and the one over the other: 100 % is as fast as blocking.
- * There are 64 MiB of them, but at least 8 and at most 64: the first waits for two threads to wake.
+ * Each round times a number of blocking all-reduces of float32 in sequence, and the same number of
+ * asynchronous ones on which only the progress thread makes progress: the caller sleeps on a
+ * semaphore until dist_on_complete calls its function for the last one. Prints the medians, in
+ * microseconds, of the slowest rank's times and their ratio: at 100 % the thread is as fast as
+ * blocking calls. The number of calls is 64 MiB / BYTES, but at least 8 and at most 64, because the
+ * first call includes the time to wake two threads.
  */
 #include <dist/dist.h>
 #include <semaphore.h>
@@ -81,7 +82,7 @@ static dist_status posted(struct overlap *o)
     return status;
 }
 
-/* The calls on fresh data, whose sums are looked at; the slowest rank's time. */
+/* Runs the calls on fresh data and checks the sums. Returns the time of the slowest rank. */
 static double once(struct overlap *o, int round, bool blocks)
 {
     float ranks = (float)dist_get_world_size(o->group), value = (float)(round % 7 + 1);
@@ -148,7 +149,7 @@ static int run(int rank, void *arg)
         }
         for (int round = -2; round < ROUNDS; round++) {
             for (int k = 0; k < 2; k++) {
-                int blocks = (k + round) & 1; /* who goes first changes */
+                int blocks = (k + round) & 1; /* alternate the order */
                 double took = once(&o, round + 2, blocks);
 
                 if (round >= 0)

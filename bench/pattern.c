@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What can be measured: the table, and names of types and operations. */
+/* Table of operations, names of types and operators, test data. */
 #include "bench/measure.h"
 #include "tools/common/number.h"
 
@@ -29,7 +29,7 @@ int operation_blocks(const struct operation *operation, int ranks)
     return operation->layout == LAYOUT_BLOCKS ? ranks : 1;
 }
 
-/* The names that OSU's and NCCL's programs have for ours. */
+/* Names of types in OSU's and NCCL's programs. */
 static const struct {
     const char *name;
     dist_dtype dtype;
@@ -51,7 +51,7 @@ int operation_dtype(const char *name)
     return -1;
 }
 
-/* A function of the user's has no name that ranks could tell each other. */
+/* DIST_USER is excluded: a user's function has no name that could be sent to other ranks. */
 int operation_op(const char *name)
 {
     for (int op = 0; op < DIST_OP_COUNT; op++) {
@@ -61,7 +61,7 @@ int operation_op(const char *name)
     return -1;
 }
 
-/* An element of any dtype from a double, and back. */
+/* Conversion between double and an element of any dtype. */
 
 void number_write(dist_dtype dtype, double value, void *element)
 {
@@ -78,13 +78,16 @@ double number_read(dist_dtype dtype, const void *element)
     return number_of(dtype, bits);
 }
 
-/* Data whose result is known. */
+/* Test data with a known result. */
 
 enum { PATTERN_PERIOD = 61, PATTERN_STEP = 17 };
 
 #define PATTERN_ELEMENT_MAX 8
 
-/* Of the 61 values so many count, that about `most` ranks do at one place. */
+/*
+ * Returns how many of the 61 values must be active, so that about `most` ranks are active at each
+ * position.
+ */
 static int pattern_active(int ranks, int most)
 {
     int active = PATTERN_PERIOD * most / ranks;
@@ -92,7 +95,7 @@ static int pattern_active(int ranks, int most)
     return active < 1 ? 1 : active > PATTERN_PERIOD ? PATTERN_PERIOD : active;
 }
 
-/* Element i of that rank: one of the 61 values. */
+/* Returns element i of that rank: one of the 61 values. */
 static double pattern_value(const struct pattern *pattern, int rank, size_t i)
 {
     int t = (int)((i + (size_t)rank * PATTERN_STEP + pattern->seed) % PATTERN_PERIOD);
@@ -109,14 +112,14 @@ static double pattern_value(const struct pattern *pattern, int rank, size_t i)
         return t < pattern_active(ranks, 6) ? 2 : 1;
     case DIST_SUM:
     case DIST_AVG:
-    case DIST_PREMUL_SUM: /* at most 3 x 40 x 2: bfloat16 holds whole numbers up to 256 */
+    case DIST_PREMUL_SUM: /* at most 3 x 40 x 2: bfloat16 represents integers up to 256 exactly */
         return t < pattern_active(ranks, 40) ? t % 3 + 1 : 0;
     default:
         return t;
     }
 }
 
-/* a op b as whole numbers; a bool's sum is a logical or, and so on. */
+/* Returns a op b for integers; for a bool, sum is logical or, and so on. */
 static int64_t pattern_combine(const struct pattern *pattern, int64_t a, int64_t b)
 {
     switch (pattern->op) {
@@ -137,7 +140,7 @@ static int64_t pattern_combine(const struct pattern *pattern, int64_t a, int64_t
     }
 }
 
-/* Element i of the result, as a number that the dtype could hold. */
+/* Returns element i of the result, as converted to the dtype. */
 static double pattern_expected(const struct pattern *pattern, size_t i)
 {
     unsigned char element[PATTERN_ELEMENT_MAX];
@@ -172,7 +175,7 @@ void pattern_fill(const struct pattern *pattern, int rank, size_t first, void *d
     }
 }
 
-/* The elements behind the first 61 repeat those before. */
+/* Checks that the elements after the first 61 repeat the previous ones. */
 static bool pattern_repeats(const char *data, size_t count, size_t size, size_t *bad_p)
 {
     size_t i = PATTERN_PERIOD;
@@ -207,7 +210,10 @@ bool pattern_is_reduced(const struct pattern *pattern, size_t first, const void 
 {
     size_t size = dist_dtype_size(pattern->dtype);
     const char *from = data;
-    /* Only averages are rounded: to a unit of bfloat16's last place, or of the type's if larger. */
+    /*
+     * Only averages are rounded: by one unit in the last place of bfloat16, or of the type if that
+     * is larger.
+     */
     bool rounded = pattern->op == DIST_AVG && number_is_float(pattern->dtype);
     double unit = rounded ? fmax(0x1p-7, ldexp(1, -number_mantissa(pattern->dtype))) : 0;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prints as OSU's programs and NCCL's tests do. */
+/*
+ * Prints results in the formats of OSU's programs and NCCL's tests, as a table, CSV and JSON; reads
+ * CSV.
+ */
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "tools/common/output.h"
@@ -134,9 +137,9 @@ static void nccl_end(const struct options *options, const struct result *result)
     printf("# Avg bus bandwidth    : %g\n#\n", count ? sum / count : 0);
 }
 
-/* Prints several libraries side by side, and as CSV. */
+/* Several libraries side by side, and CSV. */
 
-/* ---- side by side ---- */
+/* ---- table ---- */
 
 static int table_width(const struct result *result, int c)
 {
@@ -241,7 +244,10 @@ static void csv_point(const struct options *options, const struct result *result
     output_flush();
 }
 
-/* The results as JSON: for --format json and --save. Keys are nccl-tests' where it has them. */
+/*
+ * The results as JSON, for --format json and --save. Keys are those of nccl-tests where these have
+ * one.
+ */
 
 static void json_text(FILE *to, const char *text)
 {
@@ -353,9 +359,12 @@ const struct print_format *print_find(const char *name)
     return NULL;
 }
 
-/* Reads what --format csv writes, twice: libraries come before the first measurement. */
+/*
+ * Reads the output of --format csv in two passes, because all libraries must be added before the
+ * first measurement.
+ */
 
-/* The columns that are read; others may stand between them. Older files lack the last. */
+/* The columns that are read, among others. Older files lack TIMING. */
 enum csv_column {
     COLLECTIVE,
     SIZE,
@@ -378,8 +387,8 @@ struct csv {
     FILE *file;
     int line;
     char text[1024];
-    int place[COLUMNS];          /* of each column, from 0 */
-    const char *fields[COLUMNS]; /* of the line, in text */
+    int place[COLUMNS];          /* index of each column, from 0 */
+    const char *fields[COLUMNS]; /* of the current line; point into text */
 };
 
 static char csv_failure[512];
@@ -402,7 +411,7 @@ __attribute__((format(printf, 2, 3))) static int csv_wrong(const struct csv *csv
     return -1;
 }
 
-/* The next line, without its end; false: there is none. */
+/* Reads the next line, without its newline; false: end of file. */
 static bool csv_line(struct csv *csv)
 {
     csv->line++;
@@ -436,7 +445,7 @@ static int csv_head(struct csv *csv)
     return 0;
 }
 
-/* 1: the fields of the next line are there, 0: the end, -1: it lacks one. */
+/* Reads the fields of the next line. Returns 1, 0 at the end, -1 if a field is missing. */
 static int csv_next(struct csv *csv)
 {
     char *rest = csv->text, *field;
@@ -465,7 +474,7 @@ static int csv_library(const struct result *result, const char *name)
     return c;
 }
 
-/* One line of the first reading. */
+/* First pass: adds the library of a line. */
 static int csv_add_library(const struct csv *csv, struct result *result)
 {
     const char *name = csv->fields[CONTESTANT];
@@ -479,7 +488,7 @@ static int csv_add_library(const struct csv *csv, struct result *result)
     return 0;
 }
 
-/* One line of the second reading. The lines of a measurement stand together. */
+/* Second pass: adds the time of a line. The lines of a measurement must be adjacent. */
 static int csv_add_time(const struct csv *csv, struct result *result)
 {
     const struct operation *operation = operation_find(csv->fields[COLLECTIVE]);

@@ -2,50 +2,61 @@
 /*
  * The protocol between dist_bench and the processes that it measures.
  *
- * A library is one library with its settings (gloo on memory of dist_alloc, Open MPI, ...): a
- * job of as many processes as there are ranks. All libraries are started at once; then dist_bench
- * has them run in turns, many short turns each, so that whatever else the machine does falls on all
- * alike. A process that has no turn blocks in read() and costs nothing: an MPI's own waiting would
- * spin.
+ * A contestant is one library with its settings (gloo on memory of dist_alloc, Open MPI, ...): a
+ * job with one process per rank. All contestants are started at once. dist_bench then runs them in
+ * many short rounds, one after the other, so that other load on the machine affects all of them
+ * equally. While another contestant runs, a process blocks in read() and uses no CPU time; waiting
+ * inside an MPI would spin.
  *
- * A process connects to the Unix stream socket that DIST_BENCH_SOCKET names and says
+ * A process connects to the Unix stream socket that DIST_BENCH_SOCKET names, and sends
  *
  *     hello LIBRARY RANK RANKS TEXT\n          TEXT: the library and its version
  *
- * From then on each line that it gets has one answer:
+ * Each line that it receives then has one answer:
  *
- *     run COLLECTIVE BYTES DTYPE OP ROOT IN_PLACE WARMUP SAMPLES BATCH CHECK [WINDOW [BUFFERS
- * [APART]]]\n
+ *     run COLLECTIVE BYTES DTYPE OP ROOT IN_PLACE WARMUP SAMPLES BATCH CHECK
+ *         [WINDOW [BUFFERS [APART]]]\n
  *         -> took NS NS ... NS\n                  SAMPLES numbers
  *         -> unsupported REASON\n
- *         -> wrong REASON\n                       the result is not what it should be
+ *         -> wrong REASON\n                       the result is incorrect
  *         -> failed REASON\n                      the library reported an error
- *     quit\n                                      no answer: the process ends; so does it at the
+ *     quit\n                                      no answer: the process exits, as it does at the
  *                                                 end of the stream
  *
- * A sample is BATCH calls between two readings of the clock, divided by BATCH, in nanoseconds with
- * a fraction; before each sample there is a barrier that is not timed. WARMUP calls, not timed,
- * come first. CHECK 1: fresh data go in and the whole result is compared, before and after the
- * samples. APART 1, but not of messages: there is such a barrier before each call of the batch (but
- * not of barrier), and the sample is the sum of the calls' own times, divided by BATCH. COLLECTIVE,
- * DTYPE and OP are the library's names (all_reduce, float32, sum).
+ * COLLECTIVE, DTYPE and OP are the library's names (all_reduce, float32, sum). WARMUP calls, not
+ * timed, come first. A sample consists of BATCH calls between two readings of the clock; its value
+ * is the time divided by BATCH, in nanoseconds with a fraction. A barrier precedes each sample and
+ * is not timed. CHECK 1: fresh data are used and the whole result is compared, before and after the
+ * samples. APART 1 (ignored for messages): a barrier precedes each call of the batch, except for
+ * COLLECTIVE barrier, and the sample is the sum of the times of the calls, divided by BATCH.
  *
- * BYTES is what busbw formulas call the size, always a whole number of blocks: the vector of
- * all_reduce, all_reduce_coalesced (8 buffers, those at the front one element longer where it does
- * not divide), reduce, broadcast; all blocks of all_gather (what a rank gets), reduce_scatter (what
- * it gives), gather, scatter (what root gets or gives) and all_to_all (what it gives), so a block
- * is BYTES / RANKS. The v-forms have the same equal blocks, one after the other. A barrier has 0.
- * ROOT and IN_PLACE are there, 0, where they mean nothing. In place is what dist.h says.
+ * BYTES is the size in busbw formulas, always a multiple of the number of blocks:
  *
- * bw, bibw and latency measure ranks 0 and 1 over messages of BYTES; the others take part in the
- * barriers and answer zeros. A call of latency is a message there and one back; of bw, BENCH_WINDOW
- * messages from 0 to 1, all started before any is waited for, and a message of one byte back; of
- * bibw, BENCH_WINDOW messages both ways at once. dist_bench halves and divides.
+ *     all_reduce, reduce, broadcast        the vector
+ *     all_reduce_coalesced                 8 buffers; if the number of elements is not a multiple
+ *                                          of 8, the first buffers have one element more
+ *     all_gather                           all blocks that a rank receives
+ *     reduce_scatter, all_to_all           all blocks that a rank sends
+ *     gather, scatter                      all blocks that the root receives or sends
+ *     barrier                              0
  *
- * The buffers of the calls in a batch are several sets in turn, so that caches don't flatter:
- * BENCH_SETS_BYTES together, but three sets at least and BENCH_SETS_MAX at most; or BUFFERS sets,
- * if that is there, each allocated by itself and, with CHECK, each checked. A process keeps
- * the buffers of its last run only, so a run of barrier makes it give its memory back.
+ * A block thus has BYTES / RANKS bytes. The v-forms use equal blocks too, one after the other. ROOT
+ * and IN_PLACE are 0 for operations that do not use them. In place is defined as in dist.h.
+ *
+ * bw, bibw and latency measure messages of BYTES between ranks 0 and 1; the other ranks take part
+ * in the barriers and answer zeros. dist_bench divides latency by 2 and computes bandwidths. A call
+ * is
+ *
+ *     latency    a message from 0 to 1, and one back
+ *     bw         WINDOW messages from 0 to 1, all started before the first wait, then a message of
+ *                one byte back
+ *     bibw       WINDOW messages in both directions at once
+ *
+ * The calls of a batch use several sets of buffers in rotation, so that caches do not improve the
+ * result: BENCH_SETS_BYTES in total, but at least BENCH_SETS_MIN and at most BENCH_SETS_MAX sets.
+ * If BUFFERS is given, there are BUFFERS sets, each allocated separately and, with CHECK, each
+ * checked. A process keeps only the buffers of its last run, so a run of barrier makes it free its
+ * memory.
  */
 #ifndef BENCH_PROTOCOL_H
 #define BENCH_PROTOCOL_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Results: as table, JSON, CSV, curves and pages; baselines. */
+/* Results: output as table, JSON, CSV, curves and pages; baselines. */
 #ifndef DISTI_BENCH_REPORT_H
 #define DISTI_BENCH_REPORT_H
 
@@ -10,47 +10,47 @@
 #include <stdio.h>
 
 /*
- * The results of a whole run: libraries x measurements. Everything that prints, saves, draws or
- * compares reads this. Times are in nanoseconds; the time of a sample is its slowest rank's, or
- * where calls are timed apart the mean of the ranks'. Texts and arrays are owned by the result, but
- * those that are marked static.
+ * The results of a run: libraries x measurements. All code that prints, saves, draws or compares
+ * reads this struct. Times are in nanoseconds. The time of a sample is that of the slowest rank, or
+ * the mean over the ranks if each call is timed separately. The result owns its strings and arrays,
+ * except those marked static.
  */
 
-/* One library at one measurement. */
+/* The times of one library at one measurement. */
 struct result_time {
     bool measured;
-    char *reason;  /* why not, if it was not; else NULL */
-    bool wrong;    /* not measured since the result was wrong */
-    double median; /* the median over the rounds of each round's median over samples */
-    double min, max, p50, p99, mean;     /* of the samples of all rounds together */
-    double rank_avg, rank_min, rank_max; /* over the ranks, of each rank's mean (as OSU prints) */
-    double *rounds;                      /* each round's median */
+    char *reason;                        /* why it was not measured, or NULL */
+    bool wrong;                          /* not measured because the result was wrong */
+    double median;                       /* the median over the rounds of each round's median */
+    double min, max, p50, p99, mean;     /* of the samples of all rounds */
+    double rank_avg, rank_min, rank_max; /* over the ranks' means (as OSU prints) */
+    double *rounds;                      /* median of each round */
     int round_count;
-    long samples; /* of all rounds together */
-    long batch;   /* calls in a sample */
+    long samples; /* in all rounds */
+    long batch;   /* calls per sample */
 };
 
 /* One collective at one size. */
 struct result_measurement {
     const char *collective; /* static: "all_reduce", ..., "bw", "bibw", "latency" */
-    const char *dtype, *op; /* static; op NULL where nothing is reduced */
-    int root;               /* -1 where there is none */
+    const char *dtype, *op; /* static; op is NULL if the operation does not reduce */
+    int root;               /* -1: the operation has no root */
     bool in_place;
-    size_t bytes;              /* what busbw formulas call the size; 0 for a barrier */
-    size_t block;              /* bytes of a block: what OSU calls the size */
+    size_t bytes;              /* size in busbw formulas; 0 for a barrier */
+    size_t block;              /* bytes of a block: OSU's size */
     size_t element;            /* bytes of an element of dtype */
-    int buffers;               /* sets that are used in turn */
-    bool apart;                /* each call timed by itself, behind a barrier */
-    int window;                /* messages in a call of bw and bibw, else 1 */
-    struct result_time *times; /* one a library */
+    int buffers;               /* number of sets used in rotation */
+    bool apart;                /* each call timed separately, after a barrier */
+    int window;                /* messages per call of bw and bibw; otherwise 1 */
+    struct result_time *times; /* one per library */
 };
 
-/* What was measured. */
+/* A measured library. */
 struct result_library {
-    char *name;    /* as the command line has it: "gloo/dist", "openmpi", "limit", ... */
-    char *release; /* and its version, as it says itself; "" while unknown */
-    char *reason;  /* why it was left out from some measurement on; NULL: it was not */
-    bool limit;    /* the bound of this machine, no library */
+    char *name;    /* as on the command line: "gloo/dist", "openmpi", "limit", ... */
+    char *release; /* library and version, as it reports them; "" if unknown */
+    char *reason;  /* why it was excluded from some measurement on, or NULL */
+    bool limit;    /* not a library, but the bound of this machine */
 };
 
 struct result {
@@ -59,78 +59,89 @@ struct result {
     char *command;             /* the command line */
     char *version;             /* of libdist */
     char *date;                /* ISO 8601 */
-    char *host, *system, *cpu; /* name of the machine; kernel; model of its CPUs */
+    char *host, *system, *cpu; /* host name; kernel; CPU model */
     int cpus;                  /* that this process may use */
     struct result_library *libraries;
     int library_count;
-    struct result_measurement *measurements; /* in the order in which they were measured */
+    struct result_measurement *measurements; /* in the order of measurement */
     int measurement_count;
 };
 
-/* An empty result with what is known of this machine and command line. NULL: no memory. */
+/*
+ * Creates an empty result with the facts about this machine and the command line. NULL: out of
+ * memory.
+ */
 struct result *result_new(int ranks, int argc, char *const argv[]);
 void result_free(struct result *result); /* NULL is accepted */
 
-/* Appends; the texts are copied. -1: no memory. Libraries come before the first measurement. */
+/*
+ * Append a library or a measurement; strings are copied. -1 or NULL: out of memory. All libraries
+ * must be added before the first measurement.
+ */
 int result_add_library(struct result *result, const char *name, bool limit);
 struct result_measurement *result_add_measurement(struct result *result,
                                                   const struct result_measurement *like);
 
 /*
- * Bandwidths in GB/s (1e9 bytes a second) of a time in ns, as nccl-tests define them: the size over
- * the time, and that times what the collective must move at least over each link. 0 where the size
- * is 0. bw and bibw: all bytes that were sent, in both.
+ * Return bandwidths in GB/s (1e9 bytes per second) for a time in ns, as nccl-tests define them:
+ * size / time, and that times a factor for the minimum traffic of the collective on each link. 0 if
+ * the size is 0. For bw and bibw, both are all sent bytes / time.
  */
 double result_algorithm_bandwidth(const struct result_measurement *measurement, double time);
 double result_bus_bandwidth(const struct result_measurement *measurement, int ranks, double time);
 
-/* Sorts values and returns the q-th quantile (0 to 1), between neighbours. 0 if count is 0. */
+/*
+ * Sorts values and returns the q-th quantile (0 to 1), interpolated between neighbours. 0 if count
+ * is 0.
+ */
 double result_quantile(double *values, size_t count, double q);
 
-/* Compares a run with an earlier one that --save wrote. */
+/* Comparison of a run with an earlier one that --save wrote. */
 
 /*
- * Prints each measurement that both have, to stderr if quiet_stdout. Returns the number of those
- * that are slower by more than tolerance percent; -1: the file cannot be read, or has no
- * measurement in common; it has been said why.
+ * Prints each measurement that both runs contain, to stderr if quiet_stdout. Returns the number of
+ * measurements that are slower by more than tolerance percent. -1: the file cannot be read, or has
+ * no measurement in common; the error has been printed.
  */
 int baseline_compare(const struct result *result, const char *file, double tolerance,
                      bool quiet_stdout);
 
-/* Reads what --format csv writes. */
+/* Reads the output of --format csv. */
 
 /*
- * The results in a file: its libraries, its measurements, and the medians, which is what curves are
- * made of; the machine is this one. NULL: *failure_p (static storage) names file, line and what is
- * wrong. Free with result_free.
+ * Returns the libraries, the measurements and their medians, which suffice for curves; the machine
+ * is this one. NULL: *failure_p (static storage) names the file, the line and the error. Free with
+ * result_free.
  */
 struct result *csv_read(const char *file, const char **failure_p);
 
-/* The results as one picture of curves, which web views of a repository show. */
-
-/* For each collective the times, and beside them those relative to the first library's. -1: it
- * could not be written, errno says why. */
-int svg_write(const struct result *result, FILE *to);
-
-/* The results as one page with curves, which needs nothing but a browser. */
+/* The results as one SVG picture of curves, for web views of a repository. */
 
 /*
- * Writes the page: for each collective the curves of time, bus bandwidth and of the times relative
- * to the first library's, a table, and what was measured where. -1: it could not be written,
- * errno says why.
+ * Draws two plots for each collective: times, and times relative to the first library. -1: writing
+ * failed; see errno.
+ */
+int svg_write(const struct result *result, FILE *to);
+
+/* The results as one self-contained HTML page with curves. */
+
+/*
+ * Writes the page. For each collective it contains curves of the time, the bus bandwidth and the
+ * time relative to the first library, and a table; the page also describes the run and the machine.
+ * -1: writing failed; see errno.
  */
 int html_write(const struct result *result, FILE *to);
 
-/* Prints results, measurement by measurement as they come. */
+/* Prints results after each measurement. */
 
-/* One way of printing. Any function may be NULL. */
+/* An output format. Any function may be NULL. */
 struct print_format {
     const char *name;
-    bool pairs; /* wants each size out of place and in place */
+    bool pairs; /* measures each size both out of place and in place */
     void (*begin)(const struct options *options, const struct result *result);
     void (*head)(const struct options *options, const struct result *result,
                  const struct result_measurement
-                     *measurement); /* before the first measurement of a collective */
+                     *measurement); /* called before the first measurement of a collective */
     /* a: out of place, or the only one; b: in place. Either may be NULL. */
     void (*measurement)(const struct options *options, const struct result *result,
                         const struct result_measurement *a, const struct result_measurement *b);
@@ -139,7 +150,7 @@ struct print_format {
 
 const struct print_format *print_find(const char *name);
 
-/* The results as JSON; returns 0, or -1 if writing failed. */
+/* Writes the results as JSON. -1: writing failed. */
 int print_json_file(const struct result *result, FILE *to);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The results of a run: their memory, and what is computed from them. */
+/* The results of a run: memory, derived values, comparison with a baseline. */
 #include <config.h>
 
 #include "bench/report.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The words with blanks between; those with blanks or quotes of their own are quoted. */
+/* Joins the arguments with blanks; quotes arguments that contain blanks or shell characters. */
 static char *result_command(int argc, char *const argv[])
 {
     size_t length = 1;
@@ -59,7 +59,7 @@ struct result *result_new(int ranks, int argc, char *const argv[])
     result->date = strdup(text);
     result->host = strdup(system.nodename);
     result->system = strdup(kernel);
-    /* "model name : ..." of the first CPU; "" where the kernel does not say. */
+    /* Read "model name : ..." of the first CPU; "" if there is none. */
     FILE *file = fopen("/proc/cpuinfo", "re");
     char line[512], *model = NULL;
 
@@ -154,7 +154,7 @@ double result_algorithm_bandwidth(const struct result_measurement *measurement, 
     return time > 0 ? (double)measurement->bytes * messages / time : 0;
 }
 
-/* What nccl-tests multiplies with: (n - 1) / n where a rank keeps one of n blocks. */
+/* Uses the factors of nccl-tests: (n - 1) / n if a rank keeps one of n blocks. */
 double result_bus_bandwidth(const struct result_measurement *measurement, int ranks, double time)
 {
     static const char *const blocks[] = {"all_gather", "reduce_scatter", "gather", "scatter",
@@ -190,14 +190,14 @@ double result_quantile(double *values, size_t count, double q)
     return values[below] + (at - (double)below) * (values[below + 1] - values[below]);
 }
 
-/* Compares a run with an earlier one. */
+/* Comparison of a run with an earlier one. */
 
 #ifdef HAVE_JANSSON
 
 #include <jansson.h>
 #include <string.h>
 
-/* The saved time of that library at that measurement, in ns; -1: there is none. */
+/* Returns the saved time of that library at that measurement, in ns; -1: none. */
 static double baseline_time(const json_t *saved, const struct result_measurement *measurement,
                             const char *library)
 {
@@ -267,7 +267,7 @@ int baseline_compare(const struct result *result, const char *file, double toler
     int format, ranks, slower = -1;
 
     if (!saved && error.line < 1)
-        fprintf(stderr, "dist_bench: --baseline: %s\n", error.text); /* which names the file */
+        fprintf(stderr, "dist_bench: --baseline: %s\n", error.text); /* names the file */
     else if (!saved)
         fprintf(stderr, "dist_bench: --baseline %s: line %d: %s\n", file, error.line, error.text);
     else if (json_unpack_ex(saved, &error, 0, "{s:i, s:i}", "dist_bench", &format, "ranks",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measures libraries in turns, prints, saves and compares. */
+/* Measures libraries in rounds, prints, saves and compares the results. */
 #include "bench/rounds.h"
 #include "bench/jobs.h"
 #include "bench/measure.h"
@@ -17,7 +17,7 @@ int summary_begin(struct summary *summary, const struct order *order, int ranks,
     *summary = (struct summary){.ranks = ranks, .scale = 1};
     if (order->operation->layout == LAYOUT_MESSAGES)
         summary->ranks = ranks < 2 ? ranks : 2;
-    if (order->operation->id == OPERATION_latency) /* there and back */
+    if (order->operation->id == OPERATION_latency) /* a round trip */
         summary->scale = 0.5;
     summary->mean = order->apart && order->operation->layout != LAYOUT_MESSAGES;
     summary->rounds = calloc((size_t)rounds, sizeof(double));
@@ -36,7 +36,7 @@ void summary_free(struct summary *summary)
     *summary = (struct summary){0};
 }
 
-/* Sample s of the slowest rank, or the mean of all ranks'. */
+/* Returns sample s of the slowest rank, or the mean over all ranks. */
 static double summary_sample(const double *times, int ranks, long samples, long s, bool mean)
 {
     double slowest = 0, sum = 0;
@@ -50,7 +50,7 @@ static double summary_sample(const double *times, int ranks, long samples, long 
     return mean ? sum / ranks : slowest;
 }
 
-/* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
+/* Returns a quantile of the slowest ranks' samples of one run. 0: out of memory. */
 static double summary_quantile(const double *times, int ranks, long samples, double q)
 {
     double *slowest = calloc((size_t)samples, sizeof(double)), quantile;
@@ -99,7 +99,7 @@ int summary_end(struct summary *summary, long batch, struct result_time *time)
     free(sorted);
     time->p50 = result_quantile(summary->samples, summary->count, 0.5);
     time->p99 = result_quantile(summary->samples, summary->count, 0.99);
-    time->min = summary->samples[0]; /* they are sorted now */
+    time->min = summary->samples[0]; /* sorted by result_quantile */
     time->max = summary->samples[summary->count - 1];
     for (size_t i = 0; i < summary->count; i++)
         time->mean += summary->samples[i] / count;
@@ -119,25 +119,28 @@ int summary_end(struct summary *summary, long batch, struct result_time *time)
     return 0;
 }
 
-/* One measurement: how long is a call, then rounds of turns. */
+/* One measurement: estimates the time of a call, then runs the rounds. */
 
-/* The clock reads in tens of ns, and a barrier leaves the ranks some hundred ns apart. */
+/*
+ * Minimum length of a sample in ns: the clock has a resolution of tens of ns, and after a barrier
+ * the ranks differ by some hundred ns.
+ */
 #define MEASUREMENT_SAMPLE 20e3
 #define MEASUREMENT_SAMPLES_LEAST 5
 #define MEASUREMENT_SAMPLES_MOST 2000
 #define MEASUREMENT_BATCH_MOST 1000
-#define MEASUREMENT_TRIAL 3 /* samples */
+#define MEASUREMENT_TRIAL 3 /* samples of the trial */
 #define MEASUREMENT_GROWTH 10
 
 #define MEASUREMENT_MESSAGES_MOST ((int64_t)4 << 20)
 #define MEASUREMENT_MOST ((int64_t)1 << 20)
 
-/* Of one library. */
+/* The state of one library in a measurement. */
 struct measurement_turns {
     struct summary summary;
-    double call;    /* ns of a call; 0: it does not take part */
-    double fastest; /* of the trial */
-    double most;    /* samples of the next turn at most */
+    double call;    /* ns per call; 0: the library is excluded */
+    double fastest; /* fastest sample of the trial */
+    double most;    /* maximum number of samples in the next round */
 };
 
 struct measurement {
@@ -145,11 +148,11 @@ struct measurement {
     struct order *order;
     struct result_measurement *result;
     struct measurement_turns *turns; /* by library */
-    double *times;                   /* of a turn */
+    double *times;                   /* of the last run */
     int rounds;
 };
 
-/* The library takes no part in this measurement any more. */
+/* Excludes the library from the rest of this measurement. */
 static void measurement_exclude(struct measurement *m, int c, enum outcome outcome,
                                 const char *reason)
 {
@@ -177,7 +180,7 @@ static int measurement_turn(struct measurement *m, int c)
     if (outcome != OUTCOME_TOOK) {
         measurement_exclude(m, c, outcome, reason);
     } else if (m->run->frugal) {
-        /* A run of a barrier makes the others' memory free. */
+        /* Running a barrier frees the library's buffers, for the sake of the other libraries. */
         struct order rest = {.operation = &operation_table[OPERATION_barrier],
                              .dtype = DIST_UINT8,
                              .op = DIST_SUM,
@@ -194,7 +197,7 @@ static int measurement_turn(struct measurement *m, int c)
     return outcome == OUTCOME_TOOK ? 0 : -1;
 }
 
-/* ---- how long is a call? ---- */
+/* ---- estimate of the time of a call ---- */
 
 static double measurement_trial(struct measurement *m, int c, long warmup, long batch)
 {
@@ -260,9 +263,9 @@ static void measurement_round(struct measurement *m, int round, long batch)
             measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
         } else {
             /*
-             * The next turn is planned by this one, and by its mean: where others use the CPUs too,
-             * some calls take thousands of times as long as most. Turns grow by a factor only, so
-             * that none can take very long.
+             * The mean of this round determines the number of samples of the next one: if other
+             * processes use the CPUs too, some calls take thousands of times as long as most. The
+             * number grows at most by a constant factor, so that no round can take very long.
              */
             int ranks = m->run->runners[c]->ranks;
             double sum = 0;
@@ -276,10 +279,11 @@ static void measurement_round(struct measurement *m, int round, long batch)
 }
 
 /*
- * First each is asked how long a call takes. From that follow the calls in a sample, which are the
- * same for all, and the samples in a turn; then the rounds, each beginning with another library.
- * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a measurement
- * to the result, whose times say who could not and why. NULL: no memory.
+ * Runs a measurement and appends it to the result. First estimates the time of a call for each
+ * library. This determines the number of calls per sample, which is the same for all libraries, and
+ * the number of samples per round. Then runs the rounds, each beginning with another library.
+ * order: operation, bytes, dtype, op, root, in_place and window must be set. The reasons of
+ * excluded libraries are in the measurement's times. NULL: out of memory.
  */
 static struct result_measurement *measurement_take(const struct run *run, struct order *order)
 {
@@ -328,7 +332,7 @@ static struct result_measurement *measurement_take(const struct run *run, struct
         if (m.turns[c].call > 0 && (fastest == 0 || m.turns[c].fastest < fastest))
             fastest = m.turns[c].fastest;
     }
-    /* Calls in a sample: enough for the fastest, and the same for all. */
+    /* Calls per sample: enough for the fastest library, and the same for all. */
     batch = options->iterations > 0 ? 1 : measurement_batch(fastest);
     for (int round = 0; round < m.rounds; round++)
         measurement_round(&m, round, batch);
@@ -346,7 +350,7 @@ out:
     return good ? m.result : NULL;
 }
 
-/* ---- which measurements ---- */
+/* ---- selection of measurements ---- */
 
 static int measurement_sizes(const struct options *options, int ranks, struct order *order,
                              int (*each)(void *arg, struct order *order, bool first), void *arg)
@@ -366,7 +370,7 @@ static int measurement_sizes(const struct options *options, int ranks, struct or
     if (most < least)
         most = least;
     for (int64_t size = least; size <= most && !ended;) {
-        /* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
+        /* OSU's size is that of one block; NCCL's and libdist's sizes are those of all blocks. */
         size_t element = dist_dtype_size(options->dtype),
                blocks = (size_t)operation_blocks(operation, ranks);
         size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
@@ -421,7 +425,7 @@ static bool run_never(void)
 
 /* ---- memory ---- */
 
-/* Bytes that this machine has left; SIZE_MAX where it does not say. */
+/* Returns the available memory in bytes; SIZE_MAX if unknown. */
 static size_t run_available(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
@@ -439,7 +443,7 @@ static size_t run_available(void)
 
 /* ---- measurements ---- */
 
-/* Said for the measurement before, of the same collective? */
+/* True if the same reason was reported for the previous measurement of this collective. */
 static bool run_is_reported(const struct result *result, int c)
 {
     const struct result_measurement *measurement =
@@ -453,7 +457,10 @@ static bool run_is_reported(const struct result *result, int c)
     return reason && before && strcmp(reason, before) == 0;
 }
 
-/* Copies the measurement, since the next one may move it: its times stay where they are. */
+/*
+ * Runs one measurement and copies it to *measurement_p, because adding the next one may move the
+ * array; `times` stays valid.
+ */
 static int run_point(struct run_state *state, struct order *order,
                      struct result_measurement *measurement_p)
 {
@@ -496,7 +503,10 @@ static bool run_over(const struct run *run)
     return gone || run->stopped();
 }
 
-/* One size: as asked, or for a format of pairs out of place and in place. */
+/*
+ * Measures one size: as the options require, or both out of place and in place for a format of
+ * pairs.
+ */
 static int run_each(void *arg, struct order *order, bool first)
 {
     struct run_state *state = arg;
@@ -532,7 +542,7 @@ static int run_each(void *arg, struct order *order, bool first)
 
 /* ---- files ---- */
 
-/* Whether the file can be written, found out before anything is measured. */
+/* Checks that the file can be written, before anything is measured. */
 static bool run_can_write(const char *option, const char *file)
 {
     if (!file || draft_is_possible(file) == 0)
@@ -541,7 +551,7 @@ static bool run_can_write(const char *option, const char *file)
     return false;
 }
 
-/* Writes a file of the results, if the option that names it was given. */
+/* Writes the results to a file, if the option was given. */
 static int run_write(const struct run *run, const char *option, const char *file,
                      int (*write)(const struct result *result, FILE *to))
 {

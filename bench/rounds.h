@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rounds of measurements, in turns. */
+/* Measurements in rounds: in each round every library runs once. */
 #ifndef DISTI_BENCH_ROUNDS_H
 #define DISTI_BENCH_ROUNDS_H
 
@@ -8,31 +8,31 @@
 #include "bench/options.h"
 #include "bench/report.h"
 
-/* Collects the samples of a library's turns at one measurement, and makes its times of them. */
+/* Collects the samples of one library in all rounds of a measurement, and computes its times. */
 
 struct summary {
-    int ranks; /* that count: of messages two */
+    int ranks; /* number of ranks that are evaluated; 2 for messages */
     double scale;
-    bool mean;                       /* a sample's time is that of all ranks, not of the slowest */
-    double *samples, *rounds, *sums; /* of all turns; medians; by rank */
+    bool mean;                       /* use the mean over the ranks, not the slowest rank */
+    double *samples, *rounds, *sums; /* of all rounds; median of each round; sum of each rank */
     size_t count;
     int round_count;
 };
 
-/* -1: no memory. A zeroed summary may be freed. */
+/* -1: out of memory. A zeroed summary may be freed. */
 int summary_begin(struct summary *summary, const struct order *order, int ranks, int rounds);
 void summary_free(struct summary *summary);
 
-/* Takes a turn's times, as a runner gives them. -1: no memory. */
+/* Adds the times of a run, in the layout of struct runner. -1: out of memory. */
 int summary_add(struct summary *summary, const double *times, long samples);
 
-/* Fills in what was measured. -1: no memory. */
+/* Computes *time. -1: out of memory, or no samples. */
 int summary_end(struct summary *summary, long batch, struct result_time *time);
 
 /*
- * Calls each for every measurement of the options, in order: operation by operation, size by size.
- * At each one's first, *first is true. Stops at the first that returns other than 0, and returns
- * that.
+ * Calls `each` for every measurement that the options select, by operation, then by size. `first`
+ * is true for the first size of an operation. Stops when a call returns a value other than 0, and
+ * returns that value.
  */
 int measurement_each(const struct options *options, int ranks,
                      int (*each)(void *arg, struct order *order, bool first), void *arg);
@@ -44,16 +44,16 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };
 
 struct run {
     const struct options *options;
-    struct result *result;       /* its libraries are there, its measurements are added */
-    struct runner **runners;     /* one a library */
-    bool (*stopped)(void);       /* asked between turns; NULL: never */
-    void (*measured)(void *arg); /* called after each measurement, so that libraries can say why
-                                they went; NULL: nothing */
+    struct result *result;   /* with all libraries; measurements are appended */
+    struct runner **runners; /* one per library */
+    bool (*stopped)(void);   /* checked before each run of a library; NULL: never */
+    void (*measured)(
+        void *arg); /* called after each measurement, to report excluded libraries; may be NULL */
     void *arg;
-    bool frugal; /* give memory back between turns: of the measurement at hand */
+    bool frugal; /* free the buffers after each run; set per measurement */
 };
 
-/* Measures, prints, saves, compares. The exit code. */
+/* Measures, prints, saves, compares. Returns the exit code. */
 int run_all(struct run *run);
 
 #endif

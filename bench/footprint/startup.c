@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * startup_dist [--spawn RANKS], startup_openmpi, startup_mpich: what it costs to be there.
+ * startup_dist [--spawn RANKS], startup_openmpi, startup_mpich: measures the cost of starting and
+ * of memory.
  *
- * Every rank joins, calls an all-reduce of 8 bytes, an all-to-all of 8 bytes a pair, waits a second
- * in a barrier for rank 0, and leaves. After each it prints one line
+ * Every rank joins, calls an all-reduce of 8 bytes and an all-to-all of 8 bytes per pair, waits in
+ * a barrier for rank 0, which sleeps for 1 s, and leaves. After each phase it prints a line
  *
  *     PHASE RANK BEGAN_US ENDED_US CPU_US PRIVATE_KIB PSS_KIB DESCRIPTORS
  *
- * with points in time of the monotonic clock, the CPU time of the process in that phase, and what
- * it holds afterwards. footprint.sh makes tables of them.
+ * with times of the monotonic clock, the CPU time of the process in this phase, and its memory and
+ * descriptors at the end. footprint.sh makes tables of these lines.
  */
 #include "startup.h"
 
@@ -42,7 +43,7 @@ static long long cpu_us(void)
 static int descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");
-    int count = -3; /* ".", "..", and the folder itself */
+    int count = -3; /* ".", "..", and the directory's own descriptor */
 
     while (folder && readdir(folder))
         count++;
@@ -69,7 +70,7 @@ static void memory(long *private_p, long *pss_p)
         fclose(file);
 }
 
-/* One line, written at once: the ranks share the output. */
+/* Prints a line with a single write, because all ranks share the output. */
 static void report(const char *phase, long long began, long long cpu)
 {
     long long ended = now_us(), used = cpu_us() - cpu;

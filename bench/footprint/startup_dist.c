@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of startup.c, by libdist. */
+/* The calls of startup.c, with libdist. */
 #include "startup.h"
 
 #include <dist/dist.h>

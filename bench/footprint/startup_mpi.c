@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of startup.c, by an MPI. */
+/* The calls of startup.c, with an MPI. */
 #include "startup.h"
 
 #include <mpi.h>

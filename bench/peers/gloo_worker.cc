@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gloo_worker LIBRARY: Gloo's own calls over TCP, measured by dist_bench. RANK and WORLD_SIZE
- * say who this is, GLOO_STORE is an empty folder where the ranks meet, and DIST_BENCH_INTERFACE the
- * network interface (lo).
+ * gloo_worker LIBRARY: the driver of Gloo over TCP for dist_bench. Uses the variables RANK,
+ * WORLD_SIZE, GLOO_STORE (an empty directory for the rendezvous) and DIST_BENCH_INTERFACE (the
+ * network interface, default lo).
  *
- * Gloo leaves the algorithm of an all-reduce to its caller. Library "gloo" tries each on the
- * buffers of a run before it is measured and takes the one whose slowest rank is fastest;
- * "gloo-ring", "gloo-bcube", "gloo-hd" and "gloo-chunked" take that one always. With
- * DIST_BENCH_VERBOSE set, rank 0 says on stderr which was taken.
+ * In Gloo the caller chooses the algorithm of an all-reduce. Library "gloo" tries every algorithm
+ * on the buffers of a run before the measurement, and uses the one whose slowest rank is fastest;
+ * "gloo-ring", "gloo-bcube", "gloo-hd" and "gloo-chunked" always use that algorithm. If
+ * DIST_BENCH_VERBOSE is set, rank 0 prints the chosen algorithm to stderr.
  */
 extern "C" {
 #include "bench/measure.h"
@@ -50,30 +50,30 @@ using Clock = std::chrono::steady_clock;
 
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
-// Slots of messages are none of those that Gloo makes of its collectives' tags.
+// Slots of messages do not overlap those that Gloo derives from the tags of its collectives.
 const uint64_t MESSAGES = 1ull << 60, ANSWERS = 1ull << 48;
 
-enum Way { RING, BCUBE, HALVING_DOUBLING, CHUNKED, WAYS };
-const char *const way_names[WAYS] = {"gloo-ring", "gloo-bcube", "gloo-hd", "gloo-chunked"};
+enum Variant { RING, BCUBE, HALVING_DOUBLING, CHUNKED, VARIANTS };
+const char *const variant_names[VARIANTS] = {"gloo-ring", "gloo-bcube", "gloo-hd", "gloo-chunked"};
 
 struct State {
-    struct driver driver; // first
+    struct driver driver; // must be the first member
     std::shared_ptr<gloo::Context> context;
-    uint32_t tag = 0;         // of the last collective, all ranks' alike
-    uint64_t message_tag = 0; // of the last messages, of ranks 0 and 1
-    int fixed = -1;           // the library's way of all-reduce, or each order's best
-    int way = RING;
-    bool prepared = false; // for the order below
+    uint32_t tag = 0;         // of the last collective; equal on all ranks
+    uint64_t message_tag = 0; // of the last messages between ranks 0 and 1
+    int fixed = -1;           // variant of all-reduce; -1: the fastest for each order
+    int variant = RING;
+    bool prepared = false; // for `order`
     struct order order;
-    // Those algorithms that are bound to their memory, by where that begins.
+    // Algorithms that are bound to buffers, by address of the buffer.
     std::map<const void *, std::unique_ptr<gloo::Algorithm>> bound;
-    // Of messages, by their memory.
+    // Buffers of messages, by address.
     std::map<const void *, Buffer> unbound;
-    char byte = 0; // of bw's last message
+    char byte = 0; // the answer in bw
     std::string error;
 };
 
-// The memory of a call, and its elements: of a block.
+// The buffers of a call; count and bytes are those of a block.
 struct Arguments {
     const struct order *order;
     void *in, *out;
@@ -91,7 +91,7 @@ State *state_of(struct driver *driver)
     return reinterpret_cast<State *>(driver);
 }
 
-// Runs what may throw.
+// Runs body and converts an exception into an error.
 template <typename F> dist_status guarded(struct driver *driver, F body)
 {
     try {
@@ -170,8 +170,8 @@ template <typename T> void all_reduce(State *state, const Arguments &a)
 {
     gloo::AllreduceOptions options(state->context);
 
-    options.setAlgorithm(state->way == BCUBE ? gloo::AllreduceOptions::Algorithm::BCUBE
-                                             : gloo::AllreduceOptions::Algorithm::RING);
+    options.setAlgorithm(state->variant == BCUBE ? gloo::AllreduceOptions::Algorithm::BCUBE
+                                                 : gloo::AllreduceOptions::Algorithm::RING);
     if (a.in != a.out)
         options.setInput(static_cast<T *>(a.in), a.count);
     options.setOutput(static_cast<T *>(a.out), a.count);
@@ -253,7 +253,7 @@ void latency(State *state, const Arguments &a)
     }
 }
 
-// A window of messages from 0 to 1, and a byte that says that they are there.
+// Sends a window of messages from 0 to 1, and a byte back that acknowledges them.
 void window(State *state, const Arguments &a)
 {
     int rank = state->driver.rank, peer = 1 - rank;
@@ -303,23 +303,23 @@ void call(State *state, const Arguments &a)
     });
 }
 
-// ---- the way of an all-reduce ----
+// ---- variants of all-reduce ----
 
-// The way of all-reduce that is possible for this order.
-bool possible(const struct order *order, int way)
+// True if this variant of all-reduce supports the order.
+bool is_possible(const struct order *order, int variant)
 {
-    return way == RING || way == BCUBE || (buffers_in_place(order) && order->bytes > 0);
+    return variant == RING || variant == BCUBE || (buffers_in_place(order) && order->bytes > 0);
 }
 
-bool is_bound(const struct order *order, int way)
+bool is_bound(const struct order *order, int variant)
 {
     return order->bytes > 0 &&
            (order->operation->id == OPERATION_reduce_scatter ||
-            (order->operation->id == OPERATION_all_reduce && way >= HALVING_DOUBLING));
+            (order->operation->id == OPERATION_all_reduce && variant >= HALVING_DOUBLING));
 }
 
 template <typename T>
-std::unique_ptr<gloo::Algorithm> bind(State *state, const Arguments &a, int way)
+std::unique_ptr<gloo::Algorithm> bind(State *state, const Arguments &a, int variant)
 {
     const auto *function = function_of<T>(a.order->op);
     std::vector<T *> pointers{static_cast<T *>(a.in)};
@@ -329,7 +329,7 @@ std::unique_ptr<gloo::Algorithm> bind(State *state, const Arguments &a, int way)
     if (a.order->operation->id == OPERATION_reduce_scatter)
         algorithm = new gloo::ReduceScatterHalvingDoubling<T>(
             state->context, pointers, count * ranks, std::vector<int>(ranks, count), function);
-    else if (way == HALVING_DOUBLING)
+    else if (variant == HALVING_DOUBLING)
         algorithm =
             new gloo::AllreduceHalvingDoubling<T>(state->context, pointers, count, function);
     else
@@ -342,7 +342,7 @@ Arguments set_of(State *state, const struct order *order, const struct buffers *
     return arguments_of(state, order, buffers_in(buffers, set), buffers_out(buffers, set));
 }
 
-// All ranks bind and unbind together, since the memory of one is written to by others.
+// All ranks must bind and unbind together, because they write to each other's memory.
 void unbind_all(State *state)
 {
     barrier(state);
@@ -350,24 +350,25 @@ void unbind_all(State *state)
     state->unbound.clear();
 }
 
-void bind_all(State *state, const struct order *order, const struct buffers *buffers, int way)
+void bind_all(State *state, const struct order *order, const struct buffers *buffers, int variant)
 {
     unbind_all(state);
-    state->way = way;
-    if (is_bound(order, way))
+    state->variant = variant;
+    if (is_bound(order, variant))
         with_type(order, [&](auto *type) {
             using T = std::remove_pointer_t<decltype(type)>;
             for (int set = 0; set < buffers->sets; set++) {
                 Arguments a = set_of(state, order, buffers, set);
 
-                state->bound[a.in] = bind<T>(state, a, way);
+                state->bound[a.in] = bind<T>(state, a, variant);
             }
         });
     barrier(state);
 }
 
-// The seconds of a call, its slowest rank's: the best of some, with some calls before.
-double try_way(State *state, const struct order *order, const struct buffers *buffers)
+// Returns the time of a call in seconds: after 2 warm-up calls, the fastest of 4 on each rank, and
+// the maximum of these over the ranks.
+double time_variant(State *state, const struct order *order, const struct buffers *buffers)
 {
     double best = 1e9;
     gloo::AllreduceOptions slowest(state->context);
@@ -388,30 +389,31 @@ double try_way(State *state, const struct order *order, const struct buffers *bu
     return best;
 }
 
-// All ranks come to the same way, since they compare the same times.
+// Returns the fastest variant. All ranks return the same one, because they compare the same times.
 int fastest(State *state, const struct order *order, const struct buffers *buffers)
 {
     int best = RING;
     double best_time = 1e9;
 
-    for (int way = 0; way < WAYS; way++) {
+    for (int variant = 0; variant < VARIANTS; variant++) {
         double time;
 
-        if (!possible(order, way))
+        if (!is_possible(order, variant))
             continue;
-        bind_all(state, order, buffers, way);
-        time = try_way(state, order, buffers);
+        bind_all(state, order, buffers, variant);
+        time = time_variant(state, order, buffers);
         if (time < best_time) {
-            best = way;
+            best = variant;
             best_time = time;
         }
     }
     if (state->driver.rank == 0 && std::getenv("DIST_BENCH_VERBOSE") != nullptr)
-        std::fprintf(stderr, "gloo: all_reduce of %zu bytes: %s\n", order->bytes, way_names[best]);
+        std::fprintf(stderr, "gloo: all_reduce of %zu bytes: %s\n", order->bytes,
+                     variant_names[best]);
     return best;
 }
 
-// ---- as a driver ----
+// ---- driver functions ----
 
 bool has_type(const struct order *order)
 {
@@ -419,7 +421,7 @@ bool has_type(const struct order *order)
            order->dtype != DIST_BOOL;
 }
 
-// Why this order is not possible; NULL: it is.
+// Returns why the order is not supported, or NULL if it is.
 const char *refusal(const State *state, const struct order *order)
 {
     bool reduces = order->op == DIST_SUM || order->op == DIST_PROD || order->op == DIST_MIN ||
@@ -431,7 +433,7 @@ const char *refusal(const State *state, const struct order *order)
         return "its all-reduce counts bytes with int";
     switch (order->operation->id) {
     case OPERATION_all_reduce:
-        return state->fixed < 0 || possible(order, state->fixed)
+        return state->fixed < 0 || is_possible(order, state->fixed)
                    ? nullptr
                    : "this algorithm works in place only";
     case OPERATION_reduce_scatter:
@@ -449,7 +451,7 @@ const char *refusal(const State *state, const struct order *order)
     }
 }
 
-// What is bound depends on these alone.
+// True if bound algorithms can be reused: they depend on these fields only.
 bool same(const struct order *a, const struct order *b)
 {
     return a->operation == b->operation && a->bytes == b->bytes && a->dtype == b->dtype &&
@@ -471,11 +473,11 @@ dist_status worker_prepare(struct driver *driver, const struct order *order,
     state->prepared = true;
     state->order = *order;
     return guarded(driver, [&] {
-        int way = state->fixed < 0 ? RING : state->fixed;
+        int variant = state->fixed < 0 ? RING : state->fixed;
 
         if (order->operation->id == OPERATION_all_reduce && state->fixed < 0)
-            way = fastest(state, order, buffers);
-        bind_all(state, order, buffers, way);
+            variant = fastest(state, order, buffers);
+        bind_all(state, order, buffers, variant);
     });
 }
 
@@ -546,9 +548,9 @@ int main(int argc, char **argv)
     state.driver.call = worker_call;
     state.driver.barrier = worker_barrier;
     state.driver.error = worker_error;
-    for (int way = 0; way < WAYS; way++)
-        if (std::strcmp(name, way_names[way]) == 0)
-            state.fixed = way;
+    for (int variant = 0; variant < VARIANTS; variant++)
+        if (std::strcmp(name, variant_names[variant]) == 0)
+            state.fixed = variant;
     if (guarded(&state.driver, [&] { connect(&state); }) != DIST_OK) {
         std::fprintf(stderr, "%s: rank %d: %s\n", name, state.driver.rank, state.error.c_str());
         return 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi_worker LIBRARY: the driver of an MPI, measured by dist_bench. Built once for each MPI, and
+ * mpi_worker LIBRARY: the driver of an MPI for dist_bench. It is built once for each MPI and
  * started by its mpirun.
  */
 #include "bench/measure.h"
@@ -17,12 +17,12 @@
 #define WORLD MPI_COMM_WORLD
 
 struct mpi {
-    struct driver driver;  /* first */
-    int *counts, *offsets; /* of the v-forms: equal blocks, by rank */
+    struct driver driver;  /* must be the first member */
+    int *counts, *offsets; /* by rank, for equal blocks in the v-forms */
     char error[MPI_MAX_ERROR_STRING];
 };
 
-/* An order's arguments as MPI has them. */
+/* The arguments of an order in terms of MPI. */
 struct arguments {
     MPI_Datatype dtype;
     MPI_Op op;
@@ -33,9 +33,9 @@ struct arguments {
     const int *counts, *offsets;
 };
 
-/* ---- what MPI has ---- */
+/* ---- types and operators of MPI ---- */
 
-/* NULL or 0: MPI has none. */
+/* NULL or 0: MPI has no equivalent. */
 static const MPI_Datatype mpi_dtypes[DIST_DTYPE_COUNT] = {
     [DIST_FLOAT32] = MPI_FLOAT, [DIST_FLOAT64] = MPI_DOUBLE,  [DIST_INT8] = MPI_INT8_T,
     [DIST_UINT8] = MPI_UINT8_T, [DIST_INT32] = MPI_INT32_T,   [DIST_UINT32] = MPI_UINT32_T,
@@ -44,7 +44,7 @@ static const MPI_Datatype mpi_dtypes[DIST_DTYPE_COUNT] = {
 static const MPI_Op mpi_ops[DIST_OP_COUNT] = {
     [DIST_SUM] = MPI_SUM, [DIST_PROD] = MPI_PROD, [DIST_MIN] = MPI_MIN, [DIST_MAX] = MPI_MAX};
 
-/* Why the call is not possible; NULL: it is. */
+/* Returns why the call is not supported, or NULL if it is. */
 static const char *mpi_refuses(const struct arguments *a, size_t count, int ranks)
 {
     size_t blocks = (size_t)operation_blocks(a->order->operation, ranks);
@@ -96,7 +96,10 @@ static int mpi_latency(const struct arguments *a, int rank, const void *in, void
     return code;
 }
 
-/* A window of messages one way or both; of one way, a byte back says that they are there. */
+/*
+ * Sends a window of messages in one or both directions. In one direction, a byte back acknowledges
+ * them.
+ */
 static int mpi_window(const struct arguments *a, int rank, const void *in, void *out)
 {
     bool both = a->order->operation->id == OPERATION_bibw;
@@ -119,7 +122,7 @@ static int mpi_window(const struct arguments *a, int rank, const void *in, void 
 
 /* ---- collectives ---- */
 
-/* -1: there is no such collective. */
+/* -1: MPI has no such collective. */
 static int mpi_collective(const struct arguments *a, int rank, const void *in, void *out)
 {
     const void *from = a->in_place ? MPI_IN_PLACE : in;
@@ -170,7 +173,7 @@ static int mpi_collective(const struct arguments *a, int rank, const void *in, v
     }
 }
 
-/* ---- as a driver ---- */
+/* ---- driver functions ---- */
 
 static dist_status mpi_prepare(struct driver *driver, const struct order *order,
                                const struct buffers *buffers)
@@ -179,7 +182,7 @@ static dist_status mpi_prepare(struct driver *driver, const struct order *order,
     size_t count = order_count(order, driver->ranks);
 
     (void)buffers;
-    if (count > (size_t)(INT_MAX / driver->ranks)) /* mpi_call says so */
+    if (count > (size_t)(INT_MAX / driver->ranks)) /* mpi_call reports this error */
         count = 0;
     for (int r = 0; r < driver->ranks; r++) {
         mpi->counts[r] = (int)count;
@@ -233,7 +236,9 @@ int main(int argc, char **argv)
                                  .error = mpi_error}};
     int status;
 
-    /* "Open MPI v4.1.4, package: ...", "MPICH Version:      4.0.2\n...": the name and the version.
+    /*
+     * Reduce "Open MPI v4.1.4, package: ..." and "MPICH Version:      4.0.2\n..." to name and
+     * version.
      */
     static const char label[] = "Version:";
     char *version;
@@ -252,7 +257,7 @@ int main(int argc, char **argv)
         puts(release);
         return 0;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a launcher that is killed leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that no process remains if the launcher is killed */
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(WORLD, &mpi.driver.rank);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names and sizes of types and operations, from the tables of dist.h: workers of other libraries
- * have them without linking libdist.
+ * Names and sizes of types and operators, from the tables of dist.h, for workers that do not link
+ * libdist.
  */
 #include <dist/dist.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model that only computes: square layers in a row, by matrix products. */
+/*
+ * overlap: how much of the communication of a training is hidden by the backward pass. Contains a
+ * model of square layers, computed as matrix products.
+ */
 #include "tools/common/args.h"
 
 #include <dist/ddp.h>
@@ -12,13 +15,17 @@
 
 struct model {
     int layers, width, batch;
-    size_t count, rows;   /* floats of a layer, and of its batch */
-    float *weights;       /* layers matrices of width rows and columns */
-    float *values;        /* layers + 1 of batch rows and width columns */
-    float *deltas, *next; /* of such rows: what the backward pass hands from layer to layer */
+    size_t count, rows; /* floats of a layer, and of a batch */
+    float *weights;     /* `layers` matrices of width x width */
+    float *values;      /* (layers + 1) matrices of batch x width */
+    float *deltas,
+        *next; /* gradients with respect to the outputs and the inputs of a layer, batch x width */
 };
 
-/* Small: layer after layer the values neither vanish nor grow beyond bounds. */
+/*
+ * Fills with pseudo-random numbers up to `bound`, small enough that values neither vanish nor
+ * overflow across layers.
+ */
 static void model_fill(float *values, size_t count, float bound)
 {
     unsigned state = 1;
@@ -29,7 +36,7 @@ static void model_fill(float *values, size_t count, float bound)
     }
 }
 
-/* Room for another number of samples a step. -1: no memory. */
+/* Changes the number of samples per step. -1: out of memory. */
 static int model_resize(struct model *model, int batch)
 {
     const size_t rows = (size_t)batch * (size_t)model->width;
@@ -45,7 +52,10 @@ static int model_resize(struct model *model, int batch)
     return 0;
 }
 
-/* out (rows, width) = in (rows, width) * matrix; a row of the matrix serves all rows of in. */
+/*
+ * Computes out (batch x width) = in (batch x width) * matrix. Uses each row of the matrix for all
+ * rows of in.
+ */
 static void model_multiply(const struct model *model, const float *in, const float *matrix,
                            float *out)
 {
@@ -72,12 +82,15 @@ static void model_forward(struct model *model)
     memcpy(model->deltas, model->values + (size_t)model->layers * rows, rows * sizeof(float));
 }
 
-/* The backward pass of one layer, the last one first; writes its gradient. */
+/*
+ * Runs the backward pass of one layer and writes its gradient. Layers must be processed in
+ * descending order.
+ */
 static void model_backward(struct model *model, int layer, float *gradient)
 {
     float *deltas = model->next;
 
-    /* out (width, width) = deltas transposed * in. */
+    /* gradient (width x width) = deltas transposed * in. */
     const float *in = model->values + (size_t)layer * model->rows;
     const size_t width = (size_t)model->width;
 
@@ -96,18 +109,18 @@ static void model_backward(struct model *model, int layer, float *gradient)
 }
 
 /*
- * overlap: how much of the communication of training the backward pass hides.
+ * Measures how much of the communication the backward pass hides.
  *
- * Each rank trains a model of matrix products, whose batch is chosen such that the backward pass
- * takes about as long as its gradients take to the other ranks. In turns, a step
+ * Each rank trains a model of matrix products. The batch is chosen so that the backward pass takes
+ * about as long as the communication of its gradients. A round has one step of each kind:
  *
  *   alone    sends nothing
- *   after    sends all gradients when the backward pass has ended
- *   hidden   sends each bucket as soon as its gradients are there, as dist_ddp is meant to be used
+ *   after    sends all gradients after the backward pass
+ *   hidden   sends each bucket as soon as its gradients are complete, the intended use of dist_ddp
  *
- * for each wire, whose line is printed when its steps have been made. The share that is hidden:
- * 1 - (hidden - alone) / (after - alone). The rest is spent in dist_ddp_finish ("waited"), or the
- * communication has slowed the computing.
+ * This is repeated for each compression, which gives one line of output. The hidden share is 1 -
+ * (hidden - alone) / (after - alone). The remaining communication is spent in dist_ddp_finish
+ * ("waited"), or has slowed down the computation.
  */
 
 enum { WIRES = 4, ROUNDS_MOST = 101, CALIBRATIONS = 3 };
@@ -146,11 +159,11 @@ struct overlap {
     dist_group *group;
     struct model model;
     dist_ddp *ddp[WIRES];
-    /* Of the wire at hand. */
+    /* For the current compression. */
     double seconds[MANNERS][ROUNDS_MOST];
-    double waited[ROUNDS_MOST]; /* of hidden steps, in dist_ddp_finish */
-    uint64_t sent;              /* bytes in all of them */
-    double sends;               /* seconds for the gradients alone; 0: not measured */
+    double waited[ROUNDS_MOST]; /* seconds in dist_ddp_finish, of hidden steps */
+    uint64_t sent;              /* bytes sent in all hidden steps */
+    double sends;               /* seconds to send the gradients alone; 0: not measured */
 };
 
 static void stop(const char *what)
@@ -173,7 +186,10 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* What all interfaces but the loopback have sent: that of this rank, if it has the host alone. */
+/*
+ * Returns the bytes sent by all interfaces except the loopback. These are this rank's bytes if it
+ * is alone on its host.
+ */
 static uint64_t bytes_sent(void)
 {
     FILE *file = fopen("/proc/net/dev", "r");
@@ -190,7 +206,7 @@ static uint64_t bytes_sent(void)
     return all;
 }
 
-/* The slowest rank's. */
+/* Returns the time of the slowest rank. */
 static double slowest(struct overlap *o, double seconds)
 {
     need(dist_all_reduce(o->group, &seconds, &seconds, 1, DIST_FLOAT64, DIST_MAX), "all_reduce");
@@ -205,7 +221,7 @@ static double waited(const struct overlap *o, int wire)
     return stats.waited;
 }
 
-/* A step, and the seconds that it took; without compute only the gradients are sent. */
+/* Runs a step and returns its time in seconds; without `compute`, only sends the gradients. */
 static double step(struct overlap *o, int wire, enum manner manner, bool compute)
 {
     dist_ddp *ddp = o->ddp[wire];
@@ -241,7 +257,7 @@ static double median(double *times, int count)
     return times[count / 2];
 }
 
-/* The backward pass alone. */
+/* Returns the time of the backward pass alone. */
 static double backward(struct overlap *o)
 {
     double start;
@@ -253,7 +269,7 @@ static double backward(struct overlap *o)
     return slowest(o, now() - start);
 }
 
-/* As many samples as make the backward pass as long as the options want. */
+/* Chooses the number of samples so that the backward pass takes as long as the options require. */
 static void choose_batch(struct overlap *o)
 {
     double sends[CALIBRATIONS], computes[CALIBRATIONS], batch = 16;
@@ -326,11 +342,13 @@ static void run(struct overlap *o)
     if (first)
         print_head(o);
     for (int wire = 0; wire < WIRES; wire++) {
-        /* A first step, in which dist_ddp finds the order of the gradients, is not counted. */
+        /*
+         * The first step, in which dist_ddp determines the order of the gradients, is not measured.
+         */
         o->sent = 0;
         step(o, wire, HIDDEN, true);
         for (int round = 0; round < o->options.rounds; round++) {
-            /* A round: each kind of step once. */
+            /* A round: one step of each kind. */
             for (int manner = 0; manner < MANNERS; manner++) {
                 const uint64_t before = bytes_sent();
                 const double waits = waited(o, wire);
