@@ -35,7 +35,7 @@ struct job_rank {
     int fd;     /* -1: not connected */
     pid_t pid;  /* from the socket's credentials */
     char *line; /* received part of a line */
-    size_t length, room;
+    size_t length, capacity;
 };
 
 struct job {
@@ -90,9 +90,9 @@ __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, cons
     va_list arguments;
     int length;
 
-    if (job->runner.gone)
+    if (job->runner.has_failed)
         return;
-    job->runner.gone = true;
+    job->runner.has_failed = true;
     va_start(arguments, format);
     length = vsnprintf(job->reason, sizeof(job->reason), format, arguments);
     va_end(arguments);
@@ -107,15 +107,16 @@ __attribute__((format(printf, 2, 3))) static void job_fail(struct job *job, cons
     *last = '\0';
     tail[got > 0 ? got : 0] = '\0';
     for (char *line = strtok(tail, "\n"); line; line = strtok(NULL, "\n")) {
-        bool says = false;
+        bool has_letter = false;
 
         for (const char *at = line; *at; at++)
-            says = says || isalpha((unsigned char)*at);
-        if (says)
+            has_letter = has_letter || isalpha((unsigned char)*at);
+        if (has_letter)
             snprintf(last, sizeof(last), "%s", line);
     }
     if (*last && length >= 0 && (size_t)length < sizeof(job->reason))
-        snprintf(job->reason + length, sizeof(job->reason) - (size_t)length, "; it said: %s", last);
+        snprintf(job->reason + length, sizeof(job->reason) - (size_t)length, "; its output: %s",
+                 last);
     job_kill_ranks(job);
     job_close_ranks(job);
     if (job->pid > 0)
@@ -133,7 +134,7 @@ static bool job_has_ended(struct job *job, char *text)
     if (job->pid > 0 && waitpid(job->pid, &how, WNOHANG) == job->pid) {
         job->pid = 0;
         if (WIFSIGNALED(how))
-            snprintf(text, 64, "was ended by signal %d", WTERMSIG(how));
+            snprintf(text, 64, "was killed by signal %d", WTERMSIG(how));
         else
             snprintf(text, 64, "ended with exit code %d", WEXITSTATUS(how));
     }
@@ -172,7 +173,7 @@ static void job_end(struct job *job)
         return;
     if (job->members) {
         job_quit(job);
-        if (!job->runner.gone && job->pid > 0 && !job_wait(job, JOB_GO_NS))
+        if (!job->runner.has_failed && job->pid > 0 && !job_wait(job, JOB_GO_NS))
             kill(-job->pid, SIGTERM);
         job_kill_ranks(job);
         if (job->pid > 0 && !job_wait(job, JOB_TERM_NS)) {
@@ -282,14 +283,14 @@ static int job_read(struct job_rank *rank)
     char *end;
     ssize_t got;
 
-    if (rank->room - rank->length <= PROTOCOL_PIECE) {
-        size_t room = 2 * rank->room + 2 * PROTOCOL_PIECE;
-        char *more = rank->room > PROTOCOL_LINE_MAX ? NULL : realloc(rank->line, room);
+    if (rank->capacity - rank->length <= PROTOCOL_PIECE) {
+        size_t capacity = 2 * rank->capacity + 2 * PROTOCOL_PIECE;
+        char *more = rank->capacity > PROTOCOL_LINE_MAX ? NULL : realloc(rank->line, capacity);
 
         if (!more)
             return -1;
         rank->line = more;
-        rank->room = room;
+        rank->capacity = capacity;
     }
     got = recv(rank->fd, rank->line + rank->length, PROTOCOL_PIECE, MSG_DONTWAIT);
     if (got < 0)
@@ -337,8 +338,7 @@ static enum outcome protocol_answer(struct job *job, int rank, const struct orde
     if (outcome < 0 || (outcome == OUTCOME_TOOK &&
                         protocol_times(rest, order->samples, counts,
                                        times + (size_t)rank * (size_t)order->samples) != 0)) {
-        job_fail(job, "rank %d answered '%.60s', which is not %ld times", rank, line,
-                 order->samples);
+        job_fail(job, "rank %d answered '%.60s', expected %ld times", rank, line, order->samples);
         snprintf(reason, MEASURE_REASON, "%s", job->reason);
         return OUTCOME_FAILED;
     }
@@ -349,8 +349,8 @@ static enum outcome protocol_answer(struct job *job, int rank, const struct orde
     return (enum outcome)outcome;
 }
 
-static enum outcome job_turn(struct runner *runner, const struct order *order, double *times,
-                             char *reason)
+static enum outcome job_run_order(struct runner *runner, const struct order *order, double *times,
+                                  char *reason)
 {
     struct job *job = (struct job *)runner;
     enum outcome worst = OUTCOME_TOOK;
@@ -359,31 +359,31 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
     struct pollfd *waiting = calloc((size_t)runner->ranks, sizeof(*waiting));
 
     if (!waiting) {
-        job_fail(job, "dist_bench has no memory");
+        job_fail(job, "dist_bench is out of memory");
     } else {
         double until = measure_now() + job->timeout;
         char line[ORDER_LINE];
 
         order_write(order, line);
-        for (int r = 0; r < runner->ranks && !runner->gone; r++) {
+        for (int r = 0; r < runner->ranks && !runner->has_failed; r++) {
             ssize_t length = (ssize_t)strlen(line);
 
             waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
             if (send(job->members[r].fd, line, (size_t)length, MSG_NOSIGNAL | MSG_DONTWAIT) !=
                 length)
-                job_fail(job, "rank %d has ended", r);
+                job_fail(job, "rank %d has exited", r);
         }
-        while (missing && !runner->gone) {
-            int come = poll(waiting, (nfds_t)job->runner.ranks, 100);
+        while (missing && !runner->has_failed) {
+            int ready = poll(waiting, (nfds_t)job->runner.ranks, 100);
 
-            if (come > 0) {
-                for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
+            if (ready > 0) {
+                for (int r = 0; r < job->runner.ranks && !job->runner.has_failed; r++) {
                     char text[MEASURE_REASON];
                     enum outcome outcome;
                     int got = waiting[r].revents ? job_read(&job->members[r]) : 0;
 
                     if (got < 0)
-                        job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
+                        job_fail(job, "rank %d has exited, or sent more than one answer", r);
                     if (got <= 0)
                         continue;
                     outcome = protocol_answer(job, r, order, times, text);
@@ -395,15 +395,15 @@ static enum outcome job_turn(struct runner *runner, const struct order *order, d
                     waiting[r].fd = -1;
                     missing--;
                 }
-            } else if (come == 0 && measure_now() > until)
-                job_fail(job, "%d of its ranks have not answered within %.0f s", missing,
+            } else if (ready == 0 && measure_now() > until)
+                job_fail(job, "%d of its ranks did not answer within %.0f s", missing,
                          job->timeout / 1e9);
-            else if (come < 0) /* interrupted by a signal */
+            else if (ready < 0) /* interrupted by a signal */
                 job_fail(job, "the run was stopped");
         }
     }
     free(waiting);
-    if (!runner->gone)
+    if (!runner->has_failed)
         return worst;
     snprintf(reason, MEASURE_REASON, "%s", job->reason);
     return OUTCOME_FAILED;
@@ -423,7 +423,7 @@ static struct job *job_start(const char *folder, const char *name, int ranks, ch
         return NULL;
     job->listener = job->output = -1;
     job->timeout = timeout;
-    job->runner = (struct runner){.ranks = ranks, .turn = job_turn};
+    job->runner = (struct runner){.ranks = ranks, .run_order = job_run_order};
     job->name = strdup(name);
     job->members = calloc((size_t)ranks, sizeof(*job->members));
     for (int r = 0; job->members && r < ranks; r++)
@@ -449,14 +449,14 @@ static void job_accept(struct job *job, double deadline)
         rank.pid = who.pid;
     double until = measure_now() + PROTOCOL_HELLO_NS;
     struct pollfd waiting = {.fd = rank.fd, .events = POLLIN};
-    int come = 0;
+    int ready = 0;
 
     until = deadline < until ? deadline : until;
-    while (come == 0 && measure_now() < until) {
+    while (ready == 0 && measure_now() < until) {
         if (poll(&waiting, 1, 50) > 0)
-            come = job_read(&rank);
+            ready = job_read(&rank);
     }
-    if (come == 1 && sscanf(rank.line, "hello %*s %d %d %n", &number, &ranks, &text) == 2 &&
+    if (ready == 1 && sscanf(rank.line, "hello %*s %d %d %n", &number, &ranks, &text) == 2 &&
         text > 0 && ranks == job->runner.ranks && number >= 0 && number < ranks &&
         job->members[number].fd < 0) {
         if (!job->release)
@@ -466,7 +466,7 @@ static void job_accept(struct job *job, double deadline)
         job->joined++;
         return;
     }
-    job_fail(job, "one of its processes said '%.80s' instead of a hello of one of %d ranks",
+    job_fail(job, "one of its processes sent '%.80s', expected hello from one of %d ranks",
              rank.length ? rank.line : "", job->runner.ranks);
     if (rank.pid > 1)
         kill(rank.pid, SIGKILL);
@@ -484,16 +484,16 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
     struct pollfd waiting = {.fd = job->listener, .events = POLLIN};
     char text[64];
 
-    while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
+    while (!job->runner.has_failed && job->joined < job->runner.ranks && !stopped()) {
         /* Check this before poll, so that connections made before the end are still accepted. */
         bool ended = job_has_ended(job, text);
 
         if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
             job_accept(job, until);
         else if (ended)
-            job_fail(job, "it %s before its ranks had come", text);
+            job_fail(job, "it %s before its ranks had connected", text);
         else if (measure_now() > until)
-            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->joined,
+            job_fail(job, "only %d of its %d ranks connected within %.0f s", job->joined,
                      job->runner.ranks, job->timeout / 1e9);
     }
 }
@@ -566,8 +566,8 @@ static enum outcome group_runner_run(struct group_runner *self, const struct ord
     return OUTCOME_FAILED;
 }
 
-static enum outcome group_runner_turn(struct runner *runner, const struct order *order,
-                                      double *times, char *reason)
+static enum outcome group_runner_run_order(struct runner *runner, const struct order *order,
+                                           double *times, char *reason)
 {
     struct group_runner *self = (struct group_runner *)runner;
     char line[ORDER_LINE] = "";
@@ -578,7 +578,7 @@ static enum outcome group_runner_turn(struct runner *runner, const struct order 
         outcome = group_runner_run(self, order, times, reason);
     else
         snprintf(reason, MEASURE_REASON, "%s", dist_last_error());
-    runner->gone = outcome == OUTCOME_FAILED;
+    runner->has_failed = outcome == OUTCOME_FAILED;
     return outcome;
 }
 
@@ -591,7 +591,8 @@ static dist_status group_runner_open(dist_group *group, const char *memory,
     if (!self)
         return DIST_ERR_NO_MEMORY;
     self->group = group;
-    self->runner = (struct runner){.ranks = dist_get_world_size(group), .turn = group_runner_turn};
+    self->runner =
+        (struct runner){.ranks = dist_get_world_size(group), .run_order = group_runner_run_order};
     status = libdist_new(group, memory, &self->driver);
     if (status != DIST_OK)
         group_runner_close(self);
@@ -607,7 +608,7 @@ static void group_runner_free(struct group_runner *self)
 
     if (!self)
         return;
-    if (!self->runner.gone)
+    if (!self->runner.has_failed)
         dist_broadcast(self->group, line, ORDER_LINE, DIST_UINT8, 0);
     group_runner_close(self);
 }
@@ -773,8 +774,8 @@ static int single_lead(const struct single *single, dist_group *group)
         runner = &self->runner;
         code = run_all(&run);
     } else if (result && options->root >= result->ranks)
-        fprintf(stderr, "dist_bench: --root %d: there are ranks 0 to %d\n", (int)options->root,
-                result->ranks - 1);
+        fprintf(stderr, "dist_bench: --root %d: out of range, the ranks are 0 to %d\n",
+                (int)options->root, result->ranks - 1);
     else
         bench_fail(dist_last_error(), RUN_FAILED);
     group_runner_free(self);
@@ -869,7 +870,7 @@ static void compare_note_library(struct compare *compare, int c)
     struct result_library *known = &compare->result->libraries[c];
     const struct job *job = compare->jobs[c];
     const char *reason =
-        job ? (job->runner.gone ? job->reason : NULL) : compare->libraries.entries[c].reason;
+        job ? (job->runner.has_failed ? job->reason : NULL) : compare->libraries.entries[c].reason;
 
     if (job && job->release && !*known->release) {
         free(known->release);
@@ -879,7 +880,7 @@ static void compare_note_library(struct compare *compare, int c)
         reason = "it could not be started";
     if (reason && !known->reason) {
         known->reason = strdup(reason);
-        fprintf(stderr, "dist_bench: %s is left out: %s\n", known->name, reason);
+        fprintf(stderr, "dist_bench: %s is excluded: %s\n", known->name, reason);
     }
 }
 
@@ -936,7 +937,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
         /* Start all libraries, then wait for all of them. */
         const struct libraries *libraries = &compare->libraries;
 
-        compare->absent.gone = true;
+        compare->absent.has_failed = true;
         for (int c = 0; c < libraries->count; c++) {
             struct library *one = &libraries->entries[c];
 
@@ -957,7 +958,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
             code = run_all(&run);
         /* It is a failure if a library that was requested by name was excluded. */
         for (int c = 0; c < libraries->count; c++) {
-            if (code == RUN_OK && libraries->entries[c].asked &&
+            if (code == RUN_OK && libraries->entries[c].is_named &&
                 compare->result->libraries[c].reason)
                 code = RUN_FAILED;
         }

@@ -190,7 +190,7 @@ static dist_status libdist_call(struct driver *driver, const struct order *order
     return call_functions[order->operation->id](&call);
 }
 
-static dist_status libdist_meet(struct driver *driver)
+static dist_status libdist_barrier(struct driver *driver)
 {
     return dist_barrier(((struct libdist *)driver)->group);
 }
@@ -247,14 +247,13 @@ static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **mem
         if (status != DIST_OK || libdist->memory == LIBDIST_DIST)
             return status == DIST_OK ? dist_alloc(libdist->group, bytes, memory_p) : status;
         *memory_p = gpu_alloc(bytes);
-        return libdist_wrong(libdist, *memory_p,
-                             "no memory of the GPU: give smaller sizes with -m");
+        return libdist_wrong(libdist, *memory_p, "out of GPU memory: use smaller sizes with -m");
     }
     if (libdist->memory == LIBDIST_REGISTERED) {
         /* Use malloc, like a program that does not call dist_alloc. */
         void *memory = malloc(bytes);
         dist_status status =
-            libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");
+            libdist_wrong(libdist, memory, "out of memory: use smaller sizes with -m");
 
         if (status == DIST_OK)
             status = dist_register(libdist->group, memory, bytes);
@@ -305,7 +304,7 @@ dist_status libdist_new(dist_group *group, const char *memory, struct driver **d
     libdist->memory = (enum libdist_memory)libdist_memory_find(memory);
     libdist->driver = (struct driver){.rank = dist_get_rank(group),
                                       .ranks = dist_get_world_size(group),
-                                      .barrier = libdist_meet,
+                                      .barrier = libdist_barrier,
                                       .call = libdist_call,
                                       .error = libdist_error};
     if (libdist->memory != LIBDIST_MALLOC) {

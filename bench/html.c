@@ -301,7 +301,7 @@ static void page_table(const struct curves *curves, FILE *to)
     }
     fprintf(to,
             "</tbody></table></div>\n"
-            "<p class=\"faint\">Time of a call, and that relative to the first library's "
+            "<p class=\"faint\">Time per call, and relative to the first library "
             "(&times;). The fastest is marked. Point at a time for bus bandwidth and the medians "
             "of the rounds.</p>\n");
 }
@@ -316,12 +316,12 @@ int html_write(const struct result *result, FILE *to)
     if (curves_open(result, &curves) == 0) {
         char machine[512], how[128], title[48];
 
-        snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
-                 result->cpu, *result->cpu ? ", " : "", result->cpus);
-        snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is %s", result->rounds,
+        snprintf(machine, sizeof(machine), "%s, %s%s%d usable CPUs", result->host, result->cpu,
+                 *result->cpu ? ", " : "", result->cpus);
+        snprintf(how, sizeof(how), "medians of %d rounds; a time is %s", result->rounds,
                  result->measurement_count && result->measurements[0].apart
-                     ? "the mean of the ranks', of calls timed one by one behind barriers"
-                     : "the slowest rank's, of calls in a row");
+                     ? "the mean over the ranks, of calls timed separately after barriers"
+                     : "that of the slowest rank, of consecutive calls");
         snprintf(title, sizeof(title), "dist_bench, %d ranks", result->ranks);
         plot_page_begin(title, to);
         fprintf(to, "<h1>dist_bench: %d rank%s</h1>\n<dl>\n", result->ranks,
@@ -351,7 +351,7 @@ int html_write(const struct result *result, FILE *to)
                 fprintf(to, " <span class=\"faint\">");
                 markup_escape(one->release, to);
                 if (one->reason) {
-                    fprintf(to, " (left out: ");
+                    fprintf(to, " (excluded: ");
                     markup_escape(one->reason, to);
                     fprintf(to, ")");
                 }

@@ -16,14 +16,14 @@
 
 struct runner {
     int ranks;
-    bool gone; /* cannot be used any more */
+    bool has_failed; /* cannot be used any more */
     /*
      * Runs an order. times: sample s of rank r is stored at [r * order->samples + s], in ns. Sets
      * reason (MEASURE_REASON bytes) unless the result is OUTCOME_TOOK; in that case times may be
      * incomplete. Blocks until the timeout at most.
      */
-    enum outcome (*turn)(struct runner *runner, const struct order *order, double *times,
-                         char *reason);
+    enum outcome (*run_order)(struct runner *runner, const struct order *order, double *times,
+                              char *reason);
 };
 
 /*
@@ -48,8 +48,8 @@ struct library {
                 1]; /* the command, terminated by NULL; empty: it cannot be started */
     int word_count;
     bool limit;
-    bool asked;   /* requested by name */
-    char *reason; /* why it cannot be started, or NULL */
+    bool is_named; /* requested by name */
+    char *reason;  /* why it cannot be started, or NULL */
 };
 
 struct libraries {

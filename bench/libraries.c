@@ -30,7 +30,7 @@ static int spec_cut(struct spec *spec, char *text)
             if (!strchr(one, '=') || *one == '=' ||
                 spec->variable_count == SPEC_VARIABLES_MAX - 1) {
                 snprintf(spec_failure, sizeof(spec_failure),
-                         "'%s': after a + comes VARIABLE=VALUE, at most %d times", one,
+                         "'%s': expected VARIABLE=VALUE after +, at most %d times", one,
                          SPEC_VARIABLES_MAX - 1);
                 return -1;
             }
@@ -51,7 +51,7 @@ static int spec_cut(struct spec *spec, char *text)
     if (*text && libdist_has_memory(spec->memory))
         return 0;
     snprintf(spec_failure, sizeof(spec_failure),
-             "write BACKEND[/malloc|/registered|/dist][+VARIABLE=VALUE], not '%s/%s'", text,
+             "expected BACKEND[/malloc|/registered|/dist][+VARIABLE=VALUE], not '%s/%s'", text,
              spec->memory);
     return -1;
 }
@@ -176,7 +176,7 @@ static bool peer_probe(const char *path, char *text, int size)
     pid_t pid;
     int code = -1;
 
-    snprintf(text, (size_t)size, "it could not be probed");
+    snprintf(text, (size_t)size, "the probe could not be started");
     if (!out)
         return false;
     fflush(NULL);
@@ -198,7 +198,7 @@ static bool peer_probe(const char *path, char *text, int size)
     if (fgets(text, size, out))
         text[strcspn(text, "\n")] = '\0';
     else if (code != 0)
-        snprintf(text, (size_t)size, "its probe ended with code %d and said nothing", code);
+        snprintf(text, (size_t)size, "its probe exited with code %d and printed nothing", code);
     fclose(out);
     return code == 0;
 }
@@ -213,7 +213,7 @@ struct libraries_maker {
     const struct options *options;
     size_t largest;
     struct libraries libraries;
-    bool asked;
+    bool is_named;
 };
 
 __attribute__((format(printf, 1, 2))) static int libraries_wrong(const char *format, ...)
@@ -246,9 +246,9 @@ static void library_number(struct library *one, const char *word, unsigned long 
 
 /* ---- the list ---- */
 
-static struct library *libraries_add(struct libraries_maker *making, const char *name)
+static struct library *libraries_add(struct libraries_maker *maker, const char *name)
 {
-    struct libraries *libraries = &making->libraries;
+    struct libraries *libraries = &maker->libraries;
     struct library *more =
         realloc(libraries->entries, ((size_t)libraries->count + 1) * sizeof(*more));
 
@@ -256,7 +256,7 @@ static struct library *libraries_add(struct libraries_maker *making, const char 
         return NULL;
     libraries->entries = more;
     more += libraries->count;
-    *more = (struct library){.name = strdup(name), .asked = making->asked};
+    *more = (struct library){.name = strdup(name), .is_named = maker->is_named};
     libraries->count += more->name != NULL;
     return more->name ? more : NULL;
 }
@@ -273,30 +273,30 @@ static bool libraries_is_libdist(const char *name)
 }
 
 /* A peer with the same name as a backend of libdist gets the prefix "peer:". */
-static int libraries_add_peer(struct libraries_maker *making, const char *name)
+static int libraries_add_peer(struct libraries_maker *maker, const char *name)
 {
     char shown[256], text[256];
     char *path = peer_find(name);
     bool usable = path && peer_probe(path, text, sizeof(text));
     struct library *one;
 
-    if (!path && making->asked)
-        return libraries_wrong("there is no driver of a library '%s': DIST_BENCH_PEERS names the "
-                               "folder with yours",
+    if (!path && maker->is_named)
+        return libraries_wrong("no peer '%s': set DIST_BENCH_PEERS to the directory of your "
+                               "peers",
                                name);
     snprintf(shown, sizeof(shown), "%s%s", libraries_is_libdist(name) ? LIBRARIES_PEER : "", name);
-    one = path && (usable || making->asked) ? libraries_add(making, shown) : NULL;
+    one = path && (usable || maker->is_named) ? libraries_add(maker, shown) : NULL;
     if (!one && path)
-        fprintf(stderr, "dist_bench: %s is left out: %s\n", name, text);
+        fprintf(stderr, "dist_bench: %s is excluded: %s\n", name, text);
     if (one && !usable)
         one->reason = strdup(text);
     if (one && usable)
-        library_number(one, path, (unsigned long long)making->options->ranks);
+        library_number(one, path, (unsigned long long)maker->options->ranks);
     free(path);
     return 0;
 }
 
-static int libraries_add_libdist(struct libraries_maker *making, const char *text)
+static int libraries_add_libdist(struct libraries_maker *maker, const char *text)
 {
     const char *failure;
     struct library *one;
@@ -304,7 +304,7 @@ static int libraries_add_libdist(struct libraries_maker *making, const char *tex
 
     if (spec_read(text, &spec, &failure) != 0)
         return libraries_wrong("--compare: %s", failure);
-    one = libraries_add(making, text);
+    one = libraries_add(maker, text);
     if (one) {
         /* Run this program as a worker. */
         char self[4096];
@@ -313,7 +313,7 @@ static int libraries_add_libdist(struct libraries_maker *making, const char *tex
         self[length > 0 ? length : 0] = '\0';
         if (spec.launched) {
             /* Split the command that starts an MPI's ranks at blanks. */
-            const char *command = making->options->mpirun;
+            const char *command = maker->options->mpirun;
             char *copy;
 
             if (!command)
@@ -322,18 +322,18 @@ static int libraries_add_libdist(struct libraries_maker *making, const char *tex
             for (char *word = copy ? strtok(copy, " ") : NULL; word; word = strtok(NULL, " "))
                 library_word(one, word);
             free(copy);
-            library_number(one, "-np", (unsigned long long)making->options->ranks);
+            library_number(one, "-np", (unsigned long long)maker->options->ranks);
         }
         library_word(one, self);
         library_word(one, "--worker");
         library_word(one, one->name);
         if (!spec.launched)
-            library_number(one, "-n", (unsigned long long)making->options->ranks);
-        library_number(one, "-e", making->largest);
+            library_number(one, "-n", (unsigned long long)maker->options->ranks);
+        library_number(one, "-e", maker->largest);
         one->limit = spec.limit;
     }
     spec_free(&spec);
-    return one ? 0 : libraries_wrong("no memory");
+    return one ? 0 : libraries_wrong("out of memory");
 }
 
 static bool libraries_has(const struct libraries *libraries, const char *name)
@@ -345,12 +345,12 @@ static bool libraries_has(const struct libraries *libraries, const char *name)
     return false;
 }
 
-static int libraries_add_list(struct libraries_maker *making, const char *list, bool peers)
+static int libraries_add_list(struct libraries_maker *maker, const char *list, bool peers)
 {
     char *copy = strdup(list ? list : ""), *rest = copy, *name;
     int failed = copy ? 0 : -1;
 
-    making->asked = true;
+    maker->is_named = true;
     while (!failed && (name = strsep(&rest, ","))) {
         if (*name) {
             /* Add one name of --compare or --peer. */
@@ -363,13 +363,13 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
             }
             if (!peer && !libraries_is_libdist(name))
                 path = peer_find(name);
-            if (!libraries_has(&making->libraries, name) || peer)
-                failed = peer || path ? libraries_add_peer(making, name)
-                                      : libraries_add_libdist(making, name);
+            if (!libraries_has(&maker->libraries, name) || peer)
+                failed = peer || path ? libraries_add_peer(maker, name)
+                                      : libraries_add_libdist(maker, name);
             free(path);
         }
     }
-    making->asked = false;
+    maker->is_named = false;
     free(copy);
     return failed;
 }
@@ -378,7 +378,7 @@ static int libraries_add_list(struct libraries_maker *making, const char *list, 
  * Adds all peers, by name. Earlier directories take precedence over peers of the same name in later
  * ones.
  */
-static int libraries_add_unasked(struct libraries_maker *making)
+static int libraries_add_all_peers(struct libraries_maker *maker)
 {
     char folder[4096], path[8192], shown[300];
     int failed = 0;
@@ -396,8 +396,8 @@ static int libraries_add_unasked(struct libraries_maker *making)
             snprintf(path, sizeof(path), "%s/%s", folder, name);
             snprintf(shown, sizeof(shown), LIBRARIES_PEER "%s", name);
             if (!failed && found && strcmp(found, path) == 0 &&
-                !libraries_has(&making->libraries, libraries_is_libdist(name) ? shown : name))
-                failed = libraries_add_peer(making, name);
+                !libraries_has(&maker->libraries, libraries_is_libdist(name) ? shown : name))
+                failed = libraries_add_peer(maker, name);
             free(found);
             free(names[n]);
         }
@@ -409,24 +409,24 @@ static int libraries_add_unasked(struct libraries_maker *making)
 int libraries_make(const struct options *options, size_t largest, struct libraries *libraries_p,
                    const char **failure_p)
 {
-    struct libraries_maker making = {.options = options, .largest = largest};
+    struct libraries_maker maker = {.options = options, .largest = largest};
     int failed;
 
     *failure_p = libraries_failure;
-    failed = libraries_add_list(&making, options->compare ? options->compare : "gloo", false);
+    failed = libraries_add_list(&maker, options->compare ? options->compare : "gloo", false);
     if (!failed)
-        failed = libraries_add_list(&making, options->peer, true);
+        failed = libraries_add_list(&maker, options->peer, true);
     if (!failed && options->peers)
-        failed = libraries_add_unasked(&making);
+        failed = libraries_add_all_peers(&maker);
     if (!failed && options->limit)
-        failed = libraries_add_list(&making, "limit", false);
-    if (!failed && making.libraries.count > 0) {
-        *libraries_p = making.libraries;
+        failed = libraries_add_list(&maker, "limit", false);
+    if (!failed && maker.libraries.count > 0) {
+        *libraries_p = maker.libraries;
         return 0;
     }
     if (!failed)
-        libraries_wrong("--compare names nobody: give a list such as gloo,gloo/dist,mpi");
-    libraries_free(&making.libraries);
+        libraries_wrong("--compare: empty list, expected one such as gloo,gloo/dist,mpi");
+    libraries_free(&maker.libraries);
     return -1;
 }
 

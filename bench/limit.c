@@ -28,7 +28,7 @@
 #define LIMIT_SLOT_BYTES ((size_t)4096)
 
 /* What a rank publishes to the other ranks. */
-struct limit_board {
+struct limit_mailbox {
     _Alignas(64) atomic_ullong flag;
     _Alignas(64)
         atomic_ullong pair; /* only in rank 0's mailbox: steps of messages between ranks 0 and 1 */
@@ -36,11 +36,11 @@ struct limit_board {
 };
 
 struct limit_map {
-    struct limit_board *boards; /* by rank */
+    struct limit_mailbox *mailboxes; /* by rank */
     char *arenas;
     size_t bytes, arena;
     int ranks;
-    bool crowded;
+    bool is_oversubscribed;
 };
 
 struct limit {
@@ -69,29 +69,30 @@ struct limit_map *limit_map_new(int ranks, size_t largest)
 {
     struct limit_map *map = calloc(1, sizeof(*map));
     size_t sets = BENCH_SETS_MIN * (2 * largest + 65536);
-    size_t boards = limit_round((size_t)ranks * sizeof(struct limit_board));
+    size_t mailboxes = limit_round((size_t)ranks * sizeof(struct limit_mailbox));
     cpu_set_t set;
 
     if (!map)
         return NULL;
     map->ranks = ranks;
-    map->crowded = sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < ranks;
+    map->is_oversubscribed =
+        sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < ranks;
     map->arena = limit_round(sets > BENCH_SETS_BYTES ? sets : BENCH_SETS_BYTES);
-    map->bytes = boards + (size_t)ranks * map->arena;
-    map->boards = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
-                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map->boards == MAP_FAILED) {
+    map->bytes = mailboxes + (size_t)ranks * map->arena;
+    map->mailboxes = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map->mailboxes == MAP_FAILED) {
         free(map);
         return NULL;
     }
-    map->arenas = (char *)map->boards + boards;
+    map->arenas = (char *)map->mailboxes + mailboxes;
     return map;
 }
 
 void limit_map_free(struct limit_map *map)
 {
     if (map)
-        munmap(map->boards, map->bytes);
+        munmap(map->mailboxes, map->bytes);
     free(map);
 }
 
@@ -114,7 +115,7 @@ static dist_status limit_alloc(struct driver *driver, size_t bytes, void **memor
     struct limit *limit = (struct limit *)driver;
 
     if (bytes > limit->map->arena) {
-        limit->error = "the size exceeds the one that the run began with";
+        limit->error = "the size exceeds the largest size of the run";
         return DIST_ERR_INVALID_ARGUMENT;
     }
     *memory_p = limit_arena(limit, driver->rank);
@@ -131,9 +132,9 @@ static void limit_release(struct driver *driver, void *memory, size_t bytes)
 /* ---- synchronisation ---- */
 
 /* Yields the CPU, because another process may keep the awaited rank from running. */
-static void limit_back_off(bool crowded, unsigned spins)
+static void limit_back_off(bool is_oversubscribed, unsigned spins)
 {
-    if (crowded || spins > LIMIT_PATIENCE)
+    if (is_oversubscribed || spins > LIMIT_PATIENCE)
         sched_yield();
 #if defined(__x86_64__)
     else
@@ -149,12 +150,12 @@ static dist_status limit_wait(struct limit *limit, atomic_ullong *counter,
 
     for (unsigned spins = 1; atomic_load_explicit(counter, memory_order_acquire) < wanted;
          spins++) {
-        limit_back_off(limit->map->crowded, spins);
+        limit_back_off(limit->map->is_oversubscribed, spins);
         if (spins % LIMIT_SPINS)
             continue;
         since = since > 0 ? since : measure_now();
         if (measure_now() - since > LIMIT_DEADLINE) {
-            limit->error = "another rank did not come within 60 s";
+            limit->error = "another rank did not arrive within 60 s";
             return DIST_ERR_TIMEOUT;
         }
     }
@@ -164,14 +165,14 @@ static dist_status limit_wait(struct limit *limit, atomic_ullong *counter,
 /* Announces that this rank has reached the next event. */
 static void limit_arrive(struct limit *limit)
 {
-    atomic_store_explicit(&limit->map->boards[limit->driver.rank].flag, ++limit->events,
+    atomic_store_explicit(&limit->map->mailboxes[limit->driver.rank].flag, ++limit->events,
                           memory_order_release);
 }
 
 /* Wait until that rank, or all ranks, have reached this rank's event. */
 static dist_status limit_wait_rank(struct limit *limit, int rank)
 {
-    return limit_wait(limit, &limit->map->boards[rank].flag, limit->events);
+    return limit_wait(limit, &limit->map->mailboxes[rank].flag, limit->events);
 }
 
 static dist_status limit_wait_all(struct limit *limit)
@@ -256,7 +257,7 @@ static const struct sum_functions sum_table[DIST_DTYPE_COUNT] = {
 };
 
 /* Copies with non-temporal stores, if `stream` is true, the CPU has them and `to` is aligned. */
-static void sum_put(char *to, const char *from, size_t bytes, bool stream)
+static void sum_store(char *to, const char *from, size_t bytes, bool stream)
 {
     size_t done = 0;
 
@@ -272,7 +273,7 @@ static void sum_put(char *to, const char *from, size_t bytes, bool stream)
     memcpy(to + done, from + done, bytes - done);
 }
 
-static void sum_ask(const char *memory, size_t offset, size_t end)
+static void sum_prefetch(const char *memory, size_t offset, size_t end)
 {
     for (size_t next = offset + SUM_AHEAD; next < offset + SUM_AHEAD + SUM_PIECE && next < end;
          next += SUM_LINE)
@@ -283,11 +284,11 @@ static void sum_ask(const char *memory, size_t offset, size_t end)
 static void limit_copy(char *to, const char *from, size_t bytes, bool stream)
 {
     for (size_t done = 0; done < bytes; done += SUM_PIECE) {
-        sum_ask(from, done, bytes);
+        sum_prefetch(from, done, bytes);
         if (!stream)
-            sum_ask(to, done, bytes);
-        sum_put(to + done, from + done, bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE,
-                stream);
+            sum_prefetch(to, done, bytes);
+        sum_store(to + done, from + done, bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE,
+                  stream);
     }
 #ifdef __SSE2__
     if (stream)
@@ -310,7 +311,7 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
         size_t more = bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE;
 
         for (int i = 0; i < ins; i++)
-            sum_ask(in[i], offset + done, offset + bytes);
+            sum_prefetch(in[i], offset + done, offset + bytes);
         /* Sum all ins, two at a time. */
         const size_t at = offset + done;
         int i = 2;
@@ -324,7 +325,7 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
         if (i < ins)
             sum->one(piece, in[i] + at, NULL, more);
         for (int o = 0; o < outs; o++)
-            sum_put(out[o] + offset + done, piece, more, stream);
+            sum_store(out[o] + offset + done, piece, more, stream);
     }
 #ifdef __SSE2__
     if (stream)
@@ -341,7 +342,7 @@ static void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *co
 #define SHORT_SUM_MAX ((size_t)16384)
 
 /* Returns the size of this rank's input, which is at in, or at out if there is no in. */
-static size_t short_given(const struct limit *limit, const struct order *order)
+static size_t short_input_size(const struct limit *limit, const struct order *order)
 {
     return order->operation->in == PART_BLOCK ? order_block(order, limit->driver.ranks)
                                               : order->bytes;
@@ -360,7 +361,7 @@ static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
     limit->used[slot] = limit->events + 1;
     for (int r = 0; writes && last && r < limit->driver.ranks && status == DIST_OK; r++) {
         if (r != limit->driver.rank)
-            status = limit_wait(limit, &limit->map->boards[r].flag, last + 1);
+            status = limit_wait(limit, &limit->map->mailboxes[r].flag, last + 1);
     }
     *slot_p = slot;
     return status;
@@ -371,10 +372,10 @@ static void short_get(const struct limit *limit, const struct order *order, int 
     const struct operation *operation = order->operation;
     int ranks = limit->driver.ranks;
     size_t block = order_block(order, ranks), mine = (size_t)limit->driver.rank * block;
-    const struct limit_board *boards = limit->map->boards;
+    const struct limit_mailbox *mailboxes = limit->map->mailboxes;
 
     for (int r = 0; r < ranks; r++)
-        limit->ins[r] = boards[r].slots[slot];
+        limit->ins[r] = mailboxes[r].slots[slot];
     limit->outs[0] = out;
     if (operation->reduces)
         limit_sum(order->dtype, limit->ins, ranks, limit->outs, 1, 0, order->bytes, false);
@@ -396,16 +397,16 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
     bool root = rank == order->root;
     bool from_root = operation->rooted && !operation->reduces &&
                      (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE);
-    bool gives = root || !from_root, gets = root || !operation->rooted || from_root;
-    dist_status status = short_slot(limit, gives, &slot);
+    bool sends = root || !from_root, receives = root || !operation->rooted || from_root;
+    dist_status status = short_slot(limit, sends, &slot);
 
     if (status != DIST_OK)
         return status;
-    if (gives)
-        memcpy(limit->map->boards[rank].slots[slot], operation->in == PART_NONE ? out : in,
-               short_given(limit, order));
+    if (sends)
+        memcpy(limit->map->mailboxes[rank].slots[slot], operation->in == PART_NONE ? out : in,
+               short_input_size(limit, order));
     limit_arrive(limit);
-    if (!gets || (root && operation->id == OPERATION_broadcast))
+    if (!receives || (root && operation->id == OPERATION_broadcast))
         return DIST_OK;
     status = from_root ? limit_wait_rank(limit, order->root) : limit_wait_all(limit);
     if (status != DIST_OK)
@@ -415,7 +416,8 @@ static dist_status limit_short(struct limit *limit, const struct order *order, c
         size_t block = order_block(order, limit->driver.ranks);
 
         for (int r = 0; r < limit->driver.ranks; r++)
-            limit->ins[r] = limit->map->boards[r].slots[slot] + (size_t)limit->driver.rank * block;
+            limit->ins[r] =
+                limit->map->mailboxes[r].slots[slot] + (size_t)limit->driver.rank * block;
         limit->outs[0] = out;
         limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
     } else {
@@ -440,13 +442,13 @@ static dist_status limit_barrier(struct driver *driver)
 
 static void limit_step(struct limit *limit)
 {
-    atomic_fetch_add_explicit(&limit->map->boards[0].pair, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&limit->map->mailboxes[0].pair, 1, memory_order_acq_rel);
 }
 
 /* Waits until ranks 0 and 1 have completed `steps` steps since the beginning of this call. */
 static dist_status limit_steps(struct limit *limit, unsigned steps)
 {
-    return limit_wait(limit, &limit->map->boards[0].pair, limit->steps + steps);
+    return limit_wait(limit, &limit->map->mailboxes[0].pair, limit->steps + steps);
 }
 
 /* ---- unavoidable copies, between two barriers ---- */
@@ -542,14 +544,14 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
     dist_status status;
 
     if (order->operation->reduces && (order->op != DIST_SUM || !sum_table[order->dtype].first)) {
-        limit->error = "the bare loop only sums integers, float32 and float64: choose --op sum and "
-                       "one of these";
+        limit->error = "the bare loop only sums integers, float32 and float64: use --op sum and "
+                       "one of these types";
         return DIST_ERR_UNSUPPORTED;
     }
     if (order->operation->layout == LAYOUT_MESSAGES)
         return limit_messages(limit, order, in, out);
     if (order->operation->layout != LAYOUT_NOTHING &&
-        short_given(limit, order) <= LIMIT_SLOT_BYTES &&
+        short_input_size(limit, order) <= LIMIT_SLOT_BYTES &&
         (!order->operation->reduces || order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX))
         return limit_short(limit, order, in, out);
     status = limit_barrier(driver);
@@ -615,7 +617,7 @@ static const char *limit_error(struct driver *driver)
     return ((struct limit *)driver)->error;
 }
 
-dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p)
+dist_status limit_new(struct limit_map *map, int rank, struct driver **driver_p)
 {
     struct limit *limit = calloc(1, sizeof(*limit));
 
@@ -634,7 +636,7 @@ dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p
                                     .free = limit_release,
                                     .error = limit_error};
     if (limit->ins && limit->outs) {
-        *subject_p = &limit->driver;
+        *driver_p = &limit->driver;
         return DIST_OK;
     }
     limit_free(&limit->driver);

@@ -93,7 +93,7 @@ static size_t buffers_part(enum operation_part part, const struct order *order, 
 bool buffers_in_place(const struct order *order)
 {
     return order->operation->in_place == IN_PLACE_ALWAYS ||
-           (order->in_place && order->operation->in_place == IN_PLACE_ASKED);
+           (order->in_place && order->operation->in_place == IN_PLACE_OPTIONAL);
 }
 
 /*
@@ -245,7 +245,7 @@ static void *measure_out(const struct measure *m, int set)
     return m->mirror ? m->mirror + m->buffers->out_offset : buffers_out(m->buffers, set);
 }
 
-static dist_status measure_show(const struct measure *m, int set)
+static dist_status measure_upload(const struct measure *m, int set)
 {
     return m->mirror ? m->driver->put(m->driver, buffers_set(m->buffers, set), m->mirror,
                                       m->buffers->stride)
@@ -254,8 +254,8 @@ static dist_status measure_show(const struct measure *m, int set)
 
 /* ---- expected results ---- */
 
-static bool measure_is_right(const struct measure *m, const struct pattern *pattern, int set,
-                             size_t *bad_p)
+static bool measure_is_correct(const struct measure *m, const struct pattern *pattern, int set,
+                               size_t *bad_p)
 {
     const struct order *order = m->order;
     const struct operation *operation = order->operation;
@@ -329,27 +329,27 @@ static int measure_checked(struct measure *m, unsigned seed)
     const struct order *order = m->order;
     struct buffers *b = m->buffers;
     int rank = m->driver->rank;
-    bool gives = true;
+    bool sends = true;
     size_t size = dist_dtype_size(order->dtype);
     void *in = measure_in(m, set), *out = measure_out(m, set);
     size_t bytes = order->operation->in == PART_NONE ? b->out_bytes : b->in_bytes;
 
     memset(out, MEASURE_POISON, b->out_bytes);
     if (order->operation->id == OPERATION_broadcast || order->operation->in == PART_WHOLE)
-        gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
-    if (gives)
+        sends = !order->operation->rooted || order->operation->reduces || rank == order->root;
+    if (sends)
         pattern_fill(&pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
     /*
      * The barrier is needed because another rank may write to this rank's buffers as soon as it has
      * entered the call.
      */
-    if (measure_end(m, measure_show(m, set)) != 0 ||
+    if (measure_end(m, measure_upload(m, set)) != 0 ||
         measure_end(m, m->driver->barrier(m->driver)) != 0 || measure_call(m) != 0 ||
         measure_end(m, m->mirror ? m->driver->get(m->driver, m->mirror,
                                                   buffers_set(m->buffers, set), m->buffers->stride)
                                  : DIST_OK) != 0)
         return -1;
-    if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
+    if (m->outcome == OUTCOME_TOOK && !measure_is_correct(m, &pattern, set, &bad)) {
         m->outcome = OUTCOME_WRONG;
         snprintf(m->reason, MEASURE_REASON, "rank %d: element %zu of the result is wrong",
                  m->driver->rank, bad);
@@ -357,7 +357,7 @@ static int measure_checked(struct measure *m, unsigned seed)
     /* Zero the buffers: in place, repeated sums would overflow, whereas zeros stay zero. */
     memset(measure_out(m, set), 0, m->buffers->out_bytes);
     memset(measure_in(m, set), 0, m->buffers->in_bytes);
-    return measure_end(m, measure_show(m, set));
+    return measure_end(m, measure_upload(m, set));
 }
 
 /* Waits for calls that are queued on a stream. */
@@ -436,13 +436,14 @@ enum outcome measure_run(struct driver *driver, struct buffers *buffers, const s
 
     m.outcome = OUTCOME_TOOK;
     if (order->operation->layout == LAYOUT_MESSAGES && driver->ranks < 2) {
-        snprintf(reason, MEASURE_REASON, "messages between two ranks need two: give -n 2");
+        snprintf(reason, MEASURE_REASON, "messages require at least two ranks: use -n 2");
         return OUTCOME_UNSUPPORTED;
     }
     status = buffers_fit(buffers, driver, order);
     if (status == DIST_ERR_NO_MEMORY) {
         snprintf(reason, MEASURE_REASON,
-                 "rank %d has no memory for the buffers: give smaller sizes with -m", driver->rank);
+                 "rank %d is out of memory for the buffers: use smaller sizes with -m",
+                 driver->rank);
         return OUTCOME_FAILED;
     }
     if (status == DIST_OK && driver->prepare)
@@ -451,7 +452,7 @@ enum outcome measure_run(struct driver *driver, struct buffers *buffers, const s
         return m.outcome;
     m.mirror = driver->put ? calloc(1, buffers->stride) : NULL;
     if (driver->put && !m.mirror) {
-        snprintf(reason, MEASURE_REASON, "rank %d has no memory to check with", driver->rank);
+        snprintf(reason, MEASURE_REASON, "rank %d is out of memory for the check", driver->rank);
         return OUTCOME_FAILED;
     }
     measure_all(&m, times);
@@ -480,25 +481,27 @@ static int serve_connect(struct server *server, const char *name)
     int fd;
 
     if (!path || strlen(path) >= sizeof(address.sun_path))
-        return serve_fail(name, BENCH_SOCKET " names no socket",
+        return serve_fail(name, BENCH_SOCKET " is not the path of a socket",
                           "dist_bench --compare sets it and starts this program");
     strcpy(address.sun_path, path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-        serve_fail(name, "cannot reach dist_bench", strerror(errno));
+        serve_fail(name, "cannot connect to dist_bench", strerror(errno));
         if (fd >= 0)
             close(fd);
         return -1;
     }
     server->in = fdopen(fd, "r");
     server->out = server->in ? fdopen(dup(fd), "w") : NULL;
-    return server->out ? 0 : serve_fail(name, "cannot talk to dist_bench", strerror(errno));
+    return server->out
+               ? 0
+               : serve_fail(name, "cannot open the connection to dist_bench", strerror(errno));
 }
 
 /* -1: the line is not an order, or the driver cannot be used any more. */
 static int serve_order(struct server *server, const char *line)
 {
-    char reason[MEASURE_REASON] = "no memory for the times: give fewer iterations with -i";
+    char reason[MEASURE_REASON] = "out of memory for the times: use fewer iterations with -i";
     enum outcome outcome = OUTCOME_FAILED;
     struct order order;
     double *times;

@@ -19,19 +19,19 @@ enum operation_part { PART_NONE, PART_BLOCK, PART_WHOLE };
  * is one vector, one block per rank, a message between two ranks, or 0.
  */
 #define OPERATION_MAP(X)                                                                           \
-    X(all_reduce, "Allreduce Latency", WHOLE, WHOLE, true, false, ASKED, VECTOR)                   \
+    X(all_reduce, "Allreduce Latency", WHOLE, WHOLE, true, false, OPTIONAL, VECTOR)                \
     X(all_reduce_coalesced, "Coalesced Allreduce Latency", NONE, WHOLE, true, false, ALWAYS,       \
       VECTOR)                                                                                      \
-    X(reduce, "Reduce Latency", WHOLE, WHOLE, true, true, ASKED, VECTOR)                           \
+    X(reduce, "Reduce Latency", WHOLE, WHOLE, true, true, OPTIONAL, VECTOR)                        \
     X(broadcast, "Broadcast Latency", NONE, WHOLE, false, true, ALWAYS, VECTOR)                    \
-    X(all_gather, "Allgather Latency", BLOCK, WHOLE, false, false, ASKED, BLOCKS)                  \
-    X(all_gather_v, "Allgatherv Latency", BLOCK, WHOLE, false, false, ASKED, BLOCKS)               \
-    X(reduce_scatter, "Reduce_scatter_block Latency", WHOLE, BLOCK, true, false, ASKED, BLOCKS)    \
-    X(reduce_scatter_v, "Reduce_scatter Latency", WHOLE, BLOCK, true, false, ASKED, BLOCKS)        \
-    X(gather, "Gather Latency", BLOCK, WHOLE, false, true, ASKED, BLOCKS)                          \
-    X(gather_v, "Gatherv Latency", BLOCK, WHOLE, false, true, ASKED, BLOCKS)                       \
-    X(scatter, "Scatter Latency", WHOLE, BLOCK, false, true, ASKED, BLOCKS)                        \
-    X(scatter_v, "Scatterv Latency", WHOLE, BLOCK, false, true, ASKED, BLOCKS)                     \
+    X(all_gather, "Allgather Latency", BLOCK, WHOLE, false, false, OPTIONAL, BLOCKS)               \
+    X(all_gather_v, "Allgatherv Latency", BLOCK, WHOLE, false, false, OPTIONAL, BLOCKS)            \
+    X(reduce_scatter, "Reduce_scatter_block Latency", WHOLE, BLOCK, true, false, OPTIONAL, BLOCKS) \
+    X(reduce_scatter_v, "Reduce_scatter Latency", WHOLE, BLOCK, true, false, OPTIONAL, BLOCKS)     \
+    X(gather, "Gather Latency", BLOCK, WHOLE, false, true, OPTIONAL, BLOCKS)                       \
+    X(gather_v, "Gatherv Latency", BLOCK, WHOLE, false, true, OPTIONAL, BLOCKS)                    \
+    X(scatter, "Scatter Latency", WHOLE, BLOCK, false, true, OPTIONAL, BLOCKS)                     \
+    X(scatter_v, "Scatterv Latency", WHOLE, BLOCK, false, true, OPTIONAL, BLOCKS)                  \
     X(all_to_all, "All-to-All Personalized Exchange Latency", WHOLE, WHOLE, false, false, NEVER,   \
       BLOCKS)                                                                                      \
     X(all_to_all_v, "All-to-Allv Personalized Exchange Latency", WHOLE, WHOLE, false, false,       \
@@ -49,7 +49,7 @@ enum operation_id {
         OPERATION_COUNT
 };
 
-enum operation_in_place { IN_PLACE_NEVER, IN_PLACE_ASKED, IN_PLACE_ALWAYS };
+enum operation_in_place { IN_PLACE_NEVER, IN_PLACE_OPTIONAL, IN_PLACE_ALWAYS };
 enum operation_layout { LAYOUT_VECTOR, LAYOUT_BLOCKS, LAYOUT_MESSAGES, LAYOUT_NOTHING };
 
 struct operation {

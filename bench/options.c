@@ -57,68 +57,71 @@ static const struct args_row options_rows[] = {
     {"", 0, ARGS_WORDS, 0, 0, 0, "all" OPERATION_MAP(WORD), NULL},
     GROUP("What is measured"),
     NUMBER("ranks", 'n', INT, ranks, 1, 65536, "N",
-           "start N processes here (default: those that the launcher started)"),
+           "start N processes on this machine (default: use those of the launcher)"),
     TEXT("message-size", 'm', TEXT, sizes, "[MIN:]MAX",
-         "sizes in bytes, with K, M or G (default: 1M at most, messages 4M; from 4 on)"),
+         "sizes in bytes, with K, M or G (default: 4:1M; messages 4:4M)"),
     NUMBER("minbytes", 'b', BYTES, least, 0, 1e15, "BYTES", "the smallest size"),
     NUMBER("maxbytes", 'e', BYTES, most, 0, 1e15, "BYTES", "the largest size"),
-    NUMBER("stepfactor", 0, INT, factor, 2, 1 << 20, "N",
-           "each size is N times the one before (default: 2)"),
-    NUMBER("stepbytes", 0, BYTES, step, 1, 1e15, "BYTES",
-           "or so many bytes longer than the one before"),
+    NUMBER("stepfactor", 0, INT, factor, 2, 1 << 20, "N", "ratio between sizes (default: 2)"),
+    NUMBER("stepbytes", 0, BYTES, step, 1, 1e15, "BYTES", "or difference between sizes"),
     TEXT("dtype,datatype,type", 'T', TEXT, dtype_name, "NAME",
-         "type of the elements, also as OSU and NCCL call it (default: float32)"),
-    TEXT("op", 'o', TEXT, op_name, "NAME", "what reductions do (default: sum)"),
-    NUMBER("root,root-rank", 'k', INT, root, 0, INT_MAX, "RANK", "(default: 0)"),
-    FLAG("in-place", 'l', in_place, "in and out are the same memory, where that can be"),
+         "type of the elements, also by its name in OSU and NCCL (default: float32)"),
+    TEXT("op", 'o', TEXT, op_name, "NAME", "operator of reductions (default: sum)"),
+    NUMBER("root,root-rank", 'k', INT, root, 0, INT_MAX, "RANK",
+           "root of rooted operations (default: 0)"),
+    FLAG("in-place", 'l', in_place, "use the same memory for in and out, if possible"),
     NUMBER("window-size", 'W', INT, window, 1, ORDER_WINDOW_MAX, "N",
-           "messages under way at a time in bw and bibw (default: 64)"),
+           "messages in flight in bw and bibw (default: 64)"),
     TEXT("backend", 0, TEXT, backend, "NAME",
-         "gloo, mpi, ... (default: $DIST_BACKEND, else the best there is)"),
+         "gloo, mpi, ... (default: $DIST_BACKEND, or the best available)"),
     TEXT("mem", 0, CHOICE, memory, "malloc|registered|dist|cuda",
-         "whose memory the buffers are: dist is that of dist_alloc (default: malloc)"),
-    TEXT("accelerator", 'd', CHOICE, device, "cuda", "the same as --mem=cuda"),
+         "memory of the buffers; dist: of dist_alloc (default: malloc)"),
+    TEXT("accelerator", 'd', CHOICE, device, "cuda", "same as --mem=cuda"),
     NUMBER("buffers", 0, INT, buffers, 1, ORDER_BUFFERS_MAX, "N",
-           "sets of buffers used in turn, each allocated by itself (default: 64 MiB of one piece)"),
+           "sets of buffers, allocated separately and used in rotation (default: 64 MiB in one "
+           "piece)"),
     NUMBER("mem-limit", 'M', BYTES, memory_limit, 1, 1e15, "BYTES",
-           "buffers of a rank at most; sizes beyond are left out (default: 8G)"),
+           "skip sizes whose buffers need more memory per rank (default: 8G)"),
 
     GROUP("How often"),
     TEXT("timing", 0, CHOICE, timing, "row|osu",
-         "time calls in a row together, or as OSU's programs do: each by itself behind a barrier, "
-         "one buffer, the mean of the ranks (default: row)"),
+         "row: time consecutive calls together; osu: as OSU's programs do, time each call after a "
+         "barrier, on one buffer, mean over the ranks (default: row)"),
     NUMBER("time", 't', REAL, time, 0.001, 3600, "SECONDS",
            "for each size and library (default: 0.4)"),
     NUMBER("iterations,iters", 'i', INT, iterations, 1, ORDER_SAMPLES_MAX, "N",
-           "N calls instead, each timed by itself"),
+           "run N calls, each timed separately, instead of --time"),
     NUMBER("warmup,warmup-iters", 'x', INT, warmup, 0, 1 << 30, "N",
-           "calls before, not timed (default: some)"),
-    NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N", "turns of each library (default: 5)"),
-    FLAG("no-check", 0, no_check, "compare no results (they are, with several libraries)"),
-    NUMBER("check,validation", 'c', SWITCH, check, 0, 1, NULL, "compare the results"),
-    FLAG("validate", 'u', check, "the same"),
+           "untimed calls before (default: automatic)"),
+    NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N",
+           "rounds, in each of which every library runs once (default: 5)"),
+    FLAG("no-check", 0, no_check, "do not check the results (default with one library)"),
+    NUMBER("check,validation", 'c', SWITCH, check, 0, 1, NULL,
+           "check the results (default with several libraries)"),
+    FLAG("validate", 'u', check, "same as --check"),
 
-    GROUP("Several libraries, in turns"),
+    GROUP("Several libraries"),
     TEXT("compare", 0, TEXT, compare, "LIST",
-         "backend[/mem][+VAR=VALUE]..., mpi-native, limit, or a peer's name, separated by commas; "
-         "ratios are over the first (default with others: gloo)"),
-    FLAG("peers", 0, peers, "add every other library that has a driver"),
-    TEXT("peer", 0, TEXT, peer, "LIST", "and these"),
-    FLAG("limit", 0, limit, "add this machine's best: a bare loop over shared memory"),
+         "comma-separated list of backend[/mem][+VAR=VALUE]..., mpi-native, limit, or names of "
+         "peers; ratios are relative to the first (default with --peer, --peers, --limit: gloo)"),
+    FLAG("peers", 0, peers, "add all peers, that is other libraries with a driver"),
+    TEXT("peer", 0, TEXT, peer, "LIST", "add these peers"),
+    FLAG("limit", 0, limit, "add the bound of this machine: a bare loop over shared memory"),
     TEXT("mpirun", 0, TEXT, mpirun, "COMMAND",
-         "what starts the ranks of backend mpi (default: the MPI that was found at build time)"),
+         "command that starts the ranks of backend mpi (default: of the MPI found at build time)"),
     NUMBER("timeout", 0, INT, timeout, 1, 86400, "SECONDS",
-           "a library that is silent so long is left out (default: 60)"),
+           "exclude a library that does not answer for this time (default: 60)"),
 
     GROUP("Output"),
     TEXT("format", 0, CHOICE, format, "osu|nccl|csv|json|table",
-         "(default: osu; of several libraries: table)"),
+         "output format (default: osu; with several libraries: table)"),
     FLAG("full", 'f', full, "more columns"),
     TEXT("save", 0, TEXT, save, "FILE", "write the results as JSON"),
     TEXT("baseline", 0, TEXT, baseline, "FILE",
-         "compare with the results that were saved there; exit 3 if slower"),
-    NUMBER("tolerance", 0, REAL, tolerance, 0, 1e6, "PERCENT", "slower than so much (default: 10)"),
-    TEXT("html", 0, TEXT, html, "FILE", "write a page with curves"),
+         "compare with the results saved in FILE; exit status 3 if slower"),
+    NUMBER("tolerance", 0, REAL, tolerance, 0, 1e6, "PERCENT",
+           "difference that counts as slower (default: 10)"),
+    TEXT("html", 0, TEXT, html, "FILE", "write an HTML page with curves"),
     ACTION("help", 'h', OPTIONS_HELP, "print this and exit"),
     ACTION("version", 'v', OPTIONS_VERSION, "print the version and exit"),
     TEXT("worker", 0, TEXT, worker, "SPEC", NULL),
@@ -134,8 +137,8 @@ const struct args options_args = {
     .about = "Measures collective communication. WHAT is all, or some of\n"
              " " OPERATION_MAP(NAME) "\n",
     .after = "\n"
-             "  dist_bench -n 8 all_reduce                    8 processes of this machine\n"
-             "  mpirun -np 8 dist_bench -f all_reduce bw      those of a launcher\n"
+             "  dist_bench -n 8 all_reduce                    8 processes on this machine\n"
+             "  mpirun -np 8 dist_bench -f all_reduce bw      processes of a launcher\n"
              "  dist_bench -n 8 --compare gloo,gloo/dist,mpi --limit all_reduce\n"
              "\n"
              "Exit status: 0 success, 1 failure or a wrong result, 2 wrong usage, 3 slower than "
@@ -163,7 +166,7 @@ static int options_operations(struct options *options, int argc, char **argv)
         const struct operation *operation = operation_find(argv[a]);
 
         if (!operation && strcmp(argv[a], "all") != 0)
-            return options_wrong("'%s' is nothing to measure: give a collective such as "
+            return options_wrong("unknown operation '%s': expected a collective such as "
                                  "all_reduce, or bw, bibw, latency, barrier, all",
                                  argv[a]);
         for (int k = 0; k < OPERATION_COUNT; k++)
@@ -171,7 +174,7 @@ static int options_operations(struct options *options, int argc, char **argv)
                 options->operations[k] || !operation || operation == &operation_table[k];
     }
     if (argc == 0 && !options->worker)
-        return options_wrong("name what to measure: a collective such as all_reduce, or bw, bibw, "
+        return options_wrong("no operation: name a collective such as all_reduce, or bw, bibw, "
                              "latency, barrier, all");
     return 0;
 }
@@ -185,17 +188,17 @@ static int options_sizes(struct options *options)
     if (colon) {
         snprintf(first, sizeof(first), "%.*s", (int)(colon - options->sizes), options->sizes);
         if (!args_number(first, true, &value) || value < 0 || value > 1e15)
-            return options_wrong("-m %s: give [MIN:]MAX, as in 8:64M", options->sizes);
+            return options_wrong("-m %s: expected [MIN:]MAX, as in 8:64M", options->sizes);
         options->least = (int64_t)value;
     }
     if (options->sizes) {
         if (!args_number(colon ? colon + 1 : options->sizes, true, &value) || value < 0 ||
             value > 1e15)
-            return options_wrong("-m %s: give [MIN:]MAX, as in 8:64M", options->sizes);
+            return options_wrong("-m %s: expected [MIN:]MAX, as in 8:64M", options->sizes);
         options->most = (int64_t)value;
     }
     if (options->least >= 0 && options->most >= 0 && options->least > options->most)
-        return options_wrong("the smallest size is above the largest: give [MIN:]MAX, as in 8:64M");
+        return options_wrong("the smallest size exceeds the largest: use [MIN:]MAX, as in 8:64M");
     return 0;
 }
 
@@ -205,19 +208,20 @@ static int options_fit(struct options *options)
     bool compares = options_compares(options);
 
     if (dtype < 0)
-        return options_wrong("--dtype %s: give one such as float32, bfloat16, int64, uint8",
-                             options->dtype_name);
+        return options_wrong(
+            "--dtype %s: unknown type, expected float32, bfloat16, int64, uint8, ...",
+            options->dtype_name);
     if (op < 0)
-        return options_wrong("--op %s: give sum, avg, prod, min, max, band, bor, bxor or "
-                             "premul_sum",
-                             options->op_name);
+        return options_wrong(
+            "--op %s: unknown operator, expected sum, avg, prod, min, max, band, bor, bxor or "
+            "premul_sum",
+            options->op_name);
     options->dtype = (dist_dtype)dtype;
     options->op = (dist_op)op;
     if (options->device)
         options->memory = options->device;
     if (!libdist_has_memory(options->memory))
-        return options_wrong("--mem %s: this build does not support it; give malloc",
-                             options->memory);
+        return options_wrong("--mem %s: not supported by this build; use malloc", options->memory);
     if (!options->format)
         options->format = compares ? "table" : "osu";
     options->apart = strcmp(options->timing, "osu") == 0;
@@ -225,14 +229,15 @@ static int options_fit(struct options *options)
         options->buffers = 1;
     options->check = options->check && !options->no_check;
     if (compares && options->ranks < 0 && !options->worker)
-        return options_wrong("several libraries start their own ranks: say how many with -n");
+        return options_wrong("a comparison starts its own ranks: set their number with -n");
     if (compares && options->window != options_defaults.window)
-        return options_wrong("-W works without other libraries only: with them the window is 64");
+        return options_wrong("-W cannot be used in a comparison, where the window is 64");
     if (compares && options->backend)
-        return options_wrong("--backend works without other libraries only: name it in --compare");
+        return options_wrong(
+            "--backend cannot be used in a comparison: name the backend in --compare");
     if (options->ranks > 0 && options->root >= options->ranks)
-        return options_wrong("--root %ld: there are ranks 0 to %ld", (long)options->root,
-                             (long)options->ranks - 1);
+        return options_wrong("--root %ld: out of range, the ranks are 0 to %ld",
+                             (long)options->root, (long)options->ranks - 1);
     return 0;
 }
 

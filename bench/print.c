@@ -156,7 +156,7 @@ static void table_head(const struct options *options, const struct result *resul
            measurement->in_place ? ", in place" : "", result->ranks,
            measurement->apart ? ", timed as OSU's programs do" : "");
     if (result->library_count > 1)
-        printf("; ratio: that time over %s's", result->libraries[0].name);
+        printf("; ratio: relative to %s", result->libraries[0].name);
     printf("\n#%11s", "bytes");
     for (int c = 0; c < result->library_count; c++) {
         printf(" %*s", table_width(result, c), result->libraries[c].name);
@@ -202,7 +202,7 @@ static void table_end(const struct options *options, const struct result *result
         const struct result_library *one = &result->libraries[c];
 
         printf("# %s: %s%s%s%s\n", one->name, one->release,
-               one->reason && *one->release ? ". " : "", one->reason ? "LEFT OUT: " : "",
+               one->reason && *one->release ? ". " : "", one->reason ? "EXCLUDED: " : "",
                one->reason ? one->reason : "");
     }
 }
@@ -441,7 +441,7 @@ static int csv_head(struct csv *csv)
     }
     for (int c = 0; c < COLUMNS; c++)
         if (!(found & 1 << c))
-            return csv_wrong(csv, "there is no column %s", csv_names[c]);
+            return csv_wrong(csv, "no column %s", csv_names[c]);
     return 0;
 }
 
@@ -461,7 +461,7 @@ static int csv_next(struct csv *csv)
         csv->fields[TIMING] = "row";
     for (int c = 0; c < COLUMNS; c++)
         if (!csv->fields[c])
-            return csv_wrong(csv, "there is no field %s", csv_names[c]);
+            return csv_wrong(csv, "no field %s", csv_names[c]);
     return 1;
 }
 
@@ -503,7 +503,7 @@ static int csv_add_time(const struct csv *csv, struct result *result)
                                       .window = 1};
 
     if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
-        return csv_wrong(csv, "'%s', '%s', '%s' are not a collective, a size and a dtype",
+        return csv_wrong(csv, "invalid collective, size or dtype: '%s', '%s', '%s'",
                          csv->fields[COLLECTIVE], csv->fields[SIZE], csv->fields[DTYPE]);
     read.collective = operation->name;
     read.dtype = dist_dtype_string((dist_dtype)dtype);

@@ -274,16 +274,16 @@ int baseline_compare(const struct result *result, const char *file, double toler
                             &ranks) != 0 ||
              format != 1)
         fprintf(stderr,
-                "dist_bench: --baseline %s: not a file of --save: write one with --save FILE\n",
+                "dist_bench: --baseline %s: not written by --save: create it with --save FILE\n",
                 file);
     else if (ranks != result->ranks)
-        fprintf(stderr, "dist_bench: --baseline %s: it was saved with %d ranks, these are %d\n",
+        fprintf(stderr, "dist_bench: --baseline %s: it was saved with %d ranks, this run has %d\n",
                 file, ranks, result->ranks);
     else if ((slower = baseline_lines(quiet_stdout ? stderr : stdout, result, saved, tolerance)) <
              0)
         fprintf(stderr,
-                "dist_bench: --baseline %s: it has no point of this run: measure the same "
-                "collectives and sizes\n",
+                "dist_bench: --baseline %s: no measurement in common with this run: measure the "
+                "same collectives and sizes\n",
                 file);
     json_decref(saved);
     return slower;

@@ -68,20 +68,21 @@ int summary_add(struct summary *summary, const double *times, long samples)
 {
     size_t count = (size_t)samples;
     double *more = realloc(summary->samples, (summary->count + count) * sizeof(double));
-    double *turn;
+    double *round;
 
     if (!more)
         return -1;
     summary->samples = more;
-    turn = more + summary->count;
+    round = more + summary->count;
     for (long s = 0; s < samples; s++)
-        turn[s] = summary->scale * summary_sample(times, summary->ranks, samples, s, summary->mean);
+        round[s] =
+            summary->scale * summary_sample(times, summary->ranks, samples, s, summary->mean);
     for (int r = 0; r < summary->ranks; r++) {
         for (long s = 0; s < samples; s++)
             summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];
     }
     summary->count += count;
-    summary->rounds[summary->round_count++] = result_quantile(turn, count, 0.5);
+    summary->rounds[summary->round_count++] = result_quantile(round, count, 0.5);
     return 0;
 }
 
@@ -136,7 +137,7 @@ int summary_end(struct summary *summary, long batch, struct result_time *time)
 #define MEASUREMENT_MOST ((int64_t)1 << 20)
 
 /* The state of one library in a measurement. */
-struct measurement_turns {
+struct measurement_library {
     struct summary summary;
     double call;    /* ns per call; 0: the library is excluded */
     double fastest; /* fastest sample of the trial */
@@ -147,8 +148,8 @@ struct measurement {
     const struct run *run;
     struct order *order;
     struct result_measurement *result;
-    struct measurement_turns *turns; /* by library */
-    double *times;                   /* of the last run */
+    struct measurement_library *libraries; /* by library */
+    double *times;                         /* of the last run */
     int rounds;
 };
 
@@ -161,10 +162,10 @@ static void measurement_exclude(struct measurement *m, int c, enum outcome outco
     time->wrong = outcome == OUTCOME_WRONG;
     free(time->reason);
     time->reason = strdup(reason);
-    m->turns[c].call = 0;
+    m->libraries[c].call = 0;
 }
 
-static int measurement_turn(struct measurement *m, int c)
+static int measurement_run(struct measurement *m, int c)
 {
     struct runner *runner = m->run->runners[c];
     char reason[MEASURE_REASON] = "";
@@ -176,22 +177,22 @@ static int measurement_turn(struct measurement *m, int c)
     if (!more)
         return -1;
     m->times = more;
-    outcome = runner->turn(runner, m->order, m->times, reason);
+    outcome = runner->run_order(runner, m->order, m->times, reason);
     if (outcome != OUTCOME_TOOK) {
         measurement_exclude(m, c, outcome, reason);
     } else if (m->run->frugal) {
         /* Running a barrier frees the library's buffers, for the sake of the other libraries. */
-        struct order rest = {.operation = &operation_table[OPERATION_barrier],
-                             .dtype = DIST_UINT8,
-                             .op = DIST_SUM,
-                             .samples = 1,
-                             .batch = 1,
-                             .window = 1};
+        struct order barrier = {.operation = &operation_table[OPERATION_barrier],
+                                .dtype = DIST_UINT8,
+                                .op = DIST_SUM,
+                                .samples = 1,
+                                .batch = 1,
+                                .window = 1};
         double *times = calloc((size_t)runner->ranks, sizeof(double));
         char unused[MEASURE_REASON];
 
         if (times)
-            runner->turn(runner, &rest, times, unused);
+            runner->run_order(runner, &barrier, times, unused);
         free(times);
     }
     return outcome == OUTCOME_TOOK ? 0 : -1;
@@ -207,10 +208,10 @@ static double measurement_trial(struct measurement *m, int c, long warmup, long 
     order->warmup = warmup;
     order->samples = MEASUREMENT_TRIAL;
     order->batch = batch;
-    if (measurement_turn(m, c) != 0)
+    if (measurement_run(m, c) != 0)
         return 0;
-    m->turns[c].fastest = summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0);
-    m->turns[c].most = MEASUREMENT_TRIAL * MEASUREMENT_GROWTH;
+    m->libraries[c].fastest = summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0);
+    m->libraries[c].most = MEASUREMENT_TRIAL * MEASUREMENT_GROWTH;
     return summary_quantile(m->times, ranks, MEASUREMENT_TRIAL, 0.5);
 }
 
@@ -227,14 +228,14 @@ static void measurement_set_counts(struct measurement *m, int c, long batch)
 {
     const struct options *options = m->run->options;
     struct order *order = m->order;
-    double turn = options->time * 1e9 / (double)options->rounds;
-    double samples = turn / (m->turns[c].call * (double)batch);
+    double budget = options->time * 1e9 / (double)options->rounds;
+    double samples = budget / (m->libraries[c].call * (double)batch);
 
     if (samples < MEASUREMENT_SAMPLES_LEAST)
         samples =
             samples * 4 < MEASUREMENT_SAMPLES_LEAST ? samples * 4 + 1 : MEASUREMENT_SAMPLES_LEAST;
-    if (samples > m->turns[c].most)
-        samples = m->turns[c].most;
+    if (samples > m->libraries[c].most)
+        samples = m->libraries[c].most;
     if (samples > MEASUREMENT_SAMPLES_MOST)
         samples = MEASUREMENT_SAMPLES_MOST;
     order->batch = batch;
@@ -253,14 +254,14 @@ static void measurement_round(struct measurement *m, int round, long batch)
     for (int i = 0; i < count && !m->run->stopped(); i++) {
         int c = (round + i) % count;
 
-        if (m->turns[c].call <= 0)
+        if (m->libraries[c].call <= 0)
             continue;
         measurement_set_counts(m, c, batch);
         m->order->check = options->check && round + 1 == m->rounds;
-        if (measurement_turn(m, c) != 0)
+        if (measurement_run(m, c) != 0)
             continue;
-        if (summary_add(&m->turns[c].summary, m->times, m->order->samples) != 0) {
-            measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
+        if (summary_add(&m->libraries[c].summary, m->times, m->order->samples) != 0) {
+            measurement_exclude(m, c, OUTCOME_FAILED, "dist_bench is out of memory for its times");
         } else {
             /*
              * The mean of this round determines the number of samples of the next one: if other
@@ -272,8 +273,8 @@ static void measurement_round(struct measurement *m, int round, long batch)
 
             for (long s = 0; s < m->order->samples; s++)
                 sum += summary_sample(m->times, ranks, m->order->samples, s, false);
-            m->turns[c].call = sum / (double)m->order->samples;
-            m->turns[c].most = (double)m->order->samples * MEASUREMENT_GROWTH;
+            m->libraries[c].call = sum / (double)m->order->samples;
+            m->libraries[c].most = (double)m->order->samples * MEASUREMENT_GROWTH;
         }
     }
 }
@@ -308,44 +309,45 @@ static struct result_measurement *measurement_take(const struct run *run, struct
     bool good = false;
 
     m.result = result_add_measurement(result, &head);
-    m.turns = calloc((size_t)count, sizeof(*m.turns));
-    if (!m.result || !m.turns)
+    m.libraries = calloc((size_t)count, sizeof(*m.libraries));
+    if (!m.result || !m.libraries)
         goto out;
     for (int c = 0; c < count; c++) {
-        if (summary_begin(&m.turns[c].summary, order, result->ranks, m.rounds) != 0)
+        if (summary_begin(&m.libraries[c].summary, order, result->ranks, m.rounds) != 0)
             goto out;
     }
     long batch;
     double fastest = 0;
 
     for (int c = 0; c < count; c++) {
-        if (run->runners[c]->gone || run->stopped()) {
-            measurement_exclude(&m, c, OUTCOME_FAILED, "it was left out before");
+        if (run->runners[c]->has_failed || run->stopped()) {
+            measurement_exclude(&m, c, OUTCOME_FAILED, "it was excluded before");
             continue;
         }
         m.order->check = options->check;
-        m.turns[c].call = measurement_trial(&m, c, 1, 1);
+        m.libraries[c].call = measurement_trial(&m, c, 1, 1);
         m.order->check = false;
-        if (m.turns[c].call > 0 && measurement_batch(m.turns[c].fastest) > 1)
-            m.turns[c].call = measurement_trial(&m, c, measurement_batch(m.turns[c].fastest),
-                                                measurement_batch(m.turns[c].fastest));
-        if (m.turns[c].call > 0 && (fastest == 0 || m.turns[c].fastest < fastest))
-            fastest = m.turns[c].fastest;
+        if (m.libraries[c].call > 0 && measurement_batch(m.libraries[c].fastest) > 1)
+            m.libraries[c].call =
+                measurement_trial(&m, c, measurement_batch(m.libraries[c].fastest),
+                                  measurement_batch(m.libraries[c].fastest));
+        if (m.libraries[c].call > 0 && (fastest == 0 || m.libraries[c].fastest < fastest))
+            fastest = m.libraries[c].fastest;
     }
     /* Calls per sample: enough for the fastest library, and the same for all. */
     batch = options->iterations > 0 ? 1 : measurement_batch(fastest);
     for (int round = 0; round < m.rounds; round++)
         measurement_round(&m, round, batch);
     for (int c = 0; c < count; c++) {
-        if (m.turns[c].call > 0 &&
-            summary_end(&m.turns[c].summary, batch, &m.result->times[c]) != 0)
+        if (m.libraries[c].call > 0 &&
+            summary_end(&m.libraries[c].summary, batch, &m.result->times[c]) != 0)
             measurement_exclude(&m, c, OUTCOME_FAILED, "the run was stopped");
     }
     good = true;
 out:
-    for (int c = 0; m.turns && c < count; c++)
-        summary_free(&m.turns[c].summary);
-    free(m.turns);
+    for (int c = 0; m.libraries && c < count; c++)
+        summary_free(&m.libraries[c].summary);
+    free(m.libraries);
     free(m.times);
     return good ? m.result : NULL;
 }
@@ -474,7 +476,7 @@ static int run_point(struct run_state *state, struct order *order,
     measurement = measurement_take(run, order);
     progress_clear();
     if (!measurement) {
-        fprintf(stderr, "dist_bench: no memory for the results\n");
+        fprintf(stderr, "dist_bench: out of memory for the results\n");
         return -1;
     }
     *measurement_p = *measurement;
@@ -496,11 +498,11 @@ static int run_point(struct run_state *state, struct order *order,
 
 static bool run_over(const struct run *run)
 {
-    bool gone = true;
+    bool all_failed = true;
 
     for (int c = 0; c < run->result->library_count; c++)
-        gone = gone && run->runners[c]->gone;
-    return gone || run->stopped();
+        all_failed = all_failed && run->runners[c]->has_failed;
+    return all_failed || run->stopped();
 }
 
 /*
@@ -518,8 +520,8 @@ static int run_each(void *arg, struct order *order, bool first)
 
     if (buffers_need(order, run->result->ranks) > (size_t)run->options->memory_limit) {
         fprintf(stderr,
-                "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
-                "(%lld bytes) of each rank\n",
+                "dist_bench: %s of %zu bytes is skipped: its buffers need more than --mem-limit "
+                "(%lld bytes) per rank\n",
                 order->operation->name, order->bytes, (long long)run->options->memory_limit);
         return 0;
     }

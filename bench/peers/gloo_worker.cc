@@ -430,14 +430,14 @@ const char *refusal(const State *state, const struct order *order)
     if (!has_type(order) || (order->operation->reduces && !reduces))
         return "Gloo has no such type or reduction";
     if (order_block(order, state->driver.ranks) > (1u << 30))
-        return "its all-reduce counts bytes with int";
+        return "more bytes than an int of Gloo can count";
     switch (order->operation->id) {
     case OPERATION_all_reduce:
         return state->fixed < 0 || is_possible(order, state->fixed)
                    ? nullptr
-                   : "this algorithm works in place only";
+                   : "this algorithm requires in place";
     case OPERATION_reduce_scatter:
-        return order->in_place ? nullptr : "Gloo has it in place only";
+        return order->in_place ? nullptr : "Gloo supports this in place only";
     case OPERATION_reduce:
     case OPERATION_broadcast:
     case OPERATION_all_gather:
@@ -447,7 +447,7 @@ const char *refusal(const State *state, const struct order *order)
     case OPERATION_bw:
         return nullptr;
     default:
-        return "not measured with Gloo";
+        return "not implemented for Gloo";
     }
 }
 

@@ -50,11 +50,11 @@ static const char *mpi_refuses(const struct arguments *a, size_t count, int rank
     size_t blocks = (size_t)operation_blocks(a->order->operation, ranks);
 
     if (!a->dtype)
-        return "no such type here";
+        return "MPI has no such type";
     if (a->order->operation->reduces && !a->op)
-        return "no such reduction here";
+        return "MPI has no such reduction";
     if (count > (size_t)INT_MAX / blocks)
-        return "MPI counts with int";
+        return "more elements than an int of MPI can count";
 #ifdef MPICH_VERSION
     if (a->order->operation->id == OPERATION_reduce && a->in_place && a->root != 0)
         return "MPICH 4.0 crashes in a reduce in place whose root is not rank 0";
@@ -72,7 +72,7 @@ static dist_status mpi_failed(struct driver *driver, dist_status status, const c
 
 static dist_status mpi_status(struct driver *driver, int code)
 {
-    char text[MPI_MAX_ERROR_STRING] = "an error of MPI without a text";
+    char text[MPI_MAX_ERROR_STRING] = "unknown MPI error";
     int length;
 
     if (code == MPI_SUCCESS)
@@ -212,7 +212,7 @@ static dist_status mpi_call(struct driver *driver, const struct order *order, co
         return mpi_failed(driver, DIST_ERR_UNSUPPORTED, refusal);
     code = mpi_collective(&a, driver->rank, in, out);
     if (code < 0)
-        return mpi_failed(driver, DIST_ERR_UNSUPPORTED, "no such collective here");
+        return mpi_failed(driver, DIST_ERR_UNSUPPORTED, "MPI has no such collective");
     return mpi_status(driver, code);
 }
 

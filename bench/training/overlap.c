@@ -123,10 +123,10 @@ static void model_backward(struct model *model, int layer, float *gradient)
  * ("waited"), or has slowed down the computation.
  */
 
-enum { WIRES = 4, ROUNDS_MOST = 101, CALIBRATIONS = 3 };
+enum { COMPRESSIONS = 4, ROUNDS_MOST = 101, CALIBRATIONS = 3 };
 enum manner { ALONE, AFTER, HIDDEN, MANNERS };
 
-static const char *const wire_names[WIRES] = {"same", "float16", "bfloat16", "int8"};
+static const char *const compression_names[COMPRESSIONS] = {"same", "float16", "bfloat16", "int8"};
 
 struct options {
     int64_t layers, width, first_bucket, bucket, rounds, batch;
@@ -137,28 +137,29 @@ struct options {
 #define AT(member) offsetof(struct options, member)
 static const struct args_row options_rows[] = {
     {"layers", 'l', ARGS_INT, AT(layers), 1, 10000, "N", "layers of the model (64)"},
-    {"width", 'w', ARGS_INT, AT(width), 1, 8192, "N", "each of N * N floats (256)"},
+    {"width", 'w', ARGS_INT, AT(width), 1, 8192, "N", "N * N floats per layer (256)"},
     {"first-bucket", 'f', ARGS_BYTES, AT(first_bucket), 0, 1e12, "BYTES",
-     "of the first bucket (dist_ddp's default)"},
-    {"bucket", 'b', ARGS_BYTES, AT(bucket), 0, 1e12, "BYTES", "of the others (dist_ddp's default)"},
+     "size of the first bucket (default: of dist_ddp)"},
+    {"bucket", 'b', ARGS_BYTES, AT(bucket), 0, 1e12, "BYTES",
+     "size of the other buckets (default: of dist_ddp)"},
     {"ratio", 'x', ARGS_REAL, AT(ratio), 0.001, 1000, "X",
      "the backward pass takes X times as long as the communication (1)"},
-    {"batch", 0, ARGS_INT, AT(batch), 1, 1 << 20, "N", "samples a step, instead of --ratio"},
+    {"batch", 0, ARGS_INT, AT(batch), 1, 1 << 20, "N", "samples per step, instead of --ratio"},
     {"rounds", 'r', ARGS_INT, AT(rounds), 1, ROUNDS_MOST, "N",
-     "steps of each kind, of which the medians are printed (3)"},
+     "steps of each kind; medians are printed (3)"},
     {"help", 'h', ARGS_ACTION, AT(help), 1, 0, NULL, "print this and exit"},
 };
 static const struct args options_args = {.rows = options_rows,
                                          .count = sizeof(options_rows) / sizeof(options_rows[0]),
                                          .program = "overlap",
                                          .usage = "[OPTION]...",
-                                         .about = "Start it as the ranks of a job.\n"};
+                                         .about = "Start this program as the ranks of a job.\n"};
 
 struct overlap {
     struct options options;
     dist_group *group;
     struct model model;
-    dist_ddp *ddp[WIRES];
+    dist_ddp *ddp[COMPRESSIONS];
     /* For the current compression. */
     double seconds[MANNERS][ROUNDS_MOST];
     double waited[ROUNDS_MOST]; /* seconds in dist_ddp_finish, of hidden steps */
@@ -213,18 +214,18 @@ static double slowest(struct overlap *o, double seconds)
     return seconds;
 }
 
-static double waited(const struct overlap *o, int wire)
+static double waited(const struct overlap *o, int compression)
 {
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
 
-    need(dist_ddp_get_stats(o->ddp[wire], &stats), "get_stats");
+    need(dist_ddp_get_stats(o->ddp[compression], &stats), "get_stats");
     return stats.waited;
 }
 
 /* Runs a step and returns its time in seconds; without `compute`, only sends the gradients. */
-static double step(struct overlap *o, int wire, enum manner manner, bool compute)
+static double step(struct overlap *o, int compression, enum manner manner, bool compute)
 {
-    dist_ddp *ddp = o->ddp[wire];
+    dist_ddp *ddp = o->ddp[compression];
     double start;
 
     need(dist_ddp_set_sync(ddp, manner != ALONE), "set_sync");
@@ -279,7 +280,7 @@ static void choose_batch(struct overlap *o)
     o->sends = median(sends, CALIBRATIONS);
     for (int pass = 0; pass < 2; pass++) {
         if (model_resize(&o->model, (int)batch) < 0)
-            stop("no memory for the model's values");
+            stop("out of memory for the model's values");
         for (int i = 0; i < CALIBRATIONS; i++)
             computes[i] = backward(o);
         batch *= o->options.ratio * o->sends / median(computes, CALIBRATIONS);
@@ -294,10 +295,11 @@ static void print_head(const struct overlap *o)
     struct dist_ddp_stats stats = {.size = sizeof(stats)};
 
     need(dist_ddp_get_stats(o->ddp[0], &stats), "get_stats");
-    printf("# %d ranks, %.1f MiB of gradients, %d layers, %d buckets, batch %d a rank; medians of "
-           "%" PRId64 "\n",
-           dist_get_world_size(o->group), mib, o->model.layers, stats.buckets, o->model.batch,
-           o->options.rounds);
+    printf(
+        "# %d ranks, %.1f MiB of gradients, %d layers, %d buckets, batch %d per rank; medians of "
+        "%" PRId64 "\n",
+        dist_get_world_size(o->group), mib, o->model.layers, stats.buckets, o->model.batch,
+        o->options.rounds);
     if (o->sends > 0)
         printf("# the gradients alone take %.1f ms\n", 1e3 * o->sends);
     printf("%-9s %9s %9s %9s %9s %8s %14s\n", "wire", "alone ms", "after ms", "hidden ms",
@@ -317,45 +319,45 @@ static void run(struct overlap *o)
                               .count = count,
                               .weights = malloc(weights * sizeof(float))};
     if (!o->model.weights)
-        stop("no memory for the model");
+        stop("out of memory for the model");
     model_fill(o->model.weights, weights, 1.0f / (float)width);
-    for (int wire = 0; wire < WIRES; wire++) {
+    for (int compression = 0; compression < COMPRESSIONS; compression++) {
         struct dist_ddp_options options = DIST_DDP_OPTIONS_INIT;
         struct dist_ddp_parameter *parameters =
             calloc((size_t)o->model.layers, sizeof(*parameters));
 
         if (!parameters)
-            stop("no memory");
+            stop("out of memory");
         for (int i = 0; i < o->model.layers; i++)
             parameters[i].count = count;
         options.first_bucket_bytes = (size_t)o->options.first_bucket;
         options.bucket_bytes = (size_t)o->options.bucket;
-        options.wire = (dist_ddp_wire)wire;
-        need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[wire]),
+        options.wire = (dist_ddp_wire)compression;
+        need(dist_ddp_create(o->group, parameters, o->model.layers, &options, &o->ddp[compression]),
              "create");
         free(parameters);
     }
     if (o->options.batch == 0)
         choose_batch(o);
     if (model_resize(&o->model, (int)o->options.batch) < 0)
-        stop("no memory for the model's values");
+        stop("out of memory for the model's values");
     if (first)
         print_head(o);
-    for (int wire = 0; wire < WIRES; wire++) {
+    for (int compression = 0; compression < COMPRESSIONS; compression++) {
         /*
          * The first step, in which dist_ddp determines the order of the gradients, is not measured.
          */
         o->sent = 0;
-        step(o, wire, HIDDEN, true);
+        step(o, compression, HIDDEN, true);
         for (int round = 0; round < o->options.rounds; round++) {
             /* A round: one step of each kind. */
             for (int manner = 0; manner < MANNERS; manner++) {
                 const uint64_t before = bytes_sent();
-                const double waits = waited(o, wire);
+                const double waits = waited(o, compression);
 
-                o->seconds[manner][round] = step(o, wire, (enum manner)manner, true);
+                o->seconds[manner][round] = step(o, compression, (enum manner)manner, true);
                 if (manner == HIDDEN) {
-                    o->waited[round] = waited(o, wire) - waits;
+                    o->waited[round] = waited(o, compression) - waits;
                     o->sent += bytes_sent() - before;
                 }
             }
@@ -366,15 +368,15 @@ static void run(struct overlap *o)
             const double after = median(o->seconds[AFTER], rounds);
             const double hidden = median(o->seconds[HIDDEN], rounds);
 
-            printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", wire_names[wire], 1e3 * alone,
-                   1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
+            printf("%-9s %9.1f %9.1f %9.1f %9.1f %6.1f %% %14.2f\n", compression_names[compression],
+                   1e3 * alone, 1e3 * after, 1e3 * hidden, 1e3 * median(o->waited, rounds),
                    100 * (1 - (hidden - alone) / (after - alone)),
                    (double)o->sent / rounds / 1048576);
             fflush(stdout);
         }
     }
-    for (int wire = 0; wire < WIRES; wire++)
-        need(dist_ddp_destroy(o->ddp[wire]), "destroy");
+    for (int compression = 0; compression < COMPRESSIONS; compression++)
+        need(dist_ddp_destroy(o->ddp[compression]), "destroy");
     free(o->model.values);
     free(o->model.deltas);
     free(o->model.next);

@@ -151,32 +151,32 @@ compare=${in_vain/timeout 5/timeout 60}
 {
     job self 2 $compare fake-1000,fake-2000 all_reduce
     job_check "times are what the ranks say" says '^ +128 +1\.00 +2\.00 +2\.00$'
-    job_fails "only 0 of its 2 ranks have come within 5 s" self 2 $in_vain fake-1000,hangs \
+    job_fails "only 0 of its 2 ranks connected within 5 s" self 2 $in_vain fake-1000,hangs \
         all_reduce
     job_check "the others go on" says '^ +128 +1\.00 +- +-$'
-    job_fails "it ended with exit code 3 before its ranks had come; it said: the wrong shoes" \
+    job_fails "it ended with exit code 3 before its ranks had connected; its output: the wrong shoes" \
         self 2 $compare fake-1000,fails all_reduce
-    job_fails "it said: 1:oversubscribe" self 2 "$(command -v env)" -u OMPI_MCA_rmaps_base_oversubscribe \
+    job_fails "its output: 1:oversubscribe" self 2 "$(command -v env)" -u OMPI_MCA_rmaps_base_oversubscribe \
         -u PRTE_MCA_rmaps_default_mapping_policy "$builddir/"$compare fake-1000,crowd all_reduce
-    job_fails "fake-refuses is left out: not on a Sunday" self 2 $compare fake-1000,fake-refuses \
+    job_fails "fake-refuses is excluded: not on a Sunday" self 2 $compare fake-1000,fake-refuses \
         all_reduce
-    job_fails "2 of its ranks have not answered within 5 s" self 2 \
+    job_fails "2 of its ranks did not answer within 5 s" self 2 \
         $in_vain fake-1000,fake-silent all_reduce
     for mode in few negative garbage; do
-        job_fails "which is not 3 times" self 2 $compare fake-1000,fake-$mode all_reduce
+        job_fails "expected 3 times" self 2 $compare fake-1000,fake-$mode all_reduce
         job_check "the others go on" says '^ +128 +1\.00 +- +-$'
     done
     job_fails "has ended" self 2 $compare fake-1000,fake-dies all_reduce
-    job_fails "instead of a hello of one of 2 ranks" self 2 $compare fake-1000,fake-ranks all_reduce
-    job_fails "instead of a hello of one of 2 ranks" self 2 $compare fake-1000,fake-mute all_reduce
+    job_fails "expected hello from one of 2 ranks" self 2 $compare fake-1000,fake-ranks all_reduce
+    job_fails "expected hello from one of 2 ranks" self 2 $compare fake-1000,fake-mute all_reduce
     job_fails "WRONG RESULT: because of the fake" self 2 $compare fake-1000,fake-wrong all_reduce
     job_check "its place says so" says '^ +128 +1\.00 +wrong +-$'
-    job_fails "fake-failed is left out: because of the fake" self 2 $compare fake-1000,fake-failed \
+    job_fails "fake-failed is excluded: because of the fake" self 2 $compare fake-1000,fake-failed \
         all_reduce
     job self 2 $compare fake-1000,fake-unsupported all_reduce
     job_check "what is not supported is no failure" says 'fake-unsupported: all_reduce of 64 bytes'
 }
-job_fails "there is no driver of a library 'nobody'" self 2 dist_bench -n 2 --peer nobody barrier
+job_fails "no peer 'nobody'" self 2 dist_bench -n 2 --peer nobody barrier
 
 # ---- an earlier run ----
 
@@ -192,7 +192,7 @@ else
     job_check "five percent are within the tolerance" says '^all_reduce +128 +fake-1000 .* 1\.05$'
     job_fails "SLOWER" self 2 $compare fake-1000 --baseline "$saved" --tolerance 2 all_reduce
     job_check "slower is exit 3" test "$job_status" = 3
-    job_fails "it has no point of this run" self 2 $compare fake-1000 --baseline "$saved" reduce
+    job_fails "no measurement in common with this run" self 2 $compare fake-1000 --baseline "$saved" reduce
     job_fails "it was saved with 2 ranks" self 3 dist_bench -n 3 $point --compare gloo \
         --baseline "$saved" -m 64:64 all_reduce
     echo '{"dist_bench": 2, "ranks": 2}' >"$saved"
@@ -234,16 +234,16 @@ job self 1 dist_bench --help
 job_check "help has the table" says '--baseline=FILE'
 job_check "help does not have what is not for people" silent_about --worker
 job self 1 dist_bench --version
-job_fails "name what to measure" self 1 dist_bench -n 2
-job_fails "'all_redcue' is nothing to measure" self 1 dist_bench -n 2 all_redcue
-job_fails "say how many with -n" self 1 dist_bench --compare gloo all_reduce
+job_fails "no operation: name a collective" self 1 dist_bench -n 2
+job_fails "unknown operation 'all_redcue'" self 1 dist_bench -n 2 all_redcue
+job_fails "set their number with -n" self 1 dist_bench --compare gloo all_reduce
 job_fails "--ranks: 'two' is not a whole number" self 1 dist_bench -n two all_reduce
 job_fails "give [MIN:]MAX" self 1 dist_bench -n 2 -m 1:x all_reduce
 job_fails "the smallest size is above the largest" self 1 dist_bench -n 2 -m 8:4 all_reduce
 job_fails "give one such as float32" self 1 dist_bench -n 2 -T float31 all_reduce
-job_fails "there are ranks 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
+job_fails "the ranks are 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
 job_fails "--frobnicate: there is no such option" self 1 dist_bench --frobnicate all_reduce
-job_fails "after a + comes VARIABLE=VALUE" self 1 dist_bench -n 2 --compare gloo+x all_reduce
+job_fails "expected VARIABLE=VALUE after +" self 1 dist_bench -n 2 --compare gloo+x all_reduce
 DIST_GPU_DRIVER=/none/libcuda.so job_fails "there is no GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
 job_fails "omit -n" shell 1 dist_bench -n 2 all_reduce
 job_check "wrong usage is exit 2" test "$job_status" = 2

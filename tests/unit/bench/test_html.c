@@ -204,9 +204,9 @@ static void test_bad_CSV_is_rejected(void **state)
     assert_null(read_text("", &failure));
     assert_non_null(strstr(failure, ":1: the file is empty"));
     assert_null(read_text("collective,size\n", &failure));
-    assert_non_null(strstr(failure, ":1: there is no column dtype"));
+    assert_non_null(strstr(failure, ":1: no column dtype"));
     assert_null(read_text(CSV_HEAD "all_reduce,8\n", &failure));
-    assert_non_null(strstr(failure, ":2: there is no field dtype"));
+    assert_non_null(strstr(failure, ":2: no field dtype"));
     assert_null(read_text(CSV_HEAD "all_reduce,8,float32,sum,-1,1,0,,a,1,right\n", &failure));
     assert_non_null(strstr(failure, ":2: '0' is not a number of ranks"));
     assert_null(read_text(CSV_HEAD "all_reduce,x,float32,sum,-1,1,2,,a,1,right\n", &failure));
