@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
+# Benchmarks. All files of dist_bench except main.c form a library, which the unit tests link too.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_LIBTOOLFLAGS = $(static_only)
 libbench_la_SOURCES = \
@@ -17,21 +17,21 @@ bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c
 dist_bench_LDADD = libbench.la libdist.la -ldl -lm
 
-# The progress thread beside calls that block.
+# Compares the progress thread with blocking calls.
 noinst_PROGRAMS += bench/overlap
 bench_overlap_SOURCES = bench/overlap.c
 bench_overlap_LDADD = libdist.la
 
-# A cluster out of network namespaces, to measure on; what safety costs.
+# A cluster of network namespaces, to run benchmarks on; the cost of authentication and checks.
 EXTRA_DIST += bench/netns-cluster bench/trust-cost
 
-# Results: printed, saved, drawn, compared.
+# Results: printing, saving, drawing, comparing.
 libbench_la_SOURCES += \
 	bench/html.c \
 	bench/print.c \
 	bench/result.c bench/report.h
 
-# Curves of what it has measured, as SVG.
+# Draws curves from CSV files, as SVG.
 noinst_PROGRAMS += bench/draw
 bench_draw_SOURCES = bench/draw.c
 bench_draw_LDADD = libbench.la libdist.la -lm
@@ -40,17 +40,17 @@ bench_draw_LDADD = libbench.la libdist.la -lm
 libbench_la_SOURCES += \
 	bench/limit.c
 
-# What one rank does: its buffers, its calls, its times, its checks.
+# The measurement on one rank: buffers, calls, times, checks.
 libbench_la_SOURCES += \
 	bench/pattern.c bench/measure.h \
 	bench/measure.c \
 	bench/driver_libdist.c
 
-# Who is measured: jobs of processes, and the ranks of this one.
+# The libraries and the processes that are measured.
 libbench_la_SOURCES += \
 	bench/libraries.c bench/jobs.h
 
-# What it costs to be there: start, memory, descriptors.
+# The cost of starting: time, memory, descriptors.
 startup_sources = bench/footprint/startup.c bench/footprint/startup.h
 
 noinst_PROGRAMS += bench/startup_dist
@@ -73,7 +73,7 @@ bench_startup_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
 bench_startup_mpich_LDADD = $(MPICH_LIBS)
 EXTRA_DIST += bench/footprint/footprint.sh
 
-# Training: how much of its communication is hidden, and how fast it is beside PyTorch's.
+# Training: how much communication is hidden, and a comparison with PyTorch.
 noinst_PROGRAMS += bench/training/overlap
 bench_training_overlap_SOURCES = \
 	bench/training/overlap.c
@@ -84,8 +84,8 @@ EXTRA_DIST += \
 	bench/training/compare bench/training/pytorch.py \
 	bench/training/scaling bench/training/zero
 
-# Drivers of other libraries, which dist_bench measures beside ours. NAME is a script that starts
-# the ranks, workers/ has the programs that they run. No peer is needed by anything else.
+# Drivers of other libraries for dist_bench. bench/peers/NAME is a script that starts the ranks,
+# bench/peers/workers contains the programs that they run. Nothing else depends on the peers.
 peersdir = $(libexecdir)/dist/peers
 peers_workersdir = $(peersdir)/workers
 peers_SCRIPTS =
@@ -96,7 +96,7 @@ peers_source = \
 	bench/measure.c \
 	bench/peers/names.c \
 	bench/protocol.h
-# Another library is measured without our sanitizers.
+# Other libraries are measured without sanitizers.
 peers_cflags = -std=gnu11 -O2 -Wall -Wextra -Wshadow -Wstrict-prototypes
 peers_write = $(AM_V_GEN)$(MKDIR_P) bench/peers && $(BASH) $(srcdir)/bench/peers/write-peer $@
 
@@ -112,7 +112,8 @@ bench_peers_workers_openmpi_LDADD = $(OPENMPI_LIBS) -lm
 
 bench/peers/openmpi: bench/peers/write-peer Makefile
 	$(peers_write) openmpi openmpi '$(OPENMPI_RUN)'
-# Without the page faults of temporary buffers that are mapped and unmapped in every call.
+# Large thresholds avoid page faults: otherwise temporary buffers are mapped and unmapped in every
+# call.
 bench/peers/openmpi-malloc: bench/peers/write-peer Makefile
 	$(peers_write) openmpi openmpi '$(OPENMPI_RUN)' \
 		MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=17179869184
@@ -148,17 +149,17 @@ bench_peers_workers_gloo_LDADD = $(GLOO_LIBS) -lm
 $(peers_gloo): bench/peers/write-peer Makefile
 	$(peers_write) gloo gloo ''
 
-# Where peers are started from: beside their workers, in the build tree too.
+# The script that starts peers, in the same directory as in the installation.
 peers_start = bench/peers/workers/start.sh
 $(peers_start): bench/peers/start.sh
 	$(AM_V_GEN)$(MKDIR_P) bench/peers/workers && cp $(srcdir)/bench/peers/start.sh $@
 noinst_DATA = $(peers_start)
 CLEANFILES += $(peers_SCRIPTS) $(peers_start)
 
-# Runs the whole table of targets.
+# Runs all benchmarks of the performance targets.
 EXTRA_DIST += bench/performance bench/performance.awk
 
-# What setup builds workers of further MPIs from: a copy of the source tree's part.
+# The sources from which `setup` builds workers for additional MPIs: part of the source tree.
 dist_peers_SCRIPTS = bench/peers/setup
 dist_peers_DATA = bench/peers/README.md
 dist_peers_workers_DATA = bench/peers/start.sh

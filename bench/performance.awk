@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The report of bench/performance: reads its targets, then dist_bench's CSV with the part in front.
+# Writes the report of bench/performance. Reads its targets, then the CSV of dist_bench with the part as first field.
 
 function units(bytes)
 {
@@ -8,7 +8,7 @@ function units(bytes)
     return bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B"
 }
 
-# Three digits.
+# Formats with three digits.
 function figure(value)
 {
     if (value >= 100)
@@ -16,11 +16,11 @@ function figure(value)
     return sprintf(value >= 10 ? "%.1f" : "%.2f", value)
 }
 
-# Microseconds of the bytes that each host must send and get at 1 Gbit/s. A frame of 1514 bytes
-# carries 1448 of data.
+# Returns the time in microseconds for the bytes that each host must send and receive at 1 Gbit/s. A
+# frame of 1514 bytes carries 1448 bytes of data.
 function line_bound(hosts, bytes) { return 2 * (hosts - 1) / hosts * bytes * 8 / 1000 * 1514 / 1448 }
 
-# The best of the peers at a point: sets best and who.
+# Finds the fastest of the peers at a point; sets `best` and `who`.
 function find_best(point, peers,    n, i, names, name)
 {
     best = 0
@@ -49,7 +49,8 @@ function bound_of(t, point)
 
 function add(line) { body = body line "\n" }
 
-# The ratios of a target by collective: mean, least, and the sizes at which it is not met.
+# Collects the ratios of a target by collective: mean, minimum, and the sizes at which it is not
+# met.
 function note_collective(t, name, bytes, ratio)
 {
     if (!((t, name) in logs_of)) {
@@ -120,7 +121,7 @@ function report_target(t,    p, point, mean, wanted)
             (mean ? ", mean ratio " figure(mean) : "") " |\n"
 }
 
-# One table for several targets: a row a collective, a column a target.
+# Prints one table for several targets, with a row for each collective and a column for each target.
 function print_table(title, list,    n, i, k, t, names, columns, text)
 {
     n = split(list, columns, " ")
@@ -182,7 +183,7 @@ $11 != "" && $NF != "wrong" {
         pages[++page_count] = $1
 }
 
-# The parts that were measured on one machine, on one day, in one way.
+# Prints the runs, grouped by date, machine and settings.
 function print_runs(    line, field, how, n, i, names, order)
 {
     while ((getline line <runs) > 0) {
@@ -210,24 +211,24 @@ END {
     for (t = 1; t <= target_count; t++)
         report_target(t)
     print "# Performance\n"
-    print "Written by `bench/performance`, which measures libdist and other libraries in turns in one run of"
-    print "`dist_bench`: float32, sum, in place but for \"every collective\", results checked, medians of"
-    print "rounds of the slowest rank's time, or where it says so the mean of the ranks', as OSU's programs"
-    print "take it. A ratio is the best peer's time over ours, so above 1 ours is faster. Bounds are those of"
-    print "a bare loop over memory that all ranks have mapped, or of the line: 2 (n - 1) / n times the bytes"
-    print "over its rate, where a frame of 1514 bytes carries 1448. Gloo takes its fastest all-reduce at"
-    print "each size. MPICH, Intel MPI and MPICH 5 spin when they wait, so they are left out where there are"
-    print "more ranks than CPUs: a call then takes milliseconds. The CPUs are virtual ones, which the host"
-    print "moves: within seconds a line takes 60 ns from one to the other, or 350 to 550 ns, and all that"
-    print "ranks share takes 2 to 5 times as long. The turns of a round are beside each other; the rest is"
-    print "left to the number of rounds.\n"
-    print "In the tables with a row for each collective a figure is the geometric mean of the ratios over the"
-    print "sizes (every collective: 8 B to 16 MiB, with dist_alloc from 16 KiB), in parentheses the least.\n"
+    print "Written by `bench/performance`, which measures libdist and other libraries alternately in one run"
+    print "of `dist_bench`: float32, sum, in place except for \"every collective\", results checked. Times are"
+    print "medians over the rounds of the slowest rank's time, or where stated the mean over the ranks, as in"
+    print "OSU's programs. A ratio is the time of the best peer divided by that of libdist: above 1, libdist is"
+    print "faster. Bounds are those of a bare loop over memory that all ranks have mapped, or of the line:"
+    print "2 (n - 1) / n times the bytes divided by its rate, where a frame of 1514 bytes carries 1448. Gloo uses"
+    print "its fastest all-reduce at each size. MPICH, Intel MPI and MPICH 5 spin while waiting, so they are"
+    print "excluded if there are more ranks than CPUs: a call would then take milliseconds. The CPUs are virtual,"
+    print "and the host moves them: within seconds, a cache line takes either 60 ns or 350 to 550 ns from one CPU"
+    print "to another, and shared data take 2 to 5 times as long. The measurements of a round are close in time;"
+    print "the number of rounds averages out the remaining differences.\n"
+    print "In the tables with a row for each collective, a figure is the geometric mean of the ratios over the"
+    print "sizes (every collective: 8 B to 16 MiB, with dist_alloc from 16 KiB), with the minimum in parentheses.\n"
     print_runs()
     print_peers()
     print "\n## Targets\n\n| target | met |\n|---|---|\n" summary
     if (page_count) {
-        print "Times of all libraries as CSV, of which `bench/draw FILE.csv` makes curves:\n"
+        print "Times of all libraries as CSV files; `bench/draw FILE.csv` draws curves of them:\n"
         for (p = 1; p <= page_count; p++)
             printf "[%s](%s.csv)%s", pages[p], pages[p], p == page_count ? ".\n" : p % 5 ? ", " : ",\n"
     }

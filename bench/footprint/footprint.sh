@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# footprint.sh [RANKS [ROUNDS]], run in the build tree: what it costs each library to be there.
+# footprint.sh [RANKS [ROUNDS]]: measures the cost of starting each library. Run it in the build tree.
 #
-# Each round starts every library once, in turn. A time is from the call to its return on the
-# slowest rank, median of the rounds; join is counted from the first rank's call, so it holds what
-# the launcher needed to start the others meanwhile. Memory and descriptors are a rank's, mean of
-# the ranks, after the phase: private is what ends with the process, pss counts shared pages by
-# their sharers. idle is the CPU time of a rank that waits a second in a barrier, the highest.
+# In each round every library is started once. A time is that of the slowest rank from the call to
+# its return, as the median over the rounds. join is measured from the first rank's call, so it
+# includes the time that the launcher needs to start the remaining ranks. Memory and descriptors are
+# means over the ranks, after the phase: "private" is memory that is freed with the process; "pss"
+# counts a shared page divided by the number of processes that share it. idle is the maximum CPU
+# time of a rank during 1 s of waiting in a barrier.
 ranks=${1:-8} rounds=${2:-5}
 : "${OPENMPI_RUN=mpirun.openmpi}" "${MPICH_RUN=mpirun.mpich}"
 export DIST_PLUGIN_PATH=${DIST_PLUGIN_PATH-$PWD/.libs}
@@ -16,7 +17,7 @@ measure()
 {
     local name=$1 output
     shift
-    output=$("$@" 2>/dev/null) || return # this launcher or library is not here
+    output=$("$@" 2>/dev/null) || return # this launcher or library is not installed
     awk -v name="${name// /_}" -v round="$round" '{ print name, round, $0 }' <<<"$output"
 }
 

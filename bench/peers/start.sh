@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Starts the processes of another library for dist_bench; sourced by the peers, which say
+# Starts the processes of another library for dist_bench. Sourced by the peers, which set
 #
 #   peer_kind      openmpi, mpich, intel, gloo, or dist for libdist itself on a cluster
-#   peer_worker    the program of each rank; of dist: dist_bench
-#   peer_launcher  the MPI's mpirun; of dist: the contestant, as dist_bench --compare has it
+#   peer_worker    the program of each rank; for dist: dist_bench
+#   peer_launcher  the MPI's mpirun; for dist: the contestant, as in dist_bench --compare
 #   peer_name      the contestant's name
 #
-# A peer is called with --probe or a number of ranks; see README.md. DIST_BENCH_CLUSTER, a
-# netns-cluster with its options, starts the ranks on the hosts of a cluster.
+# A peer is called with --probe or a number of ranks; see README.md. If DIST_BENCH_CLUSTER is set to
+# a netns-cluster command with its options, the ranks are started on the hosts of that cluster.
 
 peer_cannot() { echo "$peer_name: $*" >&2; exit 77; }
 
@@ -15,14 +15,15 @@ peer_probe()
 {
     local version
     case $peer_kind in gloo | dist) ;; *) [ -x "$peer_launcher" ] ;; esac ||
-        peer_cannot "there is no $peer_launcher"
+        peer_cannot "no $peer_launcher"
     [ -x "$peer_worker" ] || peer_cannot "$peer_worker was not built"
     version=$("$peer_worker" --version 2>&1) || peer_cannot "$peer_worker does not run: $version"
-    [ -n "$version" ] || peer_cannot "$peer_worker does not say its version"
+    [ -n "$version" ] || peer_cannot "$peer_worker does not print its version"
     echo "$version"
 }
 
-# One machine: shared memory, the loopback interface, root too, more ranks than cores.
+# On one machine: shared memory, the loopback interface, root allowed, more ranks than cores
+# allowed.
 peer_alone()
 {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -37,7 +38,7 @@ peer_alone()
     [ "$peer_kind" != dist ] || peer_command+=(-n "$1")
 }
 
-# A cluster: mpirun has no OMPI_MCA variables there, so they become its options.
+# On a cluster: mpirun does not receive OMPI_MCA variables there, so they become options.
 peer_cluster()
 {
     local setting
@@ -52,12 +53,12 @@ peer_cluster()
         ;;
     dist) peer_command+=(--) ;;
     gloo) peer_command+=(--); export DIST_BENCH_INTERFACE=${DIST_BENCH_INTERFACE:-eth0} ;;
-    *) echo "$peer_name: it is not started on a cluster" >&2; exit 1 ;;
+    *) echo "$peer_name: not supported on a cluster" >&2; exit 1 ;;
     esac
     peer_command+=("$peer_worker" "${peer_words[@]}")
 }
 
-# Gloo has no launcher: a process for each rank, and a folder where they meet.
+# Gloo has no launcher: starts a process for each rank, with a directory for the rendezvous.
 peer_ranks()
 {
     local rank result pids=() status=0
@@ -72,7 +73,7 @@ peer_ranks()
     return $status
 }
 
-# Ends the job if dist_bench is gone; the workers end with their launcher.
+# Runs the job. It ends if dist_bench exits; the workers end with their launcher.
 peer_run()
 {
     local setting peer_words=("$peer_name")

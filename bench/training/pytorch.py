@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The same training by PyTorch: a rank of it. See compare.
+"""One rank of the same training with PyTorch. See compare.
 
     pytorch.py pictures DIR cnn|resnet20 SAMPLES [FROM]   writes data that both read
-    pytorch.py train DIR cnn|resnet20 BATCH THREADS       a rank; the launcher's variables say which
+    pytorch.py train DIR cnn|resnet20 BATCH THREADS       runs a rank, given by the launcher's variables
 """
 import gzip
 import os
@@ -17,8 +17,8 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
-TESTS = 1000  # pictures of the test set
-EPOCHS = 2  # the first warms up, the second is timed
+TESTS = 1000  # pictures in the test set
+EPOCHS = 2  # the first is for warm-up, the second is timed
 MNIST = {True: "train", False: "t10k"}
 CIFAR = {True: [f"data_batch_{i}.bin" for i in range(1, 6)], False: ["test_batch.bin"]}
 
@@ -44,7 +44,7 @@ class Cnn(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut without parameters (option A of He et al., 2016)."""
+    """Two convolutions and a shortcut without parameters (option A of He et al., 2016)."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -64,7 +64,7 @@ class Block(nn.Module):
 
 
 class ResNet20(nn.Module):
-    """The net of He et al. for CIFAR-10, with 3 blocks in each of 3 parts."""
+    """The net of He et al. for CIFAR-10: 3 parts of 3 blocks."""
 
     def __init__(self):
         super().__init__()
@@ -82,11 +82,13 @@ class ResNet20(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-# --- pictures: IDX files as MNIST has them, CIFAR-10's binary files
+# --- pictures: IDX files as of MNIST, binary files of CIFAR-10
 
 
 def draw(count, shape, seed):
-    """Ten blurred patterns, moved and covered with noise, so that there is something to learn."""
+    """Draws ten blurred patterns, moved and covered with noise, so that there is something to
+    learn.
+    """
     random = torch.Generator().manual_seed(1)
     patterns = torch.rand((10, *shape), generator=random)
     patterns = functional.avg_pool2d(patterns, 5, 1, 2)
@@ -137,7 +139,7 @@ def write_cifar(folder, train, pictures, labels):
             file.write(part.numpy().tobytes())
 
 
-# What belongs to a model: shape of a picture, files, mean and deviation of the pictures.
+# Per model: class, shape of a picture, file functions, mean and deviation of the pictures.
 MODELS = {
     "cnn": (Cnn, (1, 28, 28), read_mnist, write_mnist, [0.1307], [0.3081]),
     "resnet20": (ResNet20, (3, 32, 32), read_cifar, write_cifar,
@@ -156,7 +158,7 @@ def pictures(folder, model, samples, source=None):
 
 
 def load(folder, model, train):
-    """All of the data, in memory as floats, as the model wants them."""
+    """Returns all of the data in memory as normalised floats."""
     _, _, read, _, mean, deviation = MODELS[model]
     data, labels = read(folder, train)
     mean, deviation = (torch.tensor(values).view(1, -1, 1, 1) for values in (mean, deviation))
@@ -172,7 +174,7 @@ def create(model):
 
 
 def epoch(net, optimizer, data, labels, order, batch):
-    """Returns the seconds, and the mean loss of the ranks."""
+    """Runs an epoch. Returns its time in seconds, and the mean loss over the ranks."""
     total, steps = torch.zeros(()), 0
     dist.barrier()
     start = time.perf_counter()
@@ -197,9 +199,9 @@ def test(net, data, labels):
 
 
 def leave():
-    """
-    Together, and with no end of the interpreter: a rank of two has been seen to die there in
-    std::terminate, its work done and its result printed. It is rare, and the cause is not known.
+    """Leaves the group on all ranks together and exits without finalising the interpreter: there, a
+    rank of two has been seen to die in std::terminate after printing its result. This is rare, and
+    the cause is unknown.
     """
     dist.barrier()
     dist.destroy_process_group()
