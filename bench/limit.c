@@ -27,7 +27,7 @@
 #define LIMIT_SLOTS 8
 #define LIMIT_SLOT_BYTES ((size_t)4096)
 
-/* What a rank publishes to the other ranks. */
+/* The data that a rank publishes to the other ranks. */
 struct limit_mailbox {
     _Alignas(64) atomic_ullong flag;
     _Alignas(64)
