@@ -4,11 +4,11 @@
 #include <dist/sampler.h>
 #include <stdio.h>
 
-#define BATCH 10 /* points of a rank in a step */
+#define BATCH 10 /* points per rank and step */
 
 static float a = 0.5f, b = 0.0f;
 
-/* Adds a point's part of the gradients: those of half the square of the error. */
+/* Adds the gradients of half the squared error at one point. */
 static void learn(uint64_t point, float *da, float *db)
 {
     const float x = (float)point / 500.0f - 1.0f, error = a * x + b - (3.0f * x - 2.0f);
@@ -17,7 +17,7 @@ static void learn(uint64_t point, float *da, float *db)
     *db += error / BATCH;
 }
 
-/* One step; false: the epoch has ended, for all ranks at once. */
+/* Runs one step. Returns false at the end of the epoch, which all ranks reach in the same step. */
 static bool step(dist_ddp *ddp, dist_sampler *sampler, dist_status *status)
 {
     float *da = (float *)dist_ddp_gradient(ddp, 0), *db = (float *)dist_ddp_gradient(ddp, 1);

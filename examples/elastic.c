@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A training that goes on when ranks are lost:
+ * A training that continues after the loss of ranks:
  *
  *     distrun -n 4 --on-failure continue ./elastic
- *     DIST_FAULT=kill:0@50 distrun -n 4 --on-failure continue ./elastic     rank 0 dies at call 50
+ *     DIST_FAULT=kill:0@50 distrun -n 4 --on-failure continue ./elastic     kills rank 0 at call 50
  *
- * docs/shrinking.md says how other launchers start it, and which deaths it survives there.
+ * docs/shrinking.md describes how to start it with other launchers, and which failures it survives
+ * there.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -13,12 +14,14 @@
 
 #define STEPS 100
 
-/* What must be the same on all ranks: a model of one weight, and how far its training is. */
+/*
+ * State that must be equal on all ranks: a model with one weight, and the progress of the training.
+ */
 struct state {
     float step, weight;
 };
 
-/* One step down the mean of the ranks' gradients of (weight - rank)^2. */
+/* One step of gradient descent on the mean over the ranks of (weight - rank)^2. */
 static dist_status train(dist_group *group, int rank, struct state *state)
 {
     float gradient = 2 * (state->weight - (float)rank);
@@ -39,14 +42,17 @@ int main(void)
     while (status == DIST_OK && state.step < STEPS) {
         status = train(group, dist_get_rank(world), &state);
         while (status == DIST_ERR_PEER_LOST || status == DIST_ERR_ABORTED) {
-            /* Some ranks may have done the step, others not: all take the state of the first. */
+            /*
+             * Only some of the ranks may have completed the step, so all ranks use the state of the
+             * first.
+             */
             status = dist_shrink(group, NULL, &left);
             if (status == DIST_OK && group != world)
                 dist_destroy_process_group(group);
             if (status == DIST_OK)
                 status = dist_broadcast(group = left, &state, 2, DIST_FLOAT32, 0);
         }
-        usleep(10000); /* a real step takes its time */
+        usleep(10000); /* stands for the time of a real step */
     }
     if (status == DIST_OK)
         printf("rank %d: %d ranks are left, weight %.2f\n", dist_get_rank(world),

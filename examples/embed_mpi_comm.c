@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside an MPI program: a group of the ranks of one of its communicators. */
+/* An MPI program that creates a group from one of its communicators. */
 #include <dist/mpi.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half); /* the even ranks, and the odd ones */
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half); /* the even ranks, and the odd ranks */
     sum = rank;
     if (dist_init_process_group_comm(half, NULL, &group) != DIST_OK ||
         dist_all_reduce(group, &sum, &sum, 1, DIST_INT32, DIST_SUM) != DIST_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that has a way of its own to exchange a few bytes: its ranks meet by that, with no
- * launcher, port or file. Here it is memory shared with the processes that it forks.
+ * A program that exchanges the ranks' addresses by its own means, so libdist needs no launcher,
+ * port or file. Here it uses memory that is shared with the forked processes.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -15,36 +15,36 @@
 #define RANKS 4
 #define BLOCK_MAX 65536
 
-/* What the ranks share. */
-struct board {
+/* Memory that the ranks share. */
+struct shared {
     pthread_barrier_t barrier;
     unsigned char blocks[RANKS][BLOCK_MAX];
 };
 
-struct own {
-    struct board *board;
+struct rank_arg {
+    struct shared *shared;
     int rank;
 };
 
-/* Every rank writes its block, waits for the others', and reads them all. */
+/* Writes this rank's block, waits for the blocks of the other ranks, and reads all of them. */
 static int exchange(void *arg, const void *in, void *out, size_t bytes)
 {
-    const struct own *own = (const struct own *)arg;
-    struct board *board = own->board;
+    const struct rank_arg *mine = (const struct rank_arg *)arg;
+    struct shared *shared = mine->shared;
 
     if (bytes > BLOCK_MAX)
         return -1;
-    memcpy(board->blocks[own->rank], in, bytes);
-    pthread_barrier_wait(&board->barrier);
+    memcpy(shared->blocks[mine->rank], in, bytes);
+    pthread_barrier_wait(&shared->barrier);
     for (size_t r = 0; r < RANKS; r++)
-        memcpy((char *)out + r * bytes, board->blocks[r], bytes);
-    pthread_barrier_wait(&board->barrier); /* before anybody writes the next */
+        memcpy((char *)out + r * bytes, shared->blocks[r], bytes);
+    pthread_barrier_wait(&shared->barrier); /* so that no rank overwrites its block too early */
     return 0;
 }
 
-static int run_rank(struct board *board, int rank)
+static int run_rank(struct shared *shared, int rank)
 {
-    struct own own = {board, rank};
+    struct rank_arg mine = {shared, rank};
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *group = NULL;
     double x = rank + 1;
@@ -53,7 +53,7 @@ static int run_rank(struct board *board, int rank)
     options.rank = rank;
     options.world_size = RANKS;
     options.oob_all_gather = exchange;
-    options.oob_arg = &own;
+    options.oob_arg = &mine;
     status = dist_init_process_group(&options, &group);
     if (status == DIST_OK)
         status = dist_all_reduce(group, &x, &x, 1, DIST_FLOAT64, DIST_PROD);
@@ -66,23 +66,23 @@ static int run_rank(struct board *board, int rank)
 
 int main(void)
 {
-    struct board *board = (struct board *)mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
-                                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_barrierattr_t shared;
+    struct shared *shared = (struct shared *)mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attributes;
     int code = 0, status;
 
-    if (board == MAP_FAILED)
+    if (shared == MAP_FAILED)
         return 1;
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&board->barrier, &shared, RANKS);
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&shared->barrier, &attributes, RANKS);
     for (int rank = 0; rank < RANKS; rank++) {
         pid_t child = fork();
 
         if (child < 0)
             return 1;
         if (child == 0)
-            exit(run_rank(board, rank));
+            exit(run_rank(shared, rank));
     }
     while (wait(&status) > 0)
         code = status ? 1 : code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The smallest whole program: every rank gives its number, and all get the sum. */
+/* The smallest complete program: computes the sum of the ranks' numbers on all ranks. */
 #include <dist/dist.h>
 #include <stdio.h>
 

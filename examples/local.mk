@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Programs to learn from. README.md shows the first, docs/embedding.md the others.
+# Example programs. README.md describes the first, docs/embedding.md the other ones.
 noinst_PROGRAMS += examples/ddp
 examples_ddp_SOURCES = examples/ddp.c
 examples_ddp_LDADD = libdist.la

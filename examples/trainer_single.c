@@ -5,13 +5,13 @@
 
 #define FEATURES 32
 #define SAMPLES 8192
-#define CHECKED 1024 /* more samples: not learnt from, the loss is theirs */
+#define CHECKED 1024 /* additional samples for the loss, not used for training */
 #define BATCH 512
 #define EPOCHS 5
 #define RATE 0.5f
 
 static float data[SAMPLES + CHECKED][FEATURES], label[SAMPLES + CHECKED];
-static float weight[FEATURES + 1], gradient[FEATURES + 1]; /* the last: bias */
+static float weight[FEATURES + 1], gradient[FEATURES + 1]; /* the last element is the bias */
 
 static unsigned state = 1;
 static float uniform(void)
@@ -40,7 +40,7 @@ static float predict(int i)
     return 1.0f / (1.0f + expf(-z));
 }
 
-/* Adds sample i's part of the gradient. */
+/* Adds the gradient of sample i. */
 static void learn(int i, float share)
 {
     float error = (predict(i) - label[i]) * share;

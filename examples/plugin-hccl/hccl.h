@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl, inside: a group, its calls, and what the files give each other. */
+/* Backend hccl, internal: the group, its calls, and the functions that the files share. */
 #ifndef PLUGIN_HCCL_H
 #define PLUGIN_HCCL_H
 
@@ -9,19 +9,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Events that streams may still wait for, before the oldest is given up. */
+/* Number of events that streams may still wait for; older ones are destroyed. */
 #define HCCL_RETIRED 256
 
-/* How long close and abort wait for HCCL before they leave it alone. */
+/* How long close and abort wait for HCCL before they give up. */
 #define HCCL_LEAVE_MS 2000
 
 struct hccl_group;
 
 /*
- * What the group's thread does, one after the other:
+ * A job of the group's thread, which runs jobs one after the other:
  *
- *     QUEUED ---> ISSUED ---> DONE          ISSUED: it is on its stream, with the event behind it
- *        \___________\____--> FAILED        status and text say why
+ *     QUEUED ---> ISSUED ---> DONE          ISSUED: on its stream, followed by an event
+ *        \___________\____--> FAILED        see status and text
  */
 enum hccl_stage { HCCL_QUEUED, HCCL_ISSUED, HCCL_DONE, HCCL_FAILED };
 
@@ -33,46 +33,49 @@ struct hccl_job {
     char text[512];
 };
 
-/* Memory of the device that is used again and again. */
+/* Device memory that is reused. */
 struct hccl_region {
     struct hccl_region *next;
     void *memory;
     size_t bytes;
 };
 
-/* Blocks of a buffer, in elements: block i is counts[i] at offsets[i]; counts NULL: one, from 0. */
+/*
+ * Blocks of a buffer, in elements: block i has counts[i] elements at offsets[i]. If counts is NULL,
+ * there is one block of `count` elements at 0.
+ */
 struct hccl_blocks {
     size_t blocks;
     size_t count;
     const size_t *counts, *offsets;
 };
 
-/* One of a call's two buffers. */
+/* One of the two buffers of a call. */
 struct hccl_side {
     char *user;
     struct hccl_blocks blocks;
-    size_t bytes;   /* from its beginning to the end of the last block */
-    bool on_host;   /* it has to be copied */
-    bool on_device; /* neither: it is of nothing */
-    char *device;   /* where HCCL finds it: user, or the region */
+    size_t bytes;   /* from the beginning of the buffer to the end of the last block */
+    bool on_host;   /* must be copied */
+    bool on_device; /* on_host and on_device are both false if the buffer is empty */
+    char *device;   /* the address for HCCL: user, or the region's memory */
     struct hccl_region *region;
 };
 
-/* A collective, from its post to its end. */
+/* A collective, from post to completion. */
 struct hccl_call {
     struct hccl_job job;
-    struct hccl_call *next; /* in the group's list, by the owner of the lock of the core */
+    struct hccl_call *next; /* in the group's list; protected by the core's lock */
     struct dist_call call;
     struct dist_ticket *ticket;
     struct hccl_side in, out;
-    struct hccl_region *spare; /* for results that nobody wants */
-    void *arrays;              /* what HCCL reads while it works */
-    void *stream, *end;        /* where it is, and the event behind it */
-    bool streams;              /* manner STREAM */
-    struct hccl_call *later;   /* in the thread's list of issued calls */
+    struct hccl_region *spare;     /* for results that are not used */
+    void *arrays;                  /* read by HCCL during the call */
+    void *stream, *end;            /* its stream, and the event after it on that stream */
+    bool on_stream;                /* the call's manner is DIST_MANNER_STREAM */
+    struct hccl_call *next_issued; /* in the thread's list of issued calls */
 };
 
-/* A send or receive on memory of the device, by a copy. */
+/* A send or receive of device memory, through a copy on the host. */
 struct hccl_pair {
     struct hccl_pair *next;
     struct dist_call call; /* on the copy */
@@ -83,104 +86,115 @@ struct hccl_pair {
 };
 
 /*
- * Outlives the core's state if HCCL does not come back: then its thread keeps it for ever. All
- * calls of HCCL are made by that thread, since they may block (the first ones connect the ranks).
+ * A group. If HCCL never returns, the thread keeps the group for ever, even after the core's state
+ * has been freed. Only this thread calls HCCL, because HCCL may block (the first calls connect the
+ * ranks).
  */
 struct hccl_group {
     const struct hccl_api *api;
     const struct dist_host *host;
     int rank, ranks, device, timeout_ms;
-    void *context;      /* of the device; set by the thread at its start */
-    void *_Atomic comm; /* NULL: none, or somebody is destroying it */
+    void *context;      /* of the device; set by the thread when it starts */
+    void *_Atomic comm; /* NULL: none, or another thread is destroying it */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct hccl_job *first, **last; /* the queue */
-    bool stop;                      /* the thread shall end */
-    bool ended;                     /* it has */
+    bool stop;                      /* request to the thread to end */
+    bool ended;                     /* the thread has ended */
 
-    /* The thread's own. */
-    void *stream; /* of calls beside the program's stream */
+    /* Used only by the thread. */
+    void *stream; /* for calls that do not use the program's stream */
     struct hccl_call *issued, **issued_end;
-    struct hccl_call *newest; /* the last that was issued, until it has ended */
+    struct hccl_call *newest; /* the last issued call, until it has completed */
     struct hccl_region *regions;
     void *retired[HCCL_RETIRED];
     unsigned retirements;
-    int64_t look_ns; /* when HCCL is asked for errors again */
+    int64_t next_check_ns; /* time of the next error check of HCCL */
 };
 
 /* ---- hccl_library.c ---- */
 
-/* The libraries, loaded once a process. NULL: writes why, and what to do. */
+/* Loads the libraries, once per process. NULL: writes the reason and what to do. */
 const struct hccl_api *hccl_load(char *reason, size_t reason_size);
 
-/* Writes "text (number N): what CANN said last" for an error of HCCL, or of the runtime. */
+/* Writes "text (number N): last message of CANN" for an error of HCCL, or of the runtime. */
 void hccl_explain(const struct hccl_api *api, bool runtime, int error, char *text, size_t size);
 
 /* ---- hccl_shape.c: which memory a call reads and writes ---- */
 
 void hccl_shape(const struct dist_call *call, int rank, int ranks, struct hccl_blocks *in_p,
                 struct hccl_blocks *out_p);
-/* Elements from the beginning to the end of the last block. */
+/* Returns the number of elements from the beginning of the buffer to the end of the last block. */
 size_t hccl_extent(const struct hccl_blocks *blocks);
-/* Block i: its offset and count, in elements. */
+/* Returns offset and count of block i, in elements. */
 void hccl_block(const struct hccl_blocks *blocks, size_t i, size_t *offset_p, size_t *count_p);
-/* Is nothing to be moved, as every rank knows? */
+/* True if the call moves no data, which all ranks can see from its arguments. */
 bool hccl_is_empty(const struct dist_call *call);
 
 /* ---- hccl_memory.c ---- */
 
-/* Is that memory of the device? See README.md for the rule. Any thread. */
+/* True if that memory is on the device; README.md has the rule. Callable in any thread. */
 bool hccl_is_device(const struct hccl_group *g, const void *memory);
 
-/* This thread has the group's context until hccl_leave(previous). False: it cannot. */
+/* Sets the group's context in this thread until hccl_leave(previous). False: failed. */
 bool hccl_enter(const struct hccl_group *g, void **previous_p);
 void hccl_leave(const struct hccl_group *g, void *previous);
 
 void *hccl_alloc(void *state, size_t bytes);
 void hccl_free(void *state, void *memory);
 
-/* The thread's: memory of the device for a while; NULL: there is none. */
-struct hccl_region *hccl_region_take(struct hccl_group *g, size_t bytes);
-void hccl_region_give(struct hccl_group *g, struct hccl_region *region);
+/* Acquires device memory for temporary use; only in the group's thread. NULL: out of memory. */
+struct hccl_region *hccl_region_acquire(struct hccl_group *g, size_t bytes);
+void hccl_region_release(struct hccl_group *g, struct hccl_region *region);
 
 /* ---- hccl_worker.c: the group's thread ---- */
 
-/* Starts it. The job is the first, and the caller waits for it as hccl_await says. */
+/*
+ * Starts the thread. Its first job is enqueued by the caller, which waits for it with hccl_await.
+ */
 dist_status hccl_start(struct hccl_group *g);
 void hccl_enqueue(struct hccl_group *g, struct hccl_job *job);
-/* Waits, at most the group's timeout, until it is at that stage. Failed: says why. */
+/* Waits until the job has reached the stage, at most the group's timeout. Reports failures. */
 dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage);
-/* The thread, in a job: it goes no further. */
+/* Marks the job as failed; called by the thread while it runs the job. */
 void hccl_job_fail(struct hccl_job *job, dist_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hccl_job_reach(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage);
 bool hccl_stopped(struct hccl_group *g);
-/* Ends it. True: it has ended, g is the caller's to free; false: g is lost. Bounded. */
+/*
+ * Ends the thread; bounded in time. True: it has ended, and the caller frees g. False: the thread
+ * is blocked and keeps g.
+ */
 bool hccl_end(struct hccl_group *g);
 int64_t hccl_now_ns(void);
 
-/* ---- hccl_call.c: the thread's way with a collective ---- */
+/* ---- hccl_call.c: a collective in the group's thread ---- */
 
 void hccl_call_run(struct hccl_group *g, struct hccl_job *job);
-/* Looks at what is on the streams. True: something has ended. */
-bool hccl_call_look(struct hccl_group *g);
-/* Gives back what an ended call has of the device's. */
+/* Polls the calls on the streams. True: a call has completed. */
+bool hccl_call_poll(struct hccl_group *g);
+/* Releases the device resources of a completed call. */
 void hccl_call_clear(struct hccl_group *g, struct hccl_call *c);
-/* An event behind what is on the stream now; NULL: it failed, *error_p says with what. */
+/* Records an event on the stream. NULL: failed; *error_p is the error. */
 void *hccl_event(struct hccl_group *g, void *stream, int *error_p);
 void hccl_retire(struct hccl_group *g, void *event);
 
 /* ---- hccl_issue.c ---- */
 
-/* HCCL's numbers; HCCL_TYPE_NONE, HCCL_OP_NONE: it has none that dist.h's rules allow. */
+/*
+ * Convert to HCCL's numbers. HCCL_TYPE_NONE, HCCL_OP_NONE: HCCL has no equivalent that satisfies
+ * the rules of dist.h.
+ */
 int hccl_dtype(dist_dtype dtype);
 int hccl_op(dist_op op, dist_dtype dtype);
 
-/* Puts it on its stream. Returns HCCL's result; what was called goes to *what_p. */
+/*
+ * Issues the call on its stream. Returns HCCL's result; *what_p is the name of the called function.
+ */
 int hccl_issue(struct hccl_group *g, struct hccl_call *c, const char **what_p);
 
-/* ---- hccl_pair.c: sends and receives, over the host ---- */
+/* ---- hccl_pair.c: sends and receives, through the host ---- */
 
 struct hccl_state {
     const struct dist_host *host;
@@ -188,8 +202,8 @@ struct hccl_state {
     struct dist_engine *engine;
     struct hccl_call *calls; /* oldest first */
     struct hccl_pair *pairs;
-    bool left; /* the thread was told to end */
-    bool lost; /* and did not */
+    bool is_stopping; /* the thread has been requested to end */
+    bool thread_lost; /* the thread did not end */
 };
 
 /* ---- hccl_open.c ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of CANN's ABI is used: its runtime (libascendcl.so) and HCCL (libhccl.so). */
+/* The part of CANN's ABI that is used: its runtime (libascendcl.so) and HCCL (libhccl.so). */
 #ifndef PLUGIN_HCCL_ABI_H
 #define PLUGIN_HCCL_ABI_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * After the documentation "AscendCL API reference, runtime management" and "HCCL API (C)" of CANN
+ * From the documentation "AscendCL API reference, runtime management" and "HCCL API (C)" of CANN
  * 8.0 and 8.5. Contexts, streams, events and communicators are handles. All functions return an
- * int, 0 is success. X(member, symbol, needed, parameters)
+ * int; 0 is success. X(member, symbol, needed, parameters)
  */
 #define HCCL_ACL_CALLS(X)                                                                          \
     X(init, "aclInit", 1, (const char *config))                                                    \
@@ -61,7 +61,7 @@
       (struct hccl_item * items, uint32_t count, void *comm, void *stream))                        \
     X(barrier, "HcclBarrier", 1, (void *comm, void *stream))
 
-/* HcclRootInfo, HCCL_ROOT_INFO_BYTES. */
+/* HcclRootInfo, of HCCL_ROOT_INFO_BYTES. */
 struct hccl_root {
     char internal[4108];
 };
@@ -76,16 +76,16 @@ struct hccl_item {
 };
 enum { HCCL_ITEM_SEND, HCCL_ITEM_RECV };
 
-/* aclrtPtrAttributes, with room for what later versions may add. */
+/* aclrtPtrAttributes, with space for additions of later versions. */
 struct hccl_acl_pointer {
     uint32_t device;
-    int type; /* HCCL_ACL_MEMORY_DEVICE, or another */
+    int type; /* HCCL_ACL_MEMORY_DEVICE, or another value */
     uint32_t page;
     uint32_t reserved[32];
 };
 
-/* Numbers of theirs, of those enums from which something is used. */
-enum { HCCL_ACL_REPEATED = 100002 }; /* aclInit: somebody has done it before */
+/* Values of the enums that are used. */
+enum { HCCL_ACL_REPEATED = 100002 }; /* aclInit: has been called before */
 enum { HCCL_ACL_MEMORY_DEVICE = 1 };
 enum { HCCL_ACL_HUGE_FIRST = 0 };
 enum { HCCL_ACL_TO_DEVICE = 1, HCCL_ACL_TO_HOST = 2, HCCL_ACL_WITHIN = 3 };
@@ -111,7 +111,7 @@ enum {
     HCCL_E_REMOTE = 21
 };
 
-/* All of it, loaded. What is not needed may be NULL. */
+/* The loaded functions. Those that are not needed may be NULL. */
 struct hccl_api {
 #define HCCL_MEMBER(member, symbol, needed, parameters) int(*member) parameters;
     struct {

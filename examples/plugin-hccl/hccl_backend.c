@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: what libdist calls. */
+/* Backend hccl: the functions that libdist calls. */
 #include "hccl.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static dist_status backend_probe(char *reason, size_t reason_size)
     return hccl_load(reason, reason_size) ? DIST_OK : DIST_ERR_NO_BACKEND;
 }
 
-/* What moves only, moves as bytes, of any type. */
+/* Collectives without a reduction support any type, because they move bytes. */
 static dist_status backend_query(const void *state, dist_collective collective, dist_dtype dtype,
                                  dist_op op)
 {
@@ -56,7 +56,7 @@ static void backend_sides(const struct hccl_group *g, const struct dist_call *ca
     backend_side(g, call, call->out, &out, out_p);
 }
 
-/* All of it is the device's: a stream orders it. Any part of the host's: the host waits. */
+/* STREAM if all memory is on the device; HOST if any of it is on the host. */
 static dist_manner backend_manner(const void *state, const struct dist_call *call)
 {
     const struct hccl_state *s = state;
@@ -95,25 +95,25 @@ static dist_status backend_post(void *state, const struct dist_call *call,
     }
     c = calloc(1, sizeof(*c));
     if (!c)
-        return s->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call",
+        return s->host->fail(DIST_ERR_NO_MEMORY, "rank %d is out of memory for a call",
                              s->group->rank);
     c->job.run = hccl_call_run;
     c->call = *call;
     c->ticket = ticket;
     ticket->own = c;
     backend_sides(s->group, call, &c->in, &c->out);
-    c->streams = (c->in.on_device || c->out.on_device) && !c->in.on_host && !c->out.on_host;
+    c->on_stream = (c->in.on_device || c->out.on_device) && !c->in.on_host && !c->out.on_host;
     backend_add(s, c);
     hccl_enqueue(s->group, &c->job);
-    if (c->streams && call->waits) {
+    if (c->on_stream && call->waits) {
         status = hccl_await(s->group, &c->job, HCCL_ISSUED);
         if (status != DIST_OK)
-            c->ticket = NULL; /* the core's, which forgets it now */
+            c->ticket = NULL; /* the core frees it when post fails */
     }
     return status;
 }
 
-/* What has ended. A failure ends the group. */
+/* Removes completed calls. A failure ends the group. */
 static int backend_collectives(struct hccl_state *s)
 {
     struct hccl_call **link = &s->calls, *c;
@@ -172,7 +172,8 @@ static dist_status backend_join(void *state, struct dist_ticket *ticket, void *s
     if (!hccl_enter(s->group, &previous))
         return s->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", s->group->rank,
                              s->group->device);
-    pthread_mutex_lock(&s->group->lock); /* the event is there until the call has ended */
+    pthread_mutex_lock(
+        &s->group->lock); /* protects the event, which exists until the call has completed */
     if (c->end)
         error = s->group->api->acl.stream_wait(stream, c->end);
     pthread_mutex_unlock(&s->group->lock);
@@ -193,7 +194,7 @@ static void backend_describe(const void *state, char *text, size_t size)
         s->host->engine_describe(s->engine, text, size);
 }
 
-/* ---- ending ---- */
+/* ---- end of the group ---- */
 
 static void backend_leave(struct hccl_state *s)
 {
@@ -203,22 +204,22 @@ static void backend_leave(struct hccl_state *s)
         s->host->engine_close(s->engine);
     s->engine = NULL;
     hccl_pair_drop(s);
-    if (!s->group || s->left)
+    if (!s->group || s->is_stopping)
         return;
-    s->left = true;
-    s->lost = !hccl_end(s->group);
-    if (s->lost)
+    s->is_stopping = true;
+    s->thread_lost = !hccl_end(s->group);
+    if (s->thread_lost)
         s->host->log(DIST_LOG_WARN,
-                     "rank %d: HCCL does not come back on device %d: its thread is left alone",
+                     "rank %d: HCCL does not return on device %d: its thread is abandoned",
                      s->group->rank, s->group->device);
-    while (!s->lost && (c = s->calls)) {
+    while (!s->thread_lost && (c = s->calls)) {
         s->calls = c->next;
         free(c);
     }
     s->calls = NULL;
 }
 
-/* The group stays, for memory that is freed later. */
+/* Keeps the group for memory that is freed later. */
 static void backend_abort(void *state)
 {
     backend_leave(state);
@@ -229,7 +230,7 @@ static void backend_close(void *state)
     struct hccl_state *s = state;
 
     backend_leave(s);
-    if (s->group && !s->lost) {
+    if (s->group && !s->thread_lost) {
         pthread_cond_destroy(&s->group->changed);
         pthread_mutex_destroy(&s->group->lock);
         free(s->group);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Backend hccl: the thread's way with a collective.
+ * Backend hccl: a collective in the group's thread.
  *
- *     device memory:  [wait for the program's stream] HCCL's call [event]     others go on behind
- * it host memory:    copy in, the same, wait for the event, copy out         nothing beside it
+ *     device memory:  [wait for the program's stream]  HCCL's call  [event]
+ *                     the thread continues without waiting
+ *     host memory:    copy in, the same, wait for the event, copy out
+ *                     the thread runs no other call meanwhile
  */
 #include "hccl.h"
 
@@ -11,8 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* HCCL is asked for errors so often. */
-#define CALL_LOOK_NS (10 * 1000 * 1000)
+/* Interval between checks of HCCL for errors. */
+#define CALL_CHECK_NS (10 * 1000 * 1000)
 
 static void call_fail(struct hccl_group *g, struct hccl_call *c, bool runtime, int error,
                       const char *what)
@@ -63,7 +65,7 @@ void *hccl_event(struct hccl_group *g, void *stream, int *error_p)
     return event;
 }
 
-/* What comes on `later` from now on begins after what is on `earlier` now. */
+/* Makes subsequent work on `later` wait for the current work on `earlier`. */
 static int call_follow(struct hccl_group *g, void *later, void *earlier)
 {
     int error = 0;
@@ -77,7 +79,7 @@ static int call_follow(struct hccl_group *g, void *later, void *earlier)
 
 /* ---- copies ---- */
 
-/* Copies the blocks of one side between host and device; they are there when it returns. */
+/* Copies the blocks of one buffer between host and device; synchronous. */
 static int call_copy(struct hccl_group *g, const struct hccl_call *c, const struct hccl_side *side,
                      bool in)
 {
@@ -99,8 +101,8 @@ static int call_copy(struct hccl_group *g, const struct hccl_call *c, const stru
 }
 
 /*
- * Where one buffer is a part of the other, HCCL's documentation says nothing: `in` is copied aside.
- * In place of reductions both are the same.
+ * True if one buffer is a part of the other, for which HCCL's documentation specifies nothing; then
+ * `in` is copied to other memory. In-place reductions use the same buffer for both.
  */
 static bool call_overlaps(const struct hccl_call *c)
 {
@@ -112,23 +114,23 @@ static bool call_overlaps(const struct hccl_call *c)
     return in->user < out->user + out->bytes && out->user < in->user + in->bytes;
 }
 
-static bool call_prepare_side(struct hccl_group *g, struct hccl_side *side, bool aside)
+static bool call_prepare_side(struct hccl_group *g, struct hccl_side *side, bool copies_input)
 {
     side->device = side->user;
-    if (!side->on_host && !aside)
+    if (!side->on_host && !copies_input)
         return true;
-    side->region = hccl_region_take(g, side->bytes);
+    side->region = hccl_region_acquire(g, side->bytes);
     side->device = side->region ? side->region->memory : NULL;
     return side->region != NULL;
 }
 
-/* Does this rank give what is in that buffer? */
-static bool call_gives(const struct hccl_group *g, const struct hccl_call *c)
+/* True if this rank's input is read. */
+static bool call_reads_input(const struct hccl_group *g, const struct hccl_call *c)
 {
     return c->call.collective != DIST_COLL_BROADCAST || c->call.root == g->rank;
 }
 
-/* Buffers that this rank does not have, or that are of nothing, are some memory for HCCL. */
+/* HCCL needs memory also for buffers that this rank does not have or that are empty. */
 static bool call_prepare_spare(struct hccl_group *g, struct hccl_call *c)
 {
     size_t bytes = c->in.bytes > c->out.bytes ? c->in.bytes : c->out.bytes;
@@ -136,7 +138,7 @@ static bool call_prepare_spare(struct hccl_group *g, struct hccl_call *c)
     if (c->call.collective == DIST_COLL_BARRIER ||
         (c->in.device && c->out.device && c->call.collective != DIST_COLL_REDUCE_SCATTER_V))
         return true;
-    c->spare = hccl_region_take(g, bytes);
+    c->spare = hccl_region_acquire(g, bytes);
     if (c->spare && !c->in.device)
         c->in.device = c->spare->memory;
     if (c->spare && !c->out.device)
@@ -144,41 +146,44 @@ static bool call_prepare_spare(struct hccl_group *g, struct hccl_call *c)
     return c->spare != NULL;
 }
 
-/* A broadcast has one buffer. */
-static bool call_prepare(struct hccl_group *g, struct hccl_call *c, bool aside)
+/* A broadcast has only one buffer. */
+static bool call_prepare(struct hccl_group *g, struct hccl_call *c, bool copies_input)
 {
     bool ready = call_prepare_side(g, &c->out, false);
 
     if (ready && c->call.collective == DIST_COLL_BROADCAST)
         c->in.device = c->out.device;
     else
-        ready = ready && call_prepare_side(g, &c->in, aside);
+        ready = ready && call_prepare_side(g, &c->in, copies_input);
     ready = ready && call_prepare_spare(g, c);
     if (!ready)
         hccl_job_fail(&c->job, DIST_ERR_NO_MEMORY,
-                      "rank %d, %s: device %d has no memory for a copy of %zu and %zu bytes",
+                      "rank %d, %s: device %d is out of memory for a copy of %zu and %zu bytes",
                       g->rank, g->host->collective_string(c->call.collective), g->device,
                       c->in.bytes, c->out.bytes);
     return ready;
 }
 
-static int call_fetch(struct hccl_group *g, struct hccl_call *c, bool aside)
+static int call_copy_in(struct hccl_group *g, struct hccl_call *c, bool copies_input)
 {
-    if (aside)
+    if (copies_input)
         return g->api->acl.memcpy_async(c->in.device, c->in.bytes, c->in.user, c->in.bytes,
                                         HCCL_ACL_WITHIN, c->stream);
-    return c->in.on_host && call_gives(g, c) ? call_copy(g, c, &c->in, true) : 0;
+    return c->in.on_host && call_reads_input(g, c) ? call_copy(g, c, &c->in, true) : 0;
 }
 
-/* ---- on its stream ---- */
+/* ---- issue on a stream ---- */
 
-/* Which stream, behind what: the program's if it asked for that, and the calls before it. */
+/*
+ * Chooses the stream: the program's, if the call requests it. Makes it wait for the program's
+ * stream and for the previous call.
+ */
 static int call_place(struct hccl_group *g, struct hccl_call *c)
 {
     bool follows = c->in.on_device || c->out.on_device || c->call.collective == DIST_COLL_BARRIER;
     int error = 0;
 
-    c->stream = c->streams && c->call.waits ? c->call.stream : g->stream;
+    c->stream = c->on_stream && c->call.waits ? c->call.stream : g->stream;
     if (follows)
         error = call_follow(g, c->stream, c->call.stream);
     if (!error && g->newest && g->newest->stream != c->stream)
@@ -186,19 +191,19 @@ static int call_place(struct hccl_group *g, struct hccl_call *c)
     return error;
 }
 
-static bool call_put(struct hccl_group *g, struct hccl_call *c)
+static bool call_submit(struct hccl_group *g, struct hccl_call *c)
 {
-    bool aside = call_overlaps(c);
+    bool copies_input = call_overlaps(c);
     const char *what = "";
     int error;
 
-    if (!call_prepare(g, c, aside))
+    if (!call_prepare(g, c, copies_input))
         return false;
     error = call_place(g, c);
     if (!error)
-        error = call_fetch(g, c, aside);
+        error = call_copy_in(g, c, copies_input);
     if (error) {
-        call_fail(g, c, true, error, "a copy");
+        call_fail(g, c, true, error, "copying the input");
         return false;
     }
     error = hccl_issue(g, c, &what);
@@ -212,18 +217,18 @@ static bool call_put(struct hccl_group *g, struct hccl_call *c)
     return error == 0;
 }
 
-/* 1: the device is done with it, 0: not yet, below 0: it failed. */
-static int call_ask(struct hccl_group *g, struct hccl_call *c)
+/* Returns 1 if the device has completed the call, 0 if not yet, a negative value if it failed. */
+static int call_query(struct hccl_group *g, struct hccl_call *c)
 {
     int recorded = 0, wrong = 0, error = g->api->acl.event_status(c->end, &recorded);
 
     if (error) {
-        call_fail(g, c, true, error, "its end");
+        call_fail(g, c, true, error, "aclrtQueryEventStatus");
         return -1;
     }
-    if (recorded == HCCL_ACL_RECORDED || !g->comm || hccl_now_ns() < g->look_ns)
+    if (recorded == HCCL_ACL_RECORDED || !g->comm || hccl_now_ns() < g->next_check_ns)
         return recorded == HCCL_ACL_RECORDED;
-    g->look_ns = hccl_now_ns() + CALL_LOOK_NS;
+    g->next_check_ns = hccl_now_ns() + CALL_CHECK_NS;
     if (!g->api->comm_error || g->api->comm_error(g->comm, &wrong) || !wrong)
         return 0;
     call_fail(g, c, false, wrong, "HCCL reports");
@@ -234,14 +239,14 @@ void hccl_call_clear(struct hccl_group *g, struct hccl_call *c)
 {
     void *end;
 
-    pthread_mutex_lock(&g->lock); /* a join may be about it */
+    pthread_mutex_lock(&g->lock); /* hccl_join may be using the event */
     end = c->end;
     c->end = NULL;
     pthread_mutex_unlock(&g->lock);
     hccl_retire(g, end);
-    hccl_region_give(g, c->in.region);
-    hccl_region_give(g, c->out.region);
-    hccl_region_give(g, c->spare);
+    hccl_region_release(g, c->in.region);
+    hccl_region_release(g, c->out.region);
+    hccl_region_release(g, c->spare);
     free(c->arrays);
     c->arrays = NULL;
     c->in.region = c->out.region = c->spare = NULL;
@@ -254,10 +259,10 @@ static void call_end(struct hccl_group *g, struct hccl_call *c)
     int error = 0;
 
     if (c->job.status == DIST_OK && c->out.on_host &&
-        (c->call.collective != DIST_COLL_BROADCAST || !call_gives(g, c)))
+        (c->call.collective != DIST_COLL_BROADCAST || !call_reads_input(g, c)))
         error = call_copy(g, c, &c->out, false);
     if (error)
-        call_fail(g, c, true, error, "the copy to the host");
+        call_fail(g, c, true, error, "copying the output to the host");
     hccl_call_clear(g, c);
     hccl_job_reach(g, &c->job, HCCL_DONE);
 }
@@ -269,17 +274,19 @@ static void call_nap(struct timespec *nap)
         nap->tv_nsec *= 2;
 }
 
-/* Host memory: the next call may be about the same, so that nothing goes beside it. */
+/*
+ * Completes a call on host memory before the next one starts, because that may use the same memory.
+ */
 static void call_finish(struct hccl_group *g, struct hccl_call *c)
 {
     struct timespec nap = {.tv_nsec = 5 * 1000};
     int done = 0;
 
     while (g->issued && !hccl_stopped(g)) {
-        if (!hccl_call_look(g))
+        if (!hccl_call_poll(g))
             call_nap(&nap);
     }
-    while (!hccl_stopped(g) && (done = call_ask(g, c)) == 0)
+    while (!hccl_stopped(g) && (done = call_query(g, c)) == 0)
         call_nap(&nap);
     if (done)
         call_end(g, c);
@@ -292,7 +299,7 @@ void hccl_call_run(struct hccl_group *g, struct hccl_job *job)
     struct hccl_call *c = (struct hccl_call *)job;
     bool on_host = c->in.on_host || c->out.on_host;
 
-    if (!call_put(g, c)) {
+    if (!call_submit(g, c)) {
         hccl_call_clear(g, c);
         hccl_job_reach(g, job, HCCL_FAILED);
         return;
@@ -300,20 +307,20 @@ void hccl_call_run(struct hccl_group *g, struct hccl_job *job)
     g->newest = c;
     if (!on_host) {
         *g->issued_end = c;
-        g->issued_end = &c->later;
+        g->issued_end = &c->next_issued;
     }
     hccl_job_reach(g, job, HCCL_ISSUED);
     if (on_host)
         call_finish(g, c);
 }
 
-bool hccl_call_look(struct hccl_group *g)
+bool hccl_call_poll(struct hccl_group *g)
 {
     struct hccl_call *c = g->issued;
     bool moved = false;
 
-    while (c && call_ask(g, c) != 0) {
-        g->issued = c->later;
+    while (c && call_query(g, c) != 0) {
+        g->issued = c->next_issued;
         call_end(g, c);
         c = g->issued;
         moved = true;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: HCCL's calls for each collective, and those that it lacks, of its others. */
+/*
+ * Backend hccl: the HCCL functions for each collective; missing collectives are composed of others.
+ */
 #include "hccl.h"
 
 #include <stdlib.h>
@@ -34,7 +36,10 @@ int hccl_op(dist_op op, dist_dtype dtype)
     }
 }
 
-/* ---- what HCCL lacks, of sends and receives that all ranks start together ---- */
+/*
+ * ---- collectives that HCCL lacks: composed of sends and receives that all ranks start together
+ * ----
+ */
 
 struct issue_block {
     char *at;
@@ -49,7 +54,7 @@ static struct issue_block issue_at(const struct hccl_group *g, const struct hccl
     return (struct issue_block){side->device + offset * element, count * element};
 }
 
-/* The peer-th block of a side that has one a rank, or all of one that has one. */
+/* Returns the block for `peer` if the buffer has one block per rank, otherwise the whole buffer. */
 static struct issue_block issue_block(const struct hccl_group *g, const struct hccl_call *c,
                                       const struct hccl_side *side, int peer)
 {
@@ -64,7 +69,7 @@ static struct issue_block issue_block(const struct hccl_group *g, const struct h
     return issue_at(g, c, side, 0, blocks->count);
 }
 
-/* Does rank `from` give something to rank `to`? */
+/* True if rank `from` sends data to rank `to`. */
 static bool issue_flows(const struct dist_call *call, int from, int to)
 {
     switch (call->collective) {
@@ -89,11 +94,14 @@ static void issue_item(struct hccl_item *items, uint32_t *count, int type, struc
                                                .peer = (uint32_t)peer};
 }
 
-/* The own block is copied; to and from every other rank goes at most one message. */
+/*
+ * Copies this rank's own block; sends and receives at most one message to and from every other
+ * rank.
+ */
 static int issue_pairs(struct hccl_group *g, struct hccl_call *c)
 {
     struct hccl_item *items = calloc(2 * (size_t)g->ranks, sizeof(*items));
-    struct issue_block give, take;
+    struct issue_block from, to;
     uint32_t count = 0;
     int result = 0;
 
@@ -101,25 +109,25 @@ static int issue_pairs(struct hccl_group *g, struct hccl_call *c)
     if (!items)
         return HCCL_E_MEMORY;
     for (int peer = 0; peer < g->ranks; peer++) {
-        bool gives = issue_flows(&c->call, g->rank, peer);
-        bool takes = issue_flows(&c->call, peer, g->rank);
+        bool sends = issue_flows(&c->call, g->rank, peer);
+        bool receives = issue_flows(&c->call, peer, g->rank);
 
-        give = issue_block(g, c, &c->in, peer);
-        take = issue_block(g, c, &c->out, peer);
-        if (peer == g->rank && gives && give.bytes && give.at != take.at)
-            result = g->api->acl.memcpy_async(take.at, take.bytes, give.at, give.bytes,
-                                              HCCL_ACL_WITHIN, c->stream);
-        if (peer != g->rank && gives)
-            issue_item(items, &count, HCCL_ITEM_SEND, give, peer);
-        if (peer != g->rank && takes)
-            issue_item(items, &count, HCCL_ITEM_RECV, take, peer);
+        from = issue_block(g, c, &c->in, peer);
+        to = issue_block(g, c, &c->out, peer);
+        if (peer == g->rank && sends && from.bytes && from.at != to.at)
+            result = g->api->acl.memcpy_async(to.at, to.bytes, from.at, from.bytes, HCCL_ACL_WITHIN,
+                                              c->stream);
+        if (peer != g->rank && sends)
+            issue_item(items, &count, HCCL_ITEM_SEND, from, peer);
+        if (peer != g->rank && receives)
+            issue_item(items, &count, HCCL_ITEM_RECV, to, peer);
     }
     if (result || count == 0)
         return result;
     return g->api->send_recv(items, count, g->comm, c->stream);
 }
 
-/* ---- all to all: bytes, in arrays of 64 bits ---- */
+/* ---- all-to-all: byte counts in arrays of 64 bits ---- */
 
 static void issue_layout(const struct hccl_group *g, const struct hccl_call *c,
                          const struct hccl_side *side, uint64_t *counts, uint64_t *offsets)
@@ -148,7 +156,7 @@ static int issue_all_to_all(struct hccl_group *g, struct hccl_call *c)
                                 c->stream);
 }
 
-/* One reduction a block, with its rank as the root. */
+/* Issues one reduction per block, with the block's rank as root. */
 static int issue_reduce_scatter_v(struct hccl_group *g, struct hccl_call *c, int dtype, int op)
 {
     const struct hccl_blocks *blocks = &c->in.blocks;
@@ -165,9 +173,9 @@ static int issue_reduce_scatter_v(struct hccl_group *g, struct hccl_call *c, int
     return result;
 }
 
-/* ---- */
+/* ---- entry point ---- */
 
-/* Of one rank: what it gives is what it gets. */
+/* With one rank, output equals input. */
 static int issue_alone(struct hccl_group *g, struct hccl_call *c)
 {
     struct issue_block from = issue_block(g, c, &c->in, 0), to = issue_block(g, c, &c->out, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: finding CANN's libraries. */
+/* Backend hccl: loads CANN's libraries. */
 #include "hccl.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@ static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hccl_api library_api;
 static bool library_ready;
 
-/* RTLD_GLOBAL: CANN's libraries load further ones that look for symbols in the first. */
+/* RTLD_GLOBAL because CANN's libraries load further libraries that use symbols of the first. */
 static void *library_open(const char *variable, const char *file, char *reason, size_t size)
 {
     const char *given = getenv(variable);
@@ -24,7 +24,10 @@ static void *library_open(const char *variable, const char *file, char *reason, 
     return handle;
 }
 
-/* A symbol of the library, to a pointer to a function. False: it is needed and not there. */
+/*
+ * Stores the address of a symbol in the function pointer `to`. False: the symbol is needed but
+ * missing.
+ */
 static bool library_find(void *handle, const char *symbol, bool needed, void *to, char *reason,
                          size_t size)
 {
@@ -33,7 +36,7 @@ static bool library_find(void *handle, const char *symbol, bool needed, void *to
     memcpy(to, &found, sizeof(found));
     if (found || !needed)
         return true;
-    snprintf(reason, size, "CANN's library has no %s: a newer CANN is needed", symbol);
+    snprintf(reason, size, "CANN's library has no %s: install a newer CANN", symbol);
     return false;
 }
 
@@ -65,10 +68,10 @@ static bool library_init(const struct hccl_api *api, char *reason, size_t size)
         error = api->acl.device_count(&devices);
     if (error) {
         hccl_explain(api, true, error, text, sizeof(text));
-        snprintf(reason, size, "CANN's runtime does not start: %s", text);
+        snprintf(reason, size, "cannot start CANN's runtime: %s", text);
     } else if (devices == 0) {
         snprintf(reason, size,
-                 "there is no Ascend device: see npu-smi info, and ASCEND_RT_VISIBLE_DEVICES");
+                 "no Ascend device: check npu-smi info and ASCEND_RT_VISIBLE_DEVICES");
     }
     return error == 0 && devices > 0;
 }

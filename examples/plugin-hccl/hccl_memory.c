@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: memory of the device, and whose memory an address is. */
+/* Backend hccl: device memory, and the classification of addresses. */
 #include "hccl.h"
 
 #include <stdio.h>
@@ -7,28 +7,28 @@
 
 #define MEMORY_PAGE ((size_t)4096)
 
-/* What dist_alloc gave, of all groups of the process. */
-struct memory_loan {
-    struct memory_loan *next;
-    void *base; /* the runtime's address; memory is the next page's */
+/* Memory allocated by dist_alloc, for all groups of the process. */
+struct memory_allocation {
+    struct memory_allocation *next;
+    void *base; /* the runtime's address; memory begins at the next page boundary */
     char *memory;
     size_t bytes;
 };
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct memory_loan *memory_loans;
+static struct memory_allocation *memory_allocations;
 
-static bool memory_is_lent(const void *memory)
+static bool memory_is_allocated(const void *memory)
 {
-    const struct memory_loan *loan;
+    const struct memory_allocation *allocation;
 
     pthread_mutex_lock(&memory_lock);
-    loan = memory_loans;
-    while (loan && ((const char *)memory < loan->memory ||
-                    (const char *)memory >= loan->memory + loan->bytes))
-        loan = loan->next;
+    allocation = memory_allocations;
+    while (allocation && ((const char *)memory < allocation->memory ||
+                          (const char *)memory >= allocation->memory + allocation->bytes))
+        allocation = allocation->next;
     pthread_mutex_unlock(&memory_lock);
-    return loan != NULL;
+    return allocation != NULL;
 }
 
 bool hccl_is_device(const struct hccl_group *g, const void *memory)
@@ -38,7 +38,7 @@ bool hccl_is_device(const struct hccl_group *g, const void *memory)
 
     if (!memory)
         return false;
-    if (memory_is_lent(memory))
+    if (memory_is_allocated(memory))
         return true;
     if (!g->api->acl.pointer || !hccl_enter(g, &previous))
         return false;
@@ -58,7 +58,7 @@ bool hccl_enter(const struct hccl_group *g, void **previous_p)
     return previous == g->context || g->api->acl.context_set(g->context) == 0;
 }
 
-/* A thread that had no context keeps the group's: there is no way to have none again. */
+/* If the thread had no context, it keeps the group's, because a context cannot be unset. */
 void hccl_leave(const struct hccl_group *g, void *previous)
 {
     if (previous && previous != g->context)
@@ -67,7 +67,8 @@ void hccl_leave(const struct hccl_group *g, void *previous)
 
 /* ---- dist_alloc ---- */
 
-static bool memory_fill(const struct hccl_group *g, struct memory_loan *loan, size_t bytes)
+static bool memory_fill(const struct hccl_group *g, struct memory_allocation *allocation,
+                        size_t bytes)
 {
     size_t whole = (bytes + 2 * MEMORY_PAGE - 1) / MEMORY_PAGE * MEMORY_PAGE;
     void *previous;
@@ -75,59 +76,60 @@ static bool memory_fill(const struct hccl_group *g, struct memory_loan *loan, si
 
     if (whole < bytes || !hccl_enter(g, &previous))
         return false;
-    filled = g->api->acl.malloc(&loan->base, whole, HCCL_ACL_HUGE_FIRST) == 0;
-    if (filled && g->api->acl.memset(loan->base, whole, 0, whole)) {
-        g->api->acl.free(loan->base);
+    filled = g->api->acl.malloc(&allocation->base, whole, HCCL_ACL_HUGE_FIRST) == 0;
+    if (filled && g->api->acl.memset(allocation->base, whole, 0, whole)) {
+        g->api->acl.free(allocation->base);
         filled = false;
     }
     hccl_leave(g, previous);
-    loan->memory = (char *)(((uintptr_t)loan->base + MEMORY_PAGE - 1) & ~(MEMORY_PAGE - 1));
-    loan->bytes = bytes;
+    allocation->memory =
+        (char *)(((uintptr_t)allocation->base + MEMORY_PAGE - 1) & ~(MEMORY_PAGE - 1));
+    allocation->bytes = bytes;
     return filled;
 }
 
 void *hccl_alloc(void *state, size_t bytes)
 {
     const struct hccl_state *s = state;
-    struct memory_loan *loan = calloc(1, sizeof(*loan));
+    struct memory_allocation *allocation = calloc(1, sizeof(*allocation));
 
-    if (!loan || !memory_fill(s->group, loan, bytes)) {
-        free(loan);
+    if (!allocation || !memory_fill(s->group, allocation, bytes)) {
+        free(allocation);
         return NULL;
     }
     pthread_mutex_lock(&memory_lock);
-    loan->next = memory_loans;
-    memory_loans = loan;
+    allocation->next = memory_allocations;
+    memory_allocations = allocation;
     pthread_mutex_unlock(&memory_lock);
-    return loan->memory;
+    return allocation->memory;
 }
 
 void hccl_free(void *state, void *memory)
 {
     const struct hccl_state *s = state;
-    struct memory_loan **link = &memory_loans, *loan;
+    struct memory_allocation **link = &memory_allocations, *allocation;
     void *previous;
 
     pthread_mutex_lock(&memory_lock);
     while (*link && (*link)->memory != memory)
         link = &(*link)->next;
-    loan = *link;
-    if (loan)
-        *link = loan->next;
+    allocation = *link;
+    if (allocation)
+        *link = allocation->next;
     pthread_mutex_unlock(&memory_lock);
-    if (loan && hccl_enter(s->group, &previous)) {
-        s->group->api->acl.free(loan->base);
+    if (allocation && hccl_enter(s->group, &previous)) {
+        s->group->api->acl.free(allocation->base);
         hccl_leave(s->group, previous);
     }
-    free(loan);
+    free(allocation);
 }
 
 /* ---- regions ---- */
 
-struct hccl_region *hccl_region_take(struct hccl_group *g, size_t bytes)
+struct hccl_region *hccl_region_acquire(struct hccl_group *g, size_t bytes)
 {
     struct hccl_region **link = &g->regions, *region;
-    size_t room = 512;
+    size_t capacity = 512;
 
     while (*link && (*link)->bytes < bytes)
         link = &(*link)->next;
@@ -136,24 +138,24 @@ struct hccl_region *hccl_region_take(struct hccl_group *g, size_t bytes)
         *link = region->next;
         return region;
     }
-    while (room < bytes && room < SIZE_MAX / 2)
-        room *= 2;
+    while (capacity < bytes && capacity < SIZE_MAX / 2)
+        capacity *= 2;
     region = calloc(1, sizeof(*region));
-    if (!region || g->api->acl.malloc(&region->memory, room, HCCL_ACL_HUGE_FIRST)) {
+    if (!region || g->api->acl.malloc(&region->memory, capacity, HCCL_ACL_HUGE_FIRST)) {
         free(region);
         return NULL;
     }
-    region->bytes = room;
+    region->bytes = capacity;
     return region;
 }
 
-void hccl_region_give(struct hccl_group *g, struct hccl_region *region)
+void hccl_region_release(struct hccl_group *g, struct hccl_region *region)
 {
     struct hccl_region **link = &g->regions;
 
     if (!region)
         return;
-    while (*link && (*link)->bytes < region->bytes) /* the smallest first */
+    while (*link && (*link)->bytes < region->bytes) /* in ascending order of size */
         link = &(*link)->next;
     region->next = *link;
     *link = region;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: joining. Rank 0's root info goes to all, then HCCL connects them. */
+/* Backend hccl: opening a group. Broadcasts rank 0's root info; HCCL then connects the ranks. */
 #include "hccl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What rank 0 tells the others, also that it could not. */
+/* What rank 0 broadcasts: the root info, or its failure. */
 struct open_root {
     struct hccl_root root;
     int32_t status;
     char text[512];
 };
 
-/* Jobs that HCCL may never give back: they are freed only if it does. */
+/* A job that is freed only if HCCL returns. */
 struct open_job {
     struct hccl_job job;
-    struct open_root told;
+    struct open_root info;
 };
 
 static void open_fail(struct hccl_group *g, struct hccl_job *job, bool runtime, int error,
@@ -50,7 +50,7 @@ static void open_device(struct hccl_group *g, struct hccl_job *job)
 static void open_get_root(struct hccl_group *g, struct hccl_job *job)
 {
     struct open_job *open = (struct open_job *)job;
-    int error = g->api->root(&open->told.root);
+    int error = g->api->root(&open->info.root);
 
     if (error)
         open_fail(g, job, false, error, "HcclGetRootInfo");
@@ -61,7 +61,7 @@ static void open_connect(struct hccl_group *g, struct hccl_job *job)
 {
     struct open_job *open = (struct open_job *)job;
     void *comm = NULL;
-    int error = g->api->comm_init((uint32_t)g->ranks, &open->told.root, (uint32_t)g->rank, &comm);
+    int error = g->api->comm_init((uint32_t)g->ranks, &open->info.root, (uint32_t)g->rank, &comm);
 
     atomic_store(&g->comm, comm);
     if (error)
@@ -69,7 +69,10 @@ static void open_connect(struct hccl_group *g, struct hccl_job *job)
     hccl_job_reach(g, job, HCCL_DONE);
 }
 
-/* A job of the thread's, waited for. If that takes too long, *open_p is the thread's for ever. */
+/*
+ * Runs a job in the thread and waits for it. After a timeout, *open_p is NULL and the thread keeps
+ * the job.
+ */
 static dist_status open_run(struct hccl_group *g, struct open_job **open_p,
                             void (*run)(struct hccl_group *g, struct hccl_job *job))
 {
@@ -84,45 +87,49 @@ static dist_status open_run(struct hccl_group *g, struct open_job **open_p,
     return status;
 }
 
-static dist_status open_tell(const struct dist_backend_config *config, struct open_root *told)
+static dist_status open_broadcast(const struct dist_backend_config *config, struct open_root *info)
 {
     struct open_root *all;
     dist_status status;
 
     if (config->broadcast)
-        return config->broadcast(config->all_gather_arg, told, sizeof(*told));
+        return config->broadcast(config->all_gather_arg, info, sizeof(*info));
     all = calloc((size_t)config->world_size, sizeof(*all));
     if (!all)
-        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory to meet the others",
+        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d is out of memory for the rendezvous",
                                   config->rank);
-    status = config->all_gather(config->all_gather_arg, told, all, sizeof(*told));
-    *told = all[0];
+    status = config->all_gather(config->all_gather_arg, info, all, sizeof(*info));
+    *info = all[0];
     free(all);
     return status;
 }
 
-/* status: of what went before; rank 0 tells the others of that too. */
-static dist_status open_meet(const struct dist_backend_config *config, struct hccl_group *g,
-                             struct open_job **open_p, dist_status status)
+/*
+ * Broadcasts the root info and connects. status: result of the previous steps, which rank 0 also
+ * broadcasts.
+ */
+static dist_status open_connect_ranks(const struct dist_backend_config *config,
+                                      struct hccl_group *g, struct open_job **open_p,
+                                      dist_status status)
 {
-    struct open_root told = {.status = status};
+    struct open_root info = {.status = status};
 
     if (g->rank == 0) {
         if (status == DIST_OK)
-            told.status = open_run(g, open_p, open_get_root);
-        if (told.status == DIST_OK)
-            told.root = (*open_p)->told.root;
+            info.status = open_run(g, open_p, open_get_root);
+        if (info.status == DIST_OK)
+            info.root = (*open_p)->info.root;
         else
-            snprintf(told.text, sizeof(told.text), "%s",
-                     *open_p ? (*open_p)->job.text : "HCCL has not come back");
+            snprintf(info.text, sizeof(info.text), "%s",
+                     *open_p ? (*open_p)->job.text : "HCCL has not returned");
     }
-    status = open_tell(config, &told);
-    if (status == DIST_OK && told.status != DIST_OK)
+    status = open_broadcast(config, &info);
+    if (status == DIST_OK && info.status != DIST_OK)
         status =
-            g->host->fail((dist_status)told.status, "rank %d cannot join: %s", g->rank, told.text);
+            g->host->fail((dist_status)info.status, "rank %d cannot join: %s", g->rank, info.text);
     if (status != DIST_OK)
         return status;
-    (*open_p)->told = told;
+    (*open_p)->info = info;
     return open_run(g, open_p, open_connect);
 }
 
@@ -145,11 +152,11 @@ static dist_status open_all(const struct dist_backend_config *config, struct hcc
     dist_status status;
 
     if (!open)
-        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory to join",
+        return config->host->fail(DIST_ERR_NO_MEMORY, "rank %d is out of memory for a group",
                                   config->rank);
     status = open_run(s->group, &open, open_device);
     if (config->world_size > 1 && (status == DIST_OK || config->rank == 0))
-        status = open_meet(config, s->group, &open, status);
+        status = open_connect_ranks(config, s->group, &open, status);
     free(open);
     return status == DIST_OK ? config->host->engine_open(config, &engine, &s->engine) : status;
 }
@@ -164,7 +171,8 @@ dist_status hccl_open(void *state, const struct dist_backend_config *config)
     s->host = config->host;
     g = calloc(1, sizeof(*g));
     if (!g)
-        return s->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a group", config->rank);
+        return s->host->fail(DIST_ERR_NO_MEMORY, "rank %d is out of memory for the group's state",
+                             config->rank);
     g->api = hccl_load(reason, sizeof(reason));
     g->host = config->host;
     g->rank = config->rank;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Backend hccl: sends and receives. HCCL's own want the same order on both sides and one operation
- * of a communicator at a time, so that two ranks which both send first would wait for each other.
- * So messages go over libdist's transports, those on memory of the device by a copy.
+ * Backend hccl: sends and receives. HCCL's functions require the same order on both ranks and one
+ * operation per communicator at a time, so two ranks that both send first would deadlock. Therefore
+ * messages use libdist's transports, with a copy on the host for device memory.
  */
 #include "hccl.h"
 
@@ -20,7 +20,7 @@ static dist_status pair_fail(const struct hccl_group *g, const struct dist_call 
                          text);
 }
 
-/* Waits until the device is done with what is on the stream, at most the timeout. */
+/* Waits until the work on the stream has completed, at most the timeout. */
 static dist_status pair_settle(struct hccl_group *g, const struct dist_call *call)
 {
     int64_t until = hccl_now_ns() + g->timeout_ms * INT64_C(1000000);
@@ -38,9 +38,10 @@ static dist_status pair_settle(struct hccl_group *g, const struct dist_call *cal
     if (error)
         return pair_fail(g, call, error, "the program's stream");
     if (recorded != HCCL_ACL_RECORDED)
-        return g->host->fail(DIST_ERR_TIMEOUT,
-                             "rank %d, %s: what is on the program's stream has not ended for %d ms",
-                             g->rank, g->host->collective_string(call->collective), g->timeout_ms);
+        return g->host->fail(
+            DIST_ERR_TIMEOUT,
+            "rank %d, %s: the work on the program's stream has not completed for %d ms", g->rank,
+            g->host->collective_string(call->collective), g->timeout_ms);
     return DIST_OK;
 }
 
@@ -52,7 +53,10 @@ static dist_status pair_copy(struct hccl_group *g, const struct hccl_pair *p, bo
     return error ? pair_fail(g, &p->call, error, "a copy") : DIST_OK;
 }
 
-/* What is on the stream may still make what is sent, or use what is received. */
+/*
+ * The work on the stream may still write the data to be sent or use the receive buffer, so wait for
+ * it first.
+ */
 static dist_status pair_begin(struct hccl_group *g, struct hccl_pair *p)
 {
     dist_status status;
@@ -109,8 +113,9 @@ dist_status hccl_pair_post(struct hccl_state *s, const struct dist_call *call,
         return s->host->engine_post(s->engine, call, ticket);
     p = pair_new(g, call, ticket);
     if (!p)
-        return s->host->fail(DIST_ERR_NO_MEMORY, "rank %d, %s: no memory for a copy on the host",
-                             g->rank, s->host->collective_string(call->collective));
+        return s->host->fail(DIST_ERR_NO_MEMORY,
+                             "rank %d, %s: out of memory for a copy on the host", g->rank,
+                             s->host->collective_string(call->collective));
     status = pair_begin(g, p);
     if (status == DIST_OK)
         status = s->host->engine_post(s->engine, &p->call, &p->ticket);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: which memory a call reads and writes; dist.h says it for each collective. */
+/*
+ * Backend hccl: the memory that a call reads and writes, as dist.h specifies for each collective.
+ */
 #include "hccl.h"
 
-/* How many blocks of `count` elements: none, one, one a rank, or as the counts say. */
+/*
+ * The blocks of a buffer: none, one of `count` elements, one per rank, or according to the counts.
+ */
 enum { NONE, ONE, ALL, COUNTS, OWN, KINDS = 7, AT_ROOT = 8 };
 
-/* OWN: this rank's block of the other buffer. BROADCAST: out is in. */
+/* OWN: this rank's block of the other buffer. BROADCAST: in and out are the same buffer. */
 static const struct {
     uint8_t in, out;
 } shape_traits[DIST_COLL_COUNT] = {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend hccl: the group's thread, the only one that calls HCCL, and the waiting for it. */
+/*
+ * Backend hccl: the group's thread, the only one that calls HCCL, and functions that wait for it.
+ */
 #include "hccl.h"
 
 #include <errno.h>
@@ -8,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Between two looks at what is on the streams: while something has just ended, and later. */
+/* Minimum and maximum interval between polls of the streams; it grows while nothing completes. */
 #define WORKER_NAP_NS (20 * 1000)
 #define WORKER_NAP_MAX_NS (500 * 1000)
 
@@ -20,7 +22,7 @@ int64_t hccl_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* With the lock: until something has changed, or that time. False: the time has come. */
+/* Waits until something changes or until that time; the caller holds the lock. False: timeout. */
 static bool worker_wait(struct hccl_group *g, int64_t until_ns)
 {
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
@@ -81,15 +83,15 @@ dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_sta
     if (reached >= (int)stage)
         return DIST_OK;
     return g->host->fail(DIST_ERR_TIMEOUT,
-                         "rank %d: HCCL has not come back for %d ms on device %d: see where the "
-                         "other ranks are, or raise the timeout given to init_process_group or "
-                         "new_group, else DIST_TIMEOUT (seconds)",
+                         "rank %d: HCCL has not returned for %d ms on device %d: check the other "
+                         "ranks, or increase the timeout passed to init_process_group or "
+                         "new_group, or DIST_TIMEOUT (seconds)",
                          g->rank, g->timeout_ms, g->device);
 }
 
 /* ---- the thread ---- */
 
-/* Takes the next job, or NULL after a nap, or when it shall end. */
+/* Removes and returns the next job. Returns NULL after a nap, or if the thread must end. */
 static struct hccl_job *worker_next(struct hccl_group *g, int64_t nap_ns)
 {
     struct hccl_job *job;
@@ -109,7 +111,7 @@ static struct hccl_job *worker_next(struct hccl_group *g, int64_t nap_ns)
     return job;
 }
 
-/* HCCL may be destroyed once: who takes the communicator does it. */
+/* Destroys the communicator; only the thread that obtains it from g->comm does so. */
 static void worker_destroy_comm(struct hccl_group *g)
 {
     void *comm = atomic_exchange(&g->comm, NULL);
@@ -138,7 +140,7 @@ static void worker_clean(struct hccl_group *g)
         g->api->acl.stream_abort(g->stream);
     if (g->stream)
         g->api->acl.stream_destroy(g->stream);
-    for (struct hccl_call *c = g->issued; c; c = c->later)
+    for (struct hccl_call *c = g->issued; c; c = c->next_issued)
         hccl_call_clear(g, c);
     for (unsigned i = 0; i < HCCL_RETIRED && i < g->retirements; i++)
         g->api->acl.event_destroy(g->retired[i]);
@@ -155,7 +157,7 @@ static void *worker_main(void *arg)
 
         if (job)
             job->run(g, job);
-        nap_ns = hccl_call_look(g) || job ? WORKER_NAP_NS : 2 * nap_ns;
+        nap_ns = hccl_call_poll(g) || job ? WORKER_NAP_NS : 2 * nap_ns;
         if (nap_ns > WORKER_NAP_MAX_NS)
             nap_ns = WORKER_NAP_MAX_NS;
     }
@@ -191,9 +193,12 @@ dist_status hccl_start(struct hccl_group *g)
     return DIST_OK;
 }
 
-/* ---- ending ---- */
+/* ---- end of the thread ---- */
 
-/* A thread that may never come back: the documentation lets another one destroy what it is in. */
+/*
+ * Destroys the communicator from another thread, which HCCL's documentation allows, to unblock the
+ * group's thread.
+ */
 static void *worker_rescue(void *arg)
 {
     worker_destroy_comm(arg);

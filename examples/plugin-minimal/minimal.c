@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_minimal.so: a whole transport, over Unix sockets between processes of one machine. */
+/* dist_minimal.so: a complete transport, over Unix sockets between processes of one machine. */
 #include <dist/backend.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,47 +12,48 @@
 #include <unistd.h>
 
 /*
- * A rank reads one socket, and has one to write to each peer. A message goes as datagrams, which
- * come whole, once and in order:
+ * A rank reads one socket, and has one socket to write to each peer. A message is sent as
+ * datagrams, which arrive whole, once and in order:
  *
- *     | head | 64 KiB of data |   | head | 64 KiB |   | head | the rest |
+ *     | head | 64 KiB of data |   | head | 64 KiB |   | head | the remaining bytes |
  *
- * It is received in memory of ours, behind a request of ours, and given to its sink as a whole.
+ * The receiver collects them in a message, which it passes to the sink as a whole.
  */
 #define MINIMAL_PIECE ((size_t)64 << 10)
-#define MINIMAL_KNOCK_NS 250000000 /* a quarter of a second: so often it asks who has gone */
+#define MINIMAL_CHECK_NS 250000000 /* interval between checks of the peers: 250 ms */
 enum { MINIMAL_ANYBODY = -1, MINIMAL_NOBODY = -2 };
 
-/* Ranks whose addresses are the same up to the name reach each other. */
+/* Ranks can reach each other if their addresses are equal up to `name`. */
 struct minimal_address {
-    uint64_t located;           /* 1: the next two are known; nobody reaches a rank without */
-    char boot[40], network[40]; /* the machine, and the namespace of its sockets' names */
-    struct sockaddr_un name;    /* what to write to */
-    uint64_t key;               /* to be shown there: strangers may see the name only */
+    uint64_t located; /* 1: boot and network are valid; otherwise the rank cannot be reached */
+    char boot[40], network[40]; /* identify the machine, and the namespace of its sockets' names */
+    struct sockaddr_un name;    /* of the socket to write to */
+    uint64_t key; /* must be in every message, because other processes can see the name */
 };
 
 struct minimal_head {
-    uint64_t key, from; /* the receiver's, the sender's rank */
+    uint64_t key, from; /* the receiver's key; the sender's rank */
     struct dist_envelope envelope;
 };
 
 struct minimal_peer {
     struct minimal_address address;
-    int fd;                        /* to write to it; -1: not connected, or gone */
-    struct dist_request *arriving; /* the message of which there is a part */
+    int fd;                        /* to write to it; -1: not connected, or lost */
+    struct dist_request *arriving; /* the message that has been received in part */
 };
 
-/* The state of one instance. Lists have the requests, and messages, of all peers. */
+/* The state of one instance. Each list contains the requests or messages of all peers. */
 struct minimal {
     const struct dist_host *host;
-    int rank, ranks, fd, knocked; /* what to read; when, in units of MINIMAL_KNOCK_NS */
+    int rank, ranks, fd, last_check; /* fd: socket to read; last_check: time of the last check, in
+                                     units of MINIMAL_CHECK_NS */
     struct minimal_address address;
     struct minimal_peer *peers;
     struct dist_request *sends, *receives, *early; /* early: messages without a receive */
     char piece[MINIMAL_PIECE];
 };
 
-/* The zero in front of the name keeps it out of the file system: it ends with the socket. */
+/* A zero byte at the start makes the name abstract, so that it vanishes with the socket. */
 static dist_status minimal_open(void *state, const struct dist_transport_config *config)
 {
     struct minimal *m = state;
@@ -102,13 +103,16 @@ static dist_status minimal_connect(void *state, int rank, const void *blob, size
 
     memcpy(&m->peers[rank].address, blob, size);
     m->peers[rank].fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    m->knocked = -1; /* progress shall do so */
+    m->last_check = -1; /* lets progress connect immediately */
     if (m->peers[rank].fd < 0)
         return m->host->fail(DIST_ERR_SYSTEM, "minimal: rank %d has no socket: %m", m->rank);
     return DIST_OK;
 }
 
-/* Where the oldest of a peer with that tag (NULL: any) hangs, or else the list's end. */
+/*
+ * Returns the link to the oldest entry of a peer with that tag (NULL: any tag), or to the end of
+ * the list.
+ */
 static struct dist_request **minimal_find(struct dist_request **list, int peer, const uint64_t *tag)
 {
     while (*list && ((peer != MINIMAL_ANYBODY && (*list)->peer != peer) ||
@@ -117,8 +121,10 @@ static struct dist_request **minimal_find(struct dist_request **list, int peer, 
     return list;
 }
 
-/* Ends what needs a peer that has gone. The status comes last: from then on a request is the
- * engine's again. */
+/*
+ * Fails all requests for a lost peer. The status is set last, because then the engine owns the
+ * request again.
+ */
 static void minimal_lose(struct minimal *m, int rank)
 {
     struct dist_request **link, *request;
@@ -131,7 +137,7 @@ static void minimal_lose(struct minimal *m, int rank)
     }
 }
 
-/* Sends what the peer's queue has room for. */
+/* Sends until the peer's queue is full. */
 static int minimal_push(struct minimal *m, int rank)
 {
     const struct minimal_peer *peer = &m->peers[rank];
@@ -166,7 +172,7 @@ static void minimal_send(void *state, struct dist_request *request)
     minimal_push(m, request->peer);
 }
 
-/* The oldest message of a peer and tag goes to the oldest receive, if there are both. */
+/* Delivers the oldest message of a peer and tag to the oldest matching receive, if both exist. */
 static void minimal_match(struct minimal *m, int peer, uint64_t tag)
 {
     struct dist_request **to = minimal_find(&m->receives, peer, &tag), *request = *to;
@@ -192,10 +198,10 @@ static void minimal_recv(void *state, struct dist_request *request)
 
     *minimal_find(&m->receives, MINIMAL_NOBODY, NULL) = request;
     minimal_match(m, peer, request->envelope.tag);
-    minimal_push(m, peer); /* it may have gone */
+    minimal_push(m, peer); /* fails the request if the peer is lost */
 }
 
-/* Reads a piece. Returns 1, 0 or a status. */
+/* Reads a datagram. Returns 1, 0 if there is none, or a status. */
 static int minimal_pull(struct minimal *m)
 {
     struct minimal_head head;
@@ -205,12 +211,13 @@ static int minimal_pull(struct minimal *m)
 
     if (bytes < 0 || head.key != m->address.key || head.from >= (uint64_t)m->ranks ||
         head.envelope.bytes > SIZE_MAX / 2)
-        return got >= 0; /* nothing, or a stranger's */
+        return got >= 0; /* no datagram, or one without the key */
     message = m->peers[head.from].arriving;
     if (!message && (message = calloc(1, sizeof(*message) + head.envelope.bytes)))
         *message = (struct dist_request){.peer = (int)head.from, .envelope = head.envelope};
     if (!message || (size_t)bytes > message->envelope.bytes - message->moved)
-        return m->host->fail(DIST_ERR_NO_MEMORY, "minimal: rank %d has no room", m->rank);
+        return m->host->fail(DIST_ERR_NO_MEMORY, "minimal: rank %d is out of memory for a message",
+                             m->rank);
     memcpy((char *)(message + 1) + message->moved, m->piece, (size_t)bytes);
     message->moved += (size_t)bytes;
     m->peers[head.from].arriving = message->moved < message->envelope.bytes ? message : NULL;
@@ -221,8 +228,8 @@ static int minimal_pull(struct minimal *m)
     return 1;
 }
 
-/* Connects, again and again: one that has gone has no name any more. */
-static void minimal_knock(struct minimal_peer *peer)
+/* Connects again to check that the peer exists: after its exit, the name is gone. */
+static void minimal_check_peer(struct minimal_peer *peer)
 {
     const struct sockaddr *name = (const struct sockaddr *)&peer->address.name;
 
@@ -232,17 +239,17 @@ static void minimal_knock(struct minimal_peer *peer)
     }
 }
 
-/* What a peer that has gone sent before is read before it is lost. */
+/* Reads all messages before detecting the loss of their senders. */
 static int minimal_progress(void *state)
 {
     struct minimal *m = state;
     struct timespec now;
-    int moved = 0, got, last = m->knocked;
+    int moved = 0, got, previous = m->last_check;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    m->knocked = (int)(now.tv_sec * 4 + now.tv_nsec / MINIMAL_KNOCK_NS);
-    for (int i = 0; i < m->ranks && last != m->knocked; i++)
-        minimal_knock(&m->peers[i]);
+    m->last_check = (int)(now.tv_sec * 4 + now.tv_nsec / MINIMAL_CHECK_NS);
+    for (int i = 0; i < m->ranks && previous != m->last_check; i++)
+        minimal_check_peer(&m->peers[i]);
     while ((got = minimal_pull(m)) > 0)
         moved++;
     for (int i = 0; i < m->ranks; i++)
@@ -258,7 +265,9 @@ static int minimal_probe_tag(void *state, uint64_t tag)
     return early ? early->peer : -1;
 }
 
-/* Nothing tells that there is room in a peer's queue: who sends does not sleep. */
+/*
+ * There is no event for free space in a peer's queue, so a rank with pending sends must not sleep.
+ */
 static int minimal_arm(void *state)
 {
     return ((struct minimal *)state)->sends ? -1 : ((struct minimal *)state)->fd;
@@ -303,7 +312,7 @@ static const struct dist_transport minimal_transport = {
     .disarm = minimal_disarm,
     .close = minimal_close};
 
-/* The one symbol that the library looks for. */
+/* The only symbol that the library looks up. */
 DIST_API const struct dist_module dist_module_entry = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_module),

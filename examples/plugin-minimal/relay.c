@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_relay.so: a backend around the plan engine, over the plug-in's transport and TCP. */
+/* dist_relay.so: a backend that uses the plan engine over transport minimal and TCP. */
 #include <dist/backend.h>
 
 struct relay {
@@ -7,7 +7,7 @@ struct relay {
     struct dist_engine *engine;
 };
 
-/* The engine is part of the library: it is always there. */
+/* The engine is a part of the library, so it is always available. */
 static dist_status relay_probe(char *reason, size_t reason_size)
 {
     (void)reason;
@@ -15,7 +15,9 @@ static dist_status relay_probe(char *reason, size_t reason_size)
     return DIST_OK;
 }
 
-/* The engine does all that dist.h has; what no backend has the core refuses itself. */
+/*
+ * The engine supports everything in dist.h; the core rejects combinations that no backend supports.
+ */
 static dist_status relay_query(const void *state, dist_collective collective, dist_dtype dtype,
                                dist_op op)
 {
@@ -37,12 +39,12 @@ static dist_status relay_open(void *state, const struct dist_backend_config *con
     if (!transports[0]) {
         config->host->transport_missing("minimal", why, sizeof(why));
         return config->host->fail(DIST_ERR_UNSUPPORTED,
-                                  "backend relay goes by transport minimal: %s", why);
+                                  "backend relay requires transport minimal: %s", why);
     }
     return config->host->engine_open(config, &engine, &relay->engine);
 }
 
-/* As abort too: close may come after it, or after an open that failed. */
+/* Also used as abort: close may follow an abort or a failed open. */
 static void relay_close(void *state)
 {
     struct relay *relay = state;

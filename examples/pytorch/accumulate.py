@@ -17,14 +17,15 @@ import libdist.torch  # registers backend "libdist"
 
 
 def batch(step, size=16):
-    """This rank's part of a batch that only depends on the step."""
+    """Returns this rank's part of a batch that depends only on the step."""
     generator = torch.Generator().manual_seed(step)
     inputs = torch.randn(dist.get_world_size(), size, 32, generator=generator)[dist.get_rank()]
     return inputs, inputs.square().mean(1, keepdim=True).tanh()
 
 
 def update(model, optimizer, step, accumulate, clip):
-    """One update from the gradients of `accumulate` batches; only the last one communicates."""
+    """Runs one update with the gradients of `accumulate` batches; only the last batch communicates.
+    """
     total = torch.zeros(1)
     for part in range(accumulate):
         last = part == accumulate - 1

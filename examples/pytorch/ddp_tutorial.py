@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Data-parallel training in the shape of PyTorch's tutorial, over any backend.
+"""Data-parallel training, similar to PyTorch's tutorial, over any backend.
 
     torchrun --nproc-per-node 2 examples/pytorch/ddp_tutorial.py --dist-backend libdist
 """

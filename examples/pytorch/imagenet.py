@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains a residual network on pictures, with the options that such scripts have everywhere.
+"""Trains a residual network on pictures, with the usual options of such scripts.
 
     python3 examples/pytorch/imagenet.py --multiprocessing-distributed --world-size 1 --rank 0 \
         --dist-url tcp://127.0.0.1:23456 --dist-backend libdist --ranks-per-node 2
     torchrun --nproc-per-node 2 examples/pytorch/imagenet.py --dist-backend libdist
 
-The pictures are drawn by chance (--pictures of them, --size pixels wide): no data set is needed.
+The pictures are random (--pictures of them, --size pixels wide), so no data set is needed.
 """
 import argparse
 import os
@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 
 class Pictures(Dataset):
-    """Noise with a bright stripe, whose place is the label."""
+    """Noise with a bright stripe, whose position is the label."""
 
     def __init__(self, count, size, classes):
         self.count, self.size, self.classes = count, size, classes
@@ -37,7 +37,7 @@ class Pictures(Dataset):
 
 
 class Block(nn.Module):
-    """Two convolutions, and the way around them."""
+    """Two convolutions and a shortcut."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -45,11 +45,11 @@ class Block(nn.Module):
             nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
             nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs),
         )  # fmt: skip
-        around = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
-        self.around = nn.Identity() if stride == 1 and inputs == outputs else around
+        shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else shortcut
 
     def forward(self, x):
-        return nn.functional.relu(self.body(x) + self.around(x))
+        return nn.functional.relu(self.body(x) + self.shortcut(x))
 
 
 def resnet(depth, classes):
@@ -64,7 +64,7 @@ def resnet(depth, classes):
 
 
 def average(value):
-    """A number's mean over the ranks."""
+    """Returns the mean of a number over the ranks."""
     total = torch.tensor([float(value)])
     dist.all_reduce(total)
     return total.item() / dist.get_world_size()
@@ -104,8 +104,8 @@ def loader_of(count, seed_shift, args):
 
 
 def worker(local_rank, args):
-    """A rank: of this script's own making, or of a launcher."""
-    import libdist.torch  # registers backend "libdist"; each process does so
+    """Runs a rank that this script or a launcher has started."""
+    import libdist.torch  # registers backend "libdist"; required in each process
 
     if args.multiprocessing_distributed:
         size = args.world_size * args.ranks_per_node
@@ -133,19 +133,19 @@ def options():
     )
     add = parser.add_argument
     add("--epochs", type=int, default=2)
-    add("-b", "--batch-size", type=int, default=64, help="of all ranks together")
+    add("-b", "--batch-size", type=int, default=64, help="global batch, of all ranks together")
     add("--lr", type=float, default=0.02)
-    add("-j", "--workers", type=int, default=0, help="processes that load pictures, a rank")
-    add("-p", "--print-freq", type=int, default=1, help="steps between two lines")
+    add("-j", "--workers", type=int, default=0, help="processes per rank that load pictures")
+    add("-p", "--print-freq", type=int, default=1, help="steps between lines of output")
     add("--seed", type=int, default=1)
-    add("--depth", type=int, default=1, help="blocks a stage; 3 makes ResNet-20")
+    add("--depth", type=int, default=1, help="blocks per stage; 3 for ResNet-20")
     add("--pictures", type=int, default=1024)
     add("--size", type=int, default=16)
     add("--classes", type=int, default=8)
-    add("--world-size", type=int, default=1, help="nodes, with --multiprocessing-distributed")
-    add("--rank", type=int, default=0, help="of this node, with --multiprocessing-distributed")
+    add("--world-size", type=int, default=1, help="number of nodes, with --multiprocessing-distributed")
+    add("--rank", type=int, default=0, help="number of this node, with --multiprocessing-distributed")
     add("--ranks-per-node", type=int, default=os.cpu_count())
-    add("--dist-url", default="env://", help="where the ranks meet")
+    add("--dist-url", default="env://", help="rendezvous URL")
     add("--dist-backend", default="libdist")
     add("--multiprocessing-distributed", action="store_true", help="start the ranks of this node")
     return parser.parse_args()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ranks started by torch.multiprocessing, with no launcher: a ring of messages, then a sum.
+"""Ranks started by torch.multiprocessing, without a launcher: a ring of messages, then a sum.
 
     python3 examples/pytorch/spawn.py --dist-backend libdist --ranks 4
 """
@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 
 def run(rank, ranks, backend, port):
     if backend == "libdist":
-        import libdist.torch  # registers it; each process does so
+        import libdist.torch  # registers the backend; required in each process
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group(backend, rank=rank, world_size=ranks)
     token = torch.zeros(1)

@@ -29,7 +29,7 @@ job_fails "set DIST_HCCL_LIBRARY to the library" self 1 dist_info backends --bac
 DIST_HCCL_LIBRARY=libc.so.6 job_fails "has no HcclGetRootInfo" self 1 \
     dist_info backends --backend hccl
 export DIST_HCCL_LIBRARY=$standin
-STANDIN_ASCEND_DEVICES=0 job_fails "there is no Ascend device" self 1 \
+STANDIN_ASCEND_DEVICES=0 job_fails "no Ascend device" self 1 \
     dist_info backends --backend hccl
 
 # ---- what it does ----
@@ -53,7 +53,7 @@ job shell 3 tests/jobs/plugin_hccl streams
 
 # ---- what goes wrong ----
 
-ended='(timed out|waited 4.0 s|has not come back)'
+ended='(timed out|waited 4.0 s|has not returned)'
 parts="stuck-cold stuck-warm"
 [ -z "${CHECK_LONG-}" ] || parts="$parts stuck-warm-host"
 stuck()
