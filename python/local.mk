@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The Python package. `make wheel` builds one that has the library and its modules in it; `pip install
-# ./python` takes an installed library.
+# The Python package. `make wheel` builds one that contains the library and its modules; `pip install
+# ./python` uses an installed library.
 python_files = \
 	python/README.md \
 	python/bench/compare.py \

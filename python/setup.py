@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What pyproject.toml cannot say: a wheel that has the library in it is for one platform."""
+"""Settings that pyproject.toml cannot express: a wheel that contains the library is for one
+platform.
+"""
 from pathlib import Path
 
 from setuptools import setup
@@ -11,7 +13,7 @@ except ImportError:
 
 
 class Wheel(bdist_wheel):
-    """Any Python 3, and this platform if the library is inside."""
+    """For any Python 3, and for this platform only if the wheel contains the library."""
 
     def finalize_options(self):
         super().finalize_options()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""gloo and libdist in turns, as backends of torch.distributed: a rank of any launcher.
+"""Compares gloo and libdist as backends of torch.distributed. Runs as a rank of any launcher.
 
     distrun -n 2 python3 python/bench/compare.py [--smallest MIB] [--largest MIB] [--rounds N]
 
-Prints the median of the rounds, in microseconds: all-reduce of float32 tensors (of ordinary memory, and
-of memory that the ranks share), the call of the library alone, and steps of DDP, beside the same step
-that only waits for the other ranks at its end: nothing could be faster than that.
+Prints the median over the rounds, in microseconds, of all-reduce of float32 tensors (in ordinary
+memory, and in memory shared by the ranks), of the library's call alone, and of DDP steps. The
+column "alone" is the same step without communication except for a barrier at its end, which is a
+lower bound.
 """
 import argparse
 import random
@@ -31,7 +32,8 @@ def timed(call, calls):
 
 
 def in_turns(calls, count, rounds):
-    """Medians; each round has all of them, in an order of its own, which is the same on all ranks."""
+    """Returns the medians. Each round runs all calls, in a random order that is equal on all ranks.
+    """
     for call in calls:
         timed(call, max(count // 10, 2))
     times = [[] for _ in calls]
@@ -70,7 +72,8 @@ def all_reduce(groups, smallest, largest, rounds):
 
 
 def step_of(batch, group, shared=False):
-    """A step of DDP over a group; None: of each rank alone, which then meets the others."""
+    """Returns a DDP step over a group. group None: each rank computes alone, followed by a barrier.
+    """
     torch.manual_seed(1)
     net = nn.Sequential(
         nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),

@@ -8,8 +8,8 @@
         x = numpy.full(4, group.rank, "float32")
         group.all_reduce(x)
 
-Start it with mpirun, torchrun, distrun or srun, or from Python with libdist.spawn. The calls release
-the interpreter's lock. dist.h and libdist(3) say what each operation does.
+Start the program with mpirun, torchrun, distrun or srun, or start its ranks from Python with
+libdist.spawn. Calls release the interpreter's lock. dist.h and libdist(3) describe the operations.
 """
 from ._header import ANY_SOURCE, VERSION as __version__
 from .errors import (

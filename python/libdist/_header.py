@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What dist.h declares. Made by python/generate: change the header, then run it."""
+"""The declarations of dist.h. Written by python/generate: change the header, then run it."""
 from ctypes import CFUNCTYPE, Structure, c_bool, c_char_p, c_double, c_int, c_size_t
 from ctypes import c_void_p
 

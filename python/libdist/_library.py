@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds libdist.so, and gives its functions the types that the header declares."""
+"""Loads libdist.so and sets the types of its functions."""
 import ctypes
 import ctypes.util
 import os
@@ -23,7 +23,8 @@ def _pkg_config() -> Iterator[str]:
 
 
 def _candidates() -> Iterator[str]:
-    """Where the library may be: beside this package, where the loader looks, where pkg-config says."""
+    """Yields possible paths: next to this package, the loader's search path, pkg-config's libdir.
+    """
     beside = Path(__file__).with_name(NAME)
     if beside.exists():
         os.environ.setdefault("DIST_PLUGIN_PATH", str(beside.parent / "dist"))
@@ -51,7 +52,7 @@ def _open() -> ctypes.CDLL:
 
 
 def _not_libdist(path: str) -> str:
-    """Returns what is wrong with a shared library that has none of libdist's functions."""
+    """Returns why a shared library without libdist's functions cannot be used."""
     name, source = Path(path).name, " (LIBDIST)" if os.environ.get("LIBDIST") else ""
     kind = "a module of libdist" if name.startswith("dist_") else "not libdist: it has no dist_version()"
     return f"{path}{source} is {kind}. {_ADVICE}"

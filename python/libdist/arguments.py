@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arguments as C takes them. What ctypes would refuse without its name, or wrap in silence, is refused here."""
+"""Conversion of arguments for C. Rejects values for which ctypes would raise an error without the
+argument's name, or which it would truncate.
+"""
 import ctypes
 from operator import index
 from typing import Any, List, Optional
@@ -10,7 +12,7 @@ INT_MAX = 0x7FFFFFFF
 
 
 def bounded(value: Any, name: str) -> int:
-    """A whole number that C takes as an int."""
+    """Converts a value to an integer in the range of a C int."""
     try:
         number = index(value)
     except TypeError:
@@ -21,7 +23,8 @@ def bounded(value: Any, name: str) -> int:
 
 
 def milliseconds(timeout: Any, least: int = 1) -> int:
-    """A timeout in seconds, or a timedelta, as the library wants it; None is its default."""
+    """Converts a timeout in seconds, or a timedelta, to milliseconds; None: the library's default.
+    """
     if timeout is None:
         return 0
     seconds = getattr(timeout, "total_seconds", lambda: timeout)()
@@ -35,7 +38,7 @@ def milliseconds(timeout: Any, least: int = 1) -> int:
 
 
 def text(value: Any, name: str) -> Optional[bytes]:
-    """A string; None and an empty one are none."""
+    """Encodes a string; None or an empty string becomes None."""
     if not value:
         return None
     if not isinstance(value, str) or "\0" in value:
@@ -44,7 +47,7 @@ def text(value: Any, name: str) -> Optional[bytes]:
 
 
 def whole_list(values: Any, name: str) -> List[int]:
-    """A list of whole numbers."""
+    """Converts a sequence to a list of integers."""
     try:
         return [index(value) for value in values]
     except TypeError:
@@ -52,7 +55,7 @@ def whole_list(values: Any, name: str) -> List[int]:
 
 
 def sizes(values: Any, name: str, ranks: int) -> ctypes.Array:
-    """A count for each rank."""
+    """Converts a sequence of counts, one per rank, to a C array."""
     values = whole_list(values, name)
     if len(values) != ranks:
         raise InvalidArgumentError(f"{name}: it has {len(values)} entries, and the group {ranks} ranks")

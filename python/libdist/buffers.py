@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where an array's elements are, how many, of which type: numpy, DLPack, the buffer protocol.
+"""Finds address, size and type of arrays: numpy, torch, DLPack, the buffer protocol.
 
-look() answers with a Buffer, or says which argument is wrong and why.
+look() returns a Buffer, or raises an error that names the argument and the reason.
 """
 import ctypes
 import sys
@@ -15,13 +15,13 @@ NAMES = {value: text for value, text, _ in _header.DTYPES.values()}
 SIZES = {value: size for value, _, size in _header.DTYPES.values()}
 
 _KINDS = {"f": "float", "i": "int", "u": "uint", "b": "bool"}
-# What array.array and memoryview call a type, by kind and size in bytes.
+# Type codes of array.array and memoryview, by kind.
 _FORMATS = {"?": "b", **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQN", "u")}
 _FORMATS.update(dict.fromkeys("efd", "f"))
 # DLPack's type codes, by kind.
 _DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
 _DLPACK_BFLOAT = 4
-_DLPACK_DEVICES = (1, 3, 2, 10)  # memory of the CPU, pinned or not, of CUDA, of ROCm
+_DLPACK_DEVICES = (1, 3, 2, 10)  # CPU memory, pinned CPU memory, CUDA, ROCm
 _DLPACK_READ_ONLY = 1
 
 
@@ -31,7 +31,7 @@ class Buffer(NamedTuple):
     address: int
     count: int
     dtype: int
-    keep: Any  # what keeps the memory alive
+    keep: Any  # keeps the memory alive
 
 
 def _wrong(name: str, reason: str) -> InvalidArgumentError:
@@ -43,7 +43,8 @@ def _by_kind(kind: str, size: int) -> Any:
     return DTYPES.get(text)
 
 
-# The common cases of __array_interface__, so that a small call looks up one string.
+# Precomputed values for the common cases of __array_interface__, so that a small call needs only
+# one lookup.
 _TYPESTRS = {
     order + kind + str(size): _by_kind(kind, size)
     for order in ("<|" if sys.byteorder == "little" else ">|")
@@ -54,18 +55,20 @@ _TYPESTRS = {
 
 
 def dtype_of(dtype: Any, name: str = "dtype") -> int:
-    """The library's number of a dtype: its name, numpy's, ml_dtypes' or torch's."""
+    """Returns the library's number of a dtype, given by name or as a dtype of numpy, ml_dtypes or
+    torch.
+    """
     text = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if text is None:
-        text = getattr(dtype, "__name__", str(dtype).rsplit(".", 1)[-1])  # numpy.float32, torch's
+        text = getattr(dtype, "__name__", str(dtype).rsplit(".", 1)[-1])  # numpy.float32, or a dtype of torch
     number = DTYPES.get({"bool_": "bool", "float": "float64"}.get(text, text))
     if number is None:
         raise _wrong(name, f"dtype {text} is none of {', '.join(DTYPES)}: convert the array")
     return number
 
 
-# How arrays without a fault, contiguous and writable, are read in a short time, by their type: numpy's
-# and torch's own, from the first one on that is met. None says that a closer look is needed.
+# Fast functions for valid arrays (contiguous and writable) by type, for numpy and torch. Each is
+# added when the first array of its type is used. It returns None if a full check is needed.
 _plain: Dict[type, Callable[[Any], Optional[Buffer]]] = {}
 
 
@@ -145,7 +148,7 @@ class _Version(ctypes.Structure):
     _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32)]
 
 
-class _Tensor(ctypes.Structure):  # DLTensor, with which a DLManagedTensor begins
+class _Tensor(ctypes.Structure):  # DLTensor, the first member of DLManagedTensor
     _fields_ = [
         ("data", ctypes.c_void_p),
         ("device", _Device),
@@ -185,18 +188,20 @@ def _is_contiguous(tensor: _Tensor) -> bool:
 
 
 def _export(array: Any, name: str) -> Any:
-    """A capsule of DLPack, of its version 1 if the array's library has that."""
+    """Exports an array as a DLPack capsule, of version 1 if the array's library supports it."""
     try:
         try:
             return array.__dlpack__(max_version=(1, 0))
-        except TypeError:  # of before version 1
+        except TypeError:  # older than version 1
             return array.__dlpack__()
     except (BufferError, RuntimeError) as error:
         raise _wrong(name, f"its library does not export it by DLPack: {error}") from None
 
 
 def _may_write(capsule: Any, name: str) -> bool:
-    """Before version 1 nothing says so: an `out` was given to be written to, other arrays not."""
+    """Returns whether the array may be written. DLPack before version 1 has no flag for that: then
+    only an `out` argument counts as writable.
+    """
     if _name_of(capsule) != b"dltensor_versioned":
         return name == "out"
     held = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
@@ -213,7 +218,7 @@ def _tensor_of(capsule: Any, name: str) -> _Tensor:
 
 
 def _dlpack(array: Any, name: str, write: bool) -> Buffer:
-    """The capsule keeps its name, so it frees what it holds; no consumer takes it over."""
+    """Reads a DLPack capsule. Keeps the capsule's name, so that its destructor frees the tensor."""
     capsule = _export(array, name)
     tensor = _tensor_of(capsule, name)
     if tensor.device.kind not in _DLPACK_DEVICES:
@@ -260,7 +265,7 @@ _release_view.restype, _release_view.argtypes = None, [ctypes.POINTER(_View)]
 
 
 class _Held:
-    """A view of an object's memory, which it can neither move nor free meanwhile."""
+    """A view of an object's memory, which prevents the object from moving or freeing it."""
 
     def __init__(self, array: Any, name: str, write: bool):
         self.view = _View()
@@ -287,13 +292,13 @@ def _protocol(array: Any, name: str, write: bool) -> Buffer:
 
 
 def look(array: Any, name: str, write: bool = False) -> Buffer:
-    """Finds the elements of `array`, which the caller knows as `name`."""
+    """Returns the Buffer of `array`; `name` is the argument's name in error messages."""
     plain = _plain.get(type(array))
     return plain and plain(array) or _look_closely(array, name, write)
 
 
 def _look_closely(array: Any, name: str, write: bool) -> Buffer:
-    """Of an array of any type, or says what is wrong with it."""
+    """Handles arrays of any type, and raises the errors."""
     if hasattr(array, "__array_interface__"):
         return _numpy(array, name, write)
     torch = sys.modules.get("torch")
@@ -311,7 +316,7 @@ def _look_closely(array: Any, name: str, write: bool) -> Buffer:
 
 
 def look_out(array: Any, like: Buffer, count: int, name: str = "out") -> Buffer:
-    """Finds where a result goes; it must have `count` elements of the input's dtype."""
+    """Returns the Buffer of a result; it must have `count` elements of the input's dtype."""
     found = look(array, name, write=True)
     if found.dtype != like.dtype:
         raise _wrong(name, f"its dtype is {NAMES[found.dtype]}, the input's {NAMES[like.dtype]}")
@@ -321,7 +326,7 @@ def look_out(array: Any, like: Buffer, count: int, name: str = "out") -> Buffer:
 
 
 def make_like(array: Any, count: int, shape: Tuple[int, ...]) -> Any:
-    """A new array for a result of a numpy array or tensor."""
+    """Returns a new array for a result, of the same kind as a numpy array or tensor."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         return array.new_empty(shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Failures of the library as exceptions: a class for each status."""
+"""Exceptions for failures of the library: one class per status."""
 import builtins
 from enum import IntEnum
 from typing import Dict, Type
@@ -15,29 +15,29 @@ IN_PROGRESS = 1
 
 
 class Error(RuntimeError):
-    """A call failed. The text says which rank, which cause, and what to do."""
+    """A call failed. The message contains the rank, the cause, and what to do."""
 
     status = Status.ERR_INTERNAL
 
 
 class InvalidArgumentError(Error, ValueError):
-    """An argument is wrong; nothing was started."""
+    """An argument is invalid. Nothing was started."""
 
     status = Status.ERR_INVALID_ARGUMENT
 
 
 class NotAnArrayError(InvalidArgumentError, TypeError):
-    """An argument is of a type that has no elements to send or to receive."""
+    """An argument is of a type that has no elements to send or receive."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """The backend cannot do this; nothing was started."""
+    """The backend does not support this. Nothing was started."""
 
     status = Status.ERR_UNSUPPORTED
 
 
 class NoMemoryError(Error, MemoryError):
-    """Memory is short."""
+    """Out of memory."""
 
     status = Status.ERR_NO_MEMORY
 
@@ -48,14 +48,14 @@ class SystemCallError(Error):
     status = Status.ERR_SYSTEM
 
 
-class TimeoutError(Error, builtins.TimeoutError):  # as asyncio's: pylint: disable=redefined-builtin
-    """The deadline passed; the text names the ranks that did not come."""
+class TimeoutError(Error, builtins.TimeoutError):  # same name as asyncio's: pylint: disable=redefined-builtin
+    """The timeout expired. The message names the ranks that did not arrive."""
 
     status = Status.ERR_TIMEOUT
 
 
 class PeerLostError(Error, ConnectionError):
-    """A rank died or left; the text names it."""
+    """A rank died or left. The message names it."""
 
     status = Status.ERR_PEER_LOST
 
@@ -79,7 +79,7 @@ class RendezvousError(Error, ConnectionError):
 
 
 class AddressInUseError(Error):
-    """The address of rank 0's store is taken."""
+    """The address of rank 0's store is in use."""
 
     status = Status.ERR_ADDRESS_IN_USE
 
@@ -91,19 +91,19 @@ class AbiError(Error):
 
 
 class AbortedError(Error):
-    """The group had ended, by an earlier error or because a rank aborted it."""
+    """The group has ended because of an earlier error, or because a rank aborted it."""
 
     status = Status.ERR_ABORTED
 
 
 class InternalError(Error):
-    """A fault of the library."""
+    """An internal error of the library."""
 
     status = Status.ERR_INTERNAL
 
 
 class SchedulerError(Error):
-    """This process was the job's scheduler, which is no rank."""
+    """This process was the job's scheduler, which is not a rank."""
 
     status = Status.ERR_SCHEDULER
 
@@ -112,13 +112,13 @@ _classes: Dict[int, Type[Error]] = {kind.status: kind for kind in Error.__subcla
 
 
 def failure(status: int, fallback: str = "") -> Error:
-    """The exception for what a call of this thread has just returned."""
+    """Returns the exception for the status that a call in this thread has just returned."""
     text = lib.dist_last_error().decode(errors="replace") or fallback
     return _classes.get(status, Error)(text or lib.dist_status_string(status).decode())
 
 
 def failure_of(status: int) -> Error:
-    """The exception for a status alone: another thread has the text."""
+    """Returns the exception for a status of another thread, whose message is not available."""
     return _classes.get(status, Error)(lib.dist_status_string(status).decode())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Groups of ranks, and their collectives."""
+"""Groups of ranks and their collectives."""
 import ctypes
 import sys
 import threading
@@ -23,11 +23,11 @@ _ops = {text: value for value, text in _header.OPS.values()}
 _calls = {
     name[5:]: getattr(lib, name) for name in _header.FUNCTIONS if not name.startswith("dist_get_")
 }
-_SUM = int(Op.SUM)  # a default that costs no look at an Enum
+_SUM = int(Op.SUM)  # a default without the cost of an Enum access
 
 
 class _Batch(threading.local):
-    kept: Optional[List[Any]] = None  # what the calls of a batch use
+    kept: Optional[List[Any]] = None  # keeps the arguments of a batch's calls alive
 
 
 _batch = _Batch()
@@ -35,7 +35,7 @@ Timeout = Optional[float]
 
 
 def op_of(op: Any) -> int:
-    """The library's number of a reduction, given by Op, by name, or as a created one."""
+    """Returns the library's number of a reduction, given as an Op, by name, or as a CreatedOp."""
     if op.__class__ is Op:
         return op
     if isinstance(op, int):
@@ -47,12 +47,12 @@ def op_of(op: Any) -> int:
     raise InvalidArgumentError(f"op: {op!r} is none of {', '.join(_ops)}, nor created")
 
 
-# Created reductions, until free(): the library calls them, whoever else has forgotten them.
+# Created reductions until free(): the library calls them even if the program has dropped them.
 _created: Dict[int, "CreatedOp"] = {}
 
 
 class CreatedOp:
-    """A reduction that the program defines, until free(). See create_op."""
+    """A user-defined reduction, valid until free(). See create_op."""
 
     def __init__(self, number: int, keep: Any, failures: List[BaseException]):
         self.number = number
@@ -61,21 +61,21 @@ class CreatedOp:
         _created[number] = self
 
     def check(self) -> None:
-        """Raises what the function raised in a call, if it did."""
+        """Raises the first exception that the function has raised in a call, if any."""
         if self._failures:
             raise self._failures[0]
 
     def free(self) -> None:
-        """Frees it. No call that uses it may be in progress."""
+        """Frees the reduction. No call that uses it may be in progress."""
         check(lib.dist_op_free(self.number))
         _created.pop(self.number, None)
 
 
 def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
-    """Creates a reduction: function(dst, a, b) sets dst[:] = a op b, all of them numpy arrays.
+    """Creates a reduction: function(dst, a, b) sets dst[:] = a op b; all are numpy arrays.
 
-    It must be associative and commutative, and may be called by any thread. Every rank creates its
-    own. What it raises CreatedOp.check raises again.
+    The function must be associative and commutative, and may be called in any thread. Every rank
+    creates its own reduction. CreatedOp.check raises exceptions of the function.
     """
     if not callable(function):
         raise InvalidArgumentError(f"function: {function!r} cannot be called")
@@ -94,7 +94,7 @@ def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
         try:
             assert dtype in NAMES
             function(view(dst, count, dtype), view(a, count, dtype), view(b, count, dtype))
-        except BaseException as error:  # pylint: disable=broad-except  # C cannot pass it on
+        except BaseException as error:  # pylint: disable=broad-except  # C cannot propagate it
             failures.append(error)
 
     kept, number = _header.dist_reduce_fn(call), ctypes.c_int()
@@ -111,12 +111,13 @@ def premul_sum(factor: float) -> CreatedOp:
     return CreatedOp(number.value, None, [])
 
 
-class batch:  # named as a function is: it is used as `with dist.batch():`
+class batch:  # lower case because it is used like a function: `with dist.batch():`
     """Runs the blocking calls of a `with` block together, so that an exchange cannot deadlock.
 
-    The calls only record themselves; at the end of the block all of them run and have ended. Calls
-    with async_op, and a receive's source, are not for it. If the block raises, the groups whose
-    calls it has recorded are aborted: the other ranks may wait for calls that it did not reach.
+    Inside the block, calls are only recorded; at its end all of them run and complete. Calls with
+    async_op are not allowed, and recv does not return the sender's rank. If the block raises an
+    exception, the groups of the recorded calls are aborted, because other ranks may wait for calls
+    that were not reached.
     """
 
     def __enter__(self) -> None:
@@ -125,7 +126,7 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
         _batch.kept = [] if self._outer is None else self._outer
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is not None and self._outer is None:  # what was not called would be waited for
+        if kind is not None and self._outer is None:  # other ranks may wait for the missing calls
             for group in {id(group): group for group, _ in _batch.kept}.values():
                 lib.dist_abort(group._handle)
         try:
@@ -137,7 +138,7 @@ class batch:  # named as a function is: it is used as `with dist.batch():`
 
 
 class Blocks:
-    """Counts and offsets of a v-form, which lie within a buffer."""
+    """Counts and offsets of a v-form, which must be within a buffer."""
 
     def __init__(self, name: str, counts: Sequence[int], offsets: Optional[Sequence[int]], ranks: int):
         self.name = name
@@ -148,7 +149,7 @@ class Blocks:
         self.end = max(offset + count for offset, count in zip(self.offsets, self.counts))
 
     def check(self, buffer: Buffer, what: str) -> None:
-        """The last block must end within the buffer."""
+        """Raises an error unless the last block ends within the buffer."""
         if self.end > buffer.count:
             raise InvalidArgumentError(
                 f"{what}: it has {buffer.count} elements, and {self.name}counts and "
@@ -157,7 +158,9 @@ class Blocks:
 
 
 def _first(shape: Sequence[int], ranks: int, count: int) -> Tuple[int, ...]:
-    """The shape of one of `ranks` blocks of an array, which are cut along its first axis."""
+    """Returns the shape of one of `ranks` blocks of an array, which is divided along its first
+    axis.
+    """
     if shape and shape[0] == ranks:
         return tuple(shape[1:])
     if shape and shape[0] % ranks == 0:
@@ -170,19 +173,21 @@ def _message(found: Buffer, peer: int, tag: int) -> tuple:
 
 
 class Group:
-    """Some ranks that call collectives together, in the same order.
+    """A group of ranks that call collectives together, in the same order.
 
-    A buffer is a numpy array, a tensor, or anything with DLPack's or the buffer protocol; it must be
-    contiguous. Results go to `out`, or to the array itself where that is the usual form, else to a
-    new array; the call returns it. With async_op=True a call returns a Work at once.
+    A buffer is a numpy array, a tensor, or any object with DLPack or the buffer protocol; it must
+    be contiguous. Results are stored in `out` if given; otherwise in the array itself for
+    operations that are usually in place, or in a new array. The call returns the array with the
+    result. With async_op=True a call returns a Work immediately.
 
-    As a context manager a group is destroyed at the end of the block, or aborted if the block raised.
+    As a context manager, a group is destroyed at the end of the block, or aborted if the block
+    raised an exception.
     """
 
     def __init__(self, handle: int, keep: Any = None):
         self._handle: Optional[int] = handle
         self._keep = keep
-        self._handled = id(sys.exc_info()[1])  # by the code that makes the group
+        self._handled = id(sys.exc_info()[1])  # exception that was being handled at creation
         self.rank: int = lib.dist_get_rank(handle)
         self.size: int = lib.dist_get_world_size(handle)
         self.local_rank: int = lib.dist_get_local_rank(handle)
@@ -201,18 +206,18 @@ class Group:
             return
         try:
             self.abort()
-        except Error:  # the block's exception is the one to report
+        except Error:  # report the block's exception instead
             pass
         self._leave()
 
-    # ---- life ----
+    # ---- lifetime ----
 
     def destroy(self) -> None:
         """Leaves the group; blocks until all its ranks do. A second call does nothing.
 
-        Raises the failure, except where it would replace an exception that is being handled and that
-        was raised after the group was made, as in a `finally` block: that exception gets a note
-        (Python 3.11 and later).
+        Raises the failure, unless an exception is being handled that was raised after the group was
+        created, as in a `finally` block. That exception is not replaced but gets a note (Python
+        3.11 and later).
         """
         error = self._leave()
         if error is None:
@@ -224,17 +229,17 @@ class Group:
             handled.add_note(f"libdist: destroy() failed after this exception: {error}")
 
     def _leave(self) -> Optional[Error]:
-        """Leaves the group; returns the failure."""
+        """Leaves the group; returns the failure, or None."""
         handle, self._handle = self._handle, None
         if handle is None:
             return None
         status = lib.dist_destroy_process_group(handle)
-        error = failure(status) if status < 0 else None  # before reap() replaces the text
+        error = failure(status) if status < 0 else None  # before reap(), which replaces the message
         reap()
         return error
 
     def abort(self) -> None:
-        """Ends the group at once, on all its ranks, which are told who did so. Does not block."""
+        """Ends the group on all its ranks, which are notified of this rank. Does not block."""
         if self._handle is not None:
             check(lib.dist_abort(self._handle))
 
@@ -259,7 +264,8 @@ class Group:
         timeout: Timeout = None,
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
-        """Makes a group of some ranks, of which ranks[i] becomes rank i; None if this is none of them."""
+        """Creates a group of some ranks; ranks[i] becomes rank i. Returns None on the other ranks.
+        """
         listed = [bounded(rank, "ranks") for rank in whole_list(ranks, "ranks")]
         numbers = (ctypes.c_int * len(listed))(*listed)
         return self._make(
@@ -274,7 +280,9 @@ class Group:
         timeout: Timeout = None,
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
-        """Makes a group of the ranks with the same color, ordered by key; a rank without gets None."""
+        """Creates a group of the ranks with the same color, ordered by key. A rank with color None
+        gets None.
+        """
         color = _header.NO_COLOR if color is None else bounded(color, "color")
         return self._make(
             lib.dist_split_group,
@@ -291,7 +299,7 @@ class Group:
         timeout: Timeout = None,
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
-        """Makes a group of the same ranks, with its own order of operations."""
+        """Creates a group of the same ranks, with its own order of operations."""
         return self._make(lib.dist_dup_group, backend=backend, timeout=timeout, stream=stream)
 
     def shrink(
@@ -300,19 +308,19 @@ class Group:
         timeout: Timeout = None,
         stream: Optional[int] = None,
     ) -> Optional["Group"]:
-        """Makes a group of the ranks that are still there, after PeerLostError.
+        """Creates a group of the remaining ranks after PeerLostError.
 
-        RendezvousError: the process that holds the job's store is lost. Start the job with distrun
-        --on-failure continue, which holds it.
+        Raises RendezvousError if the process that contains the job's store is lost. To avoid this,
+        start the job with distrun --on-failure continue, which contains the store.
         """
         return self._make(lib.dist_shrink, backend=backend, timeout=timeout, stream=stream)
 
     def global_rank(self, rank: int) -> int:
-        """The rank in the world of a rank of this group; -1: there is none."""
+        """Returns the rank in the world of a rank of this group, or -1 if there is none."""
         return lib.dist_get_global_rank(self._alive(), bounded(rank, "rank"))
 
     def group_rank(self, global_rank: int) -> int:
-        """The rank in this group of a rank of the world; -1: there is none."""
+        """Returns the rank in this group of a rank of the world, or -1 if there is none."""
         return lib.dist_get_group_rank(self._alive(), bounded(global_rank, "rank"))
 
     def set_stream(self, stream: Optional[int]) -> None:
@@ -321,7 +329,7 @@ class Group:
             raise InvalidArgumentError(f"stream: {stream!r} is no address")
         self._check(lib.dist_set_stream(self._handle, stream))
 
-    # ---- running a call ----
+    # ---- calls ----
 
     def _alive(self) -> int:
         if self._handle is None:
@@ -386,7 +394,7 @@ class Group:
     def reduce(
         self, array: Any, out: Any = None, op: Any = _SUM, root: int = 0, async_op: bool = False
     ) -> Any:
-        """As all_reduce, but only root gets the result; the others get None."""
+        """Like all_reduce, but only root gets the result; other ranks get None."""
         mine = self.rank == root
         given = look(array, "array", write=mine and out is None)
         got = look_out(out, given, given.count) if mine and out is not None else given
@@ -397,22 +405,23 @@ class Group:
         return self._run(name, async_op, arguments, result, (given, got))
 
     def broadcast(self, array: Any, root: int = 0, async_op: bool = False) -> Any:
-        """Every rank's array becomes a copy of root's."""
+        """Copies root's array to every rank's array."""
         found = look(array, "array", write=self.rank != root)
         arguments = (found.address, found.count, found.dtype, bounded(root, "root"))
         name = "broadcast_async" if async_op else "broadcast"
         return self._run(name, async_op, arguments, array, found)
 
     def barrier(self, async_op: bool = False) -> Optional[Work]:
-        """Ends once every rank has called it."""
+        """Blocks until every rank has called it."""
         return self._run("barrier_async" if async_op else "barrier", async_op, (), None, None)
 
     def monitored_barrier(self, timeout: Timeout = None) -> None:
-        """A barrier that raises TimeoutError with the names of the ranks that did not come."""
+        """A barrier that raises TimeoutError with the ranks that did not arrive."""
         self._check(lib.dist_monitored_barrier(self._handle, milliseconds(timeout)))
 
     def all_gather(self, array: Any, out: Any = None, async_op: bool = False) -> Any:
-        """Gathers every rank's array into `out`, world size times as large, on every rank."""
+        """Gathers every rank's array into `out` on every rank; `out` is world size times as large.
+        """
         given = look(array, "array")
         total = self.size * given.count
         if out is None:
@@ -430,7 +439,9 @@ class Group:
         offsets: Optional[Sequence[int]] = None,
         async_op: bool = False,
     ) -> Any:
-        """Gathers arrays of different sizes: rank r's counts[r] elements arrive at offsets[r]."""
+        """Gathers arrays of different sizes: the counts[r] elements of rank r are stored at
+        offsets[r].
+        """
         given, blocks = look(array, "array"), Blocks("", counts, offsets, self.size)
         if given.count != counts[self.rank]:
             raise InvalidArgumentError(
@@ -460,7 +471,7 @@ class Group:
     def reduce_scatter(
         self, array: Any, out: Any = None, op: Any = _SUM, async_op: bool = False
     ) -> Any:
-        """Reduces `array` over the ranks; each gets its own block of the result."""
+        """Reduces `array` over the ranks; each rank gets its own block of the result."""
         given = look(array, "array")
         count = self._block_count(given, "array")
         if out is None:
@@ -478,7 +489,7 @@ class Group:
         op: Any = _SUM,
         async_op: bool = False,
     ) -> Any:
-        """As reduce_scatter, with counts[r] elements for rank r, one block after the other."""
+        """Like reduce_scatter, with counts[r] elements for rank r; blocks are contiguous."""
         given, blocks = look(array, "array"), Blocks("", counts, None, self.size)
         blocks.check(given, "array")
         mine = counts[self.rank]
@@ -489,7 +500,7 @@ class Group:
         return self._run(name, async_op, arguments, out, (given, got))
 
     def gather(self, array: Any, out: Any = None, root: int = 0, async_op: bool = False) -> Any:
-        """Gathers every rank's array at root, in `out`; the others get None."""
+        """Gathers every rank's array into root's `out`; other ranks get None."""
         given, got = look(array, "array"), None
         if self.rank == root:
             total = self.size * given.count
@@ -509,7 +520,7 @@ class Group:
         root: int = 0,
         async_op: bool = False,
     ) -> Any:
-        """Gathers arrays of different sizes; counts, offsets and out matter at root only."""
+        """Gathers arrays of different sizes; counts, offsets and out are used at root only."""
         given, got, blocks = look(array, "array"), None, None
         if self.rank == root:
             if counts is None:
@@ -531,7 +542,9 @@ class Group:
     def scatter(
         self, array: Any = None, out: Any = None, root: int = 0, async_op: bool = False
     ) -> Any:
-        """Each rank's `out` becomes its block of root's array. The others need no array, but `out`."""
+        """Copies each block of root's array to one rank's `out`. Ranks other than root need only
+        `out`.
+        """
         given = look(array, "array") if self.rank == root else None
         if out is None and given:
             count = self._block_count(given, "array")
@@ -554,7 +567,7 @@ class Group:
         root: int = 0,
         async_op: bool = False,
     ) -> Any:
-        """Scatters blocks of different sizes; array, counts and offsets matter at root only."""
+        """Scatters blocks of different sizes; array, counts and offsets are used at root only."""
         got, given, blocks = look(out, "out", write=True), None, None
         if self.rank == root:
             given = look(array, "array")
@@ -575,7 +588,7 @@ class Group:
         return self._run(name, async_op, arguments, out, (given, got))
 
     def all_to_all(self, array: Any, out: Any = None, async_op: bool = False) -> Any:
-        """Block s of rank d's `out` becomes block d of rank s's array."""
+        """Copies block d of rank s's array to block s of rank d's `out`."""
         given = look(array, "array")
         count = self._block_count(given, "array")
         if out is None:
@@ -595,7 +608,7 @@ class Group:
         out_offsets: Optional[Sequence[int]] = None,
         async_op: bool = False,
     ) -> Any:
-        """As all_to_all, with blocks of different sizes."""
+        """Like all_to_all, with blocks of different sizes."""
         given, send = look(array, "array"), Blocks("in_", in_counts, in_offsets, self.size)
         receive = Blocks("out_", out_counts, out_offsets, self.size)
         send.check(given, "array")
@@ -612,10 +625,10 @@ class Group:
         name = "all_to_all_v_async" if async_op else "all_to_all_v"
         return self._run(name, async_op, arguments, out, (given, got))
 
-    # ---- point to point ----
+    # ---- point-to-point ----
 
     def send(self, array: Any, peer: int, tag: int = 0) -> None:
-        """Sends to a rank; may block until that receives it."""
+        """Sends to a rank; may block until that rank receives."""
         found = look(array, "array")
         self._run("send", False, _message(found, peer, tag), None, found)
 
@@ -633,7 +646,7 @@ class Group:
         return source.value
 
     def irecv(self, array: Any, peer: int = ANY_SOURCE, tag: int = 0) -> Work:
-        """Starts a receive; work.source is the sender's rank once it has ended."""
+        """Starts a receive; work.source is the sender's rank after completion."""
         found, source = look(array, "array", write=True), ctypes.c_int(bounded(peer, "peer"))
         arguments = (*_message(found, peer, tag), ctypes.byref(source))
         return self._start("irecv", arguments, array, (found, source), source)

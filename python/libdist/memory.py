@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arrays in memory of dist_alloc, which collectives move fastest."""
+"""Arrays in memory of dist_alloc, for which collectives are fastest."""
 import ctypes
 import math
 import weakref
@@ -19,11 +19,11 @@ def _shape_of(shape: Union[int, Sequence[int]]) -> List[int]:
 
 
 def allocate(count: int) -> ctypes.Array:
-    """`count` bytes of dist_alloc, as an array of ctypes; freed with its last view."""
+    """Returns `count` bytes of dist_alloc as a ctypes array; freed with its last view."""
     address = ctypes.c_void_p()
     check(lib.dist_alloc(None, max(count, 1), ctypes.byref(address)))
     memory = (ctypes.c_char * count).from_address(address.value)
-    # Views hold the array, and the process's end frees the rest.
+    # Views keep the array alive; at exit the process frees the memory anyway.
     weakref.finalize(memory, lib.dist_free, None, address.value).atexit = False
     return memory
 
@@ -34,16 +34,16 @@ def _numpy_dtype(number: int) -> Any:
     try:
         return numpy.dtype(NAMES[number])
     except TypeError:
-        import ml_dtypes  # the types that numpy itself does not have, such as bfloat16
+        import ml_dtypes  # for types that numpy lacks, such as bfloat16
 
         return numpy.dtype(getattr(ml_dtypes, NAMES[number]))
 
 
 def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
-    """A numpy array of zeros, in memory that the other ranks of the machine read in place.
+    """Returns a numpy array of zeros, in memory that the other ranks of the node read in place.
 
-    It is zeroed, as dist_alloc's memory is. The memory is freed when nothing refers to it any more;
-    end the operations of other ranks that use it first (a barrier does).
+    The memory is freed when the last reference to the array is gone. First complete all operations
+    of other ranks that use it, for example with a barrier.
     """
     import numpy
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts ranks on this machine, as torch.multiprocessing.spawn does."""
+"""Starts ranks on this machine, like torch.multiprocessing.spawn."""
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -13,7 +13,7 @@ from .errors import InvalidArgumentError
 
 
 class SpawnError(RuntimeError):
-    """A rank failed: `rank`, its `exitcode`, and its traceback in the text."""
+    """A rank failed: `rank` and its `exitcode`; the message contains its traceback."""
 
     def __init__(self, rank: int, exitcode: Optional[int], text: str):
         super().__init__(f"rank {rank} {text}")
@@ -39,18 +39,20 @@ def _environment(rank: int, ranks: int, port: int) -> Dict[str, str]:
 
 
 def _cut(text: str, most: int = 16000) -> str:
-    """The ends of a text that a pipe takes at once: nobody reads it before this process has ended."""
+    """Shortens a text to the size that fits into a pipe, which is read only after this process
+    exits.
+    """
     if len(text) <= most:
         return text
     return f"{text[:most // 2]}\n[...]\n{text[-(most // 2):]}"
 
 
 def _flush() -> None:
-    """What was printed: os._exit would lose it."""
+    """Flushes the output, which os._exit would discard."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # pylint: disable=broad-except  # None, closed, or a reader that went
+        except Exception:  # pylint: disable=broad-except  # None, closed, or the reader has exited
             pass
 
 
@@ -61,7 +63,7 @@ def _run(function: Callable[..., Any], rank: int, args: Tuple, env: Dict[str, st
     except Exception:  # pylint: disable=broad-except  # the parent raises it
         tell.send(_cut(traceback.format_exc()))
         _flush()
-        os._exit(1)  # no thread of the library waits for the others
+        os._exit(1)  # skips waiting for other ranks in threads of the library
 
 
 def _why(process: Any, pipe: Any) -> str:
@@ -92,9 +94,10 @@ def spawn(
 ) -> None:
     """Runs function(rank, *args) in `nprocs` new processes, and blocks until all have ended.
 
-    Each finds its world by init_process_group(). When one fails, the others get `grace` seconds to
-    notice, are ended, and SpawnError names the rank that failed first, with its traceback. function
-    must be importable: of a module, not of an interactive session.
+    Each process joins the world with init_process_group(). If one fails, the other processes have
+    `grace` seconds to notice, are then terminated, and SpawnError contains the rank that failed
+    first and its traceback. The function must be importable from a module; it cannot be defined in
+    an interactive session.
     """
     if not callable(function):
         raise InvalidArgumentError(f"function: {function!r} cannot be called")

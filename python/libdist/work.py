@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Started operations: wait for them, await them, or leave a `with` block when they have ended."""
+"""Started operations: wait for them, await them, or use them in a `with` block."""
 import asyncio
 import atexit
 import ctypes
@@ -17,12 +17,12 @@ from ._library import lib
 from .arguments import milliseconds
 from .errors import IN_PROGRESS, InvalidArgumentError, Status, failure, failure_of
 
-# Works that the library will tell about, by the number that it was given for each.
+# Works with a registered completion callback, by the number passed to it.
 _told: Dict[int, "Work"] = {}
 _numbers = itertools.count(1)
 _live: "weakref.WeakSet[Work]" = weakref.WeakSet()
 EXIT_SECONDS = 10
-# Works that the program dropped before they had ended, with the memory that they use.
+# Works that the program dropped before completion, with the memory that they use.
 _dropped: List[Tuple[int, Any]] = []
 
 
@@ -32,7 +32,7 @@ _Unraisable = namedtuple("_Unraisable", "exc_type exc_value exc_traceback err_ms
 
 @contextmanager
 def calling() -> Iterator[None]:
-    """Marks the thread as one of the library's that calls the program."""
+    """Marks the current thread as a thread of the library that calls the program."""
     before, _thread.calls = is_calling(), True
     try:
         yield
@@ -41,12 +41,14 @@ def calling() -> Iterator[None]:
 
 
 def is_calling() -> bool:
-    """Whether the library called what this thread runs, so that it must not block."""
+    """Returns whether the library has called the code in this thread, which then must not block."""
     return getattr(_thread, "calls", False)
 
 
 def _tell_unraisable(error: BaseException, function: Any) -> None:
-    """To the program's sys.unraisablehook; the interpreter's own takes nothing that Python can make."""
+    """Reports to the program's sys.unraisablehook. The default hook accepts only objects that
+    Python cannot create, so prints the exception instead.
+    """
     if sys.unraisablehook is not sys.__unraisablehook__:
         sys.unraisablehook(_Unraisable(type(error), error, error.__traceback__, None, function))
     elif sys.stderr is not None:
@@ -56,7 +58,7 @@ def _tell_unraisable(error: BaseException, function: Any) -> None:
 
 @_header.dist_work_fn
 def _ended(number: int, status: int) -> None:
-    """Any thread of the library, when a work has ended."""
+    """Called by any thread of the library when a work has completed."""
     work = _told.pop(number, None)
     if work is not None:
         with calling():
@@ -64,10 +66,10 @@ def _ended(number: int, status: int) -> None:
 
 
 class Work:
-    """A started operation. Its buffers belong to the library until it has ended.
+    """A started operation. The library may use its buffers until it has completed.
 
-    `work.wait()` and `await work` return the operation's result or raise its failure. At the end of
-    a `with work:` block the work is waited for.
+    `work.wait()` and `await work` return the operation's result or raise its failure. A `with
+    work:` block waits for the work at its end.
     """
 
     def __init__(self, handle: int, result: Any, keep: Any, source: Optional[ctypes.c_int] = None):
@@ -78,23 +80,23 @@ class Work:
         self._error: Optional[BaseException] = None
         self._functions: Optional[List[Callable[["Work"], Any]]] = None
         self._has_ended = False
-        self._status: Optional[int] = None  # what a callback was told
+        self._status: Optional[int] = None  # as passed to the callback
         self._lock = threading.Lock()
         self._waiting = threading.Lock()
         _live.add(self)
 
     @property
     def source(self) -> int:
-        """The rank that a receive got its message from."""
+        """The sender's rank of a receive."""
         if self._source is None:
             raise InvalidArgumentError("work: only a receive has a source")
         return self._source.value
 
     def wait(self, timeout: Optional[float] = None) -> Any:
-        """Blocks until the operation has ended; returns its result.
+        """Blocks until the operation has completed; returns its result.
 
-        With a timeout, in seconds, it raises builtins.TimeoutError if the operation has not ended by
-        then; the operation goes on, and may be waited for again.
+        With a timeout, in seconds, it raises builtins.TimeoutError if the operation has not
+        completed in time; the operation continues, and can be waited for again.
         """
         if self._handle is not None:
             limit = None if timeout is None else milliseconds(timeout, 0)
@@ -102,7 +104,9 @@ class Work:
         return self._outcome()
 
     def _wait(self, limit: Optional[int]) -> None:
-        """One thread waits; a callback never does, for that thread may need its return."""
+        """Lets one thread wait. A callback never waits for the lock, because the thread that holds
+        it may wait for the callback to return.
+        """
         if is_calling() or self._status is not None:
             taken = self._waiting.acquire(False)
         else:
@@ -121,14 +125,14 @@ class Work:
             self._error = failure_of(self._status)
 
     def _end(self, limit: Optional[int]) -> None:
-        """With the lock: waits, and takes what the library says of it."""
+        """Waits and records the result; the caller holds the lock."""
         if limit is None:
             status = lib.dist_wait(self._handle)
         else:
             status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
                 raise TimeoutError(f"the operation has not ended within {limit} ms, and goes on")
-        if status == Status.ERR_INVALID_ARGUMENT and self._status is None:  # it was not waited for
+        if status == Status.ERR_INVALID_ARGUMENT and self._status is None:  # the call has not waited
             raise failure(status)
         if status < 0:
             self._error = failure(status)
@@ -140,17 +144,18 @@ class Work:
         return self._result
 
     def done(self) -> bool:
-        """Whether the operation has ended, well or not. Does not block."""
+        """Returns whether the operation has completed, with or without an error. Does not block."""
         if self._handle is None or self._status is not None:
             return True
         done = ctypes.c_bool()
         return lib.dist_test(self._handle, ctypes.byref(done)) < 0 or done.value
 
     def add_done_callback(self, function: Callable[["Work"], Any]) -> None:
-        """Has function(work) called when the operation has ended: by any thread, or at once.
+        """Registers function(work) to be called after completion, in any thread, or calls it
+        immediately.
 
-        It may start operations and must not wait for any other than this one. What it raises goes to
-        sys.unraisablehook.
+        The function may start operations, but must not wait for any operation other than this one.
+        Its exceptions are passed to sys.unraisablehook.
         """
         if not callable(function):
             raise InvalidArgumentError(f"function: {function!r} cannot be called")
@@ -179,7 +184,7 @@ class Work:
         for function in functions:
             try:
                 function(self)
-            except BaseException as error:  # pylint: disable=broad-except  # the others' turn comes
+            except BaseException as error:  # pylint: disable=broad-except  # continue with the next function
                 _tell_unraisable(error, function)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -189,7 +194,7 @@ class Work:
         def wake(_: "Work") -> None:
             try:
                 loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None))
-            except RuntimeError:  # the loop was closed meanwhile: nobody awaits it any more
+            except RuntimeError:  # the loop was closed: nobody awaits the work
                 pass
 
         self.add_done_callback(wake)
@@ -210,27 +215,29 @@ class Work:
 
 
 def reap() -> None:
-    """Frees dropped works that have ended."""
+    """Frees dropped works that have completed."""
     done = ctypes.c_bool()
     for entry in list(_dropped):
         if lib.dist_test(entry[0], ctypes.byref(done)) < 0 or done.value:
             try:
                 _dropped.remove(entry)
-            except ValueError:  # another thread was faster
+            except ValueError:  # another thread has removed it
                 continue
             lib.dist_wait(entry[0])
 
 
 @atexit.register
 def _leave() -> None:
-    """No thread of the library may use memory, or call into an interpreter, that is ending."""
+    """Ends all works, because no thread of the library may use memory or call the interpreter after
+    its end.
+    """
     reap()
     for work in [*_told.values(), *list(_live)]:
         try:
             if not work.done():
                 work._keep[0].abort()  # its group
             work.wait(EXIT_SECONDS)
-        except Exception:  # pylint: disable=broad-except  # it ends, however it does
+        except Exception:  # pylint: disable=broad-except  # exit in any case
             pass
     for handle, keep in list(_dropped):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Joining the world: by the launcher's variables, a URL, or an all-gather of the program."""
+"""Joins the world: by the launcher's variables, a URL, or an all-gather of the program."""
 import ctypes
 from typing import Any, List, Optional
 
@@ -28,7 +28,7 @@ def _oob(gather: GatherFunction, ranks: int, failures: List[BaseException]) -> A
                 )
             ctypes.memmove(out, data, len(data))
             return 0
-        except BaseException as error:  # pylint: disable=broad-except  # C cannot pass it on
+        except BaseException as error:  # pylint: disable=broad-except  # C cannot propagate it
             failures.append(error)
             return 1
 
@@ -47,12 +47,12 @@ def init_process_group(
     stream: Optional[int] = None,
     all_gather: Optional[GatherFunction] = None,
 ) -> Group:
-    """Joins the world, and returns the group of all ranks. Blocks until all of them have joined.
+    """Joins the world, and returns the group of all ranks. Blocks until all ranks have joined.
 
-    What is not given the launcher's variables say (torchrun, distrun, mpirun, srun, spawn); a process
-    without a launcher is a world of one rank. timeout is in seconds, or a timedelta. all_gather, with
-    rank and world_size, replaces init_method: it gets this rank's bytes and returns those of all
-    ranks, in order.
+    Arguments that are not given are read from the launcher's variables (torchrun, distrun, mpirun,
+    srun, spawn); a process without a launcher is a world of one rank. timeout is in seconds, or a
+    timedelta. all_gather, together with rank and world_size, replaces init_method: it is called
+    with this rank's bytes and returns the bytes of all ranks, in order.
     """
     if all_gather and world_size < 1:
         raise InvalidArgumentError("all_gather: give rank and world_size with it")
@@ -66,7 +66,8 @@ def init_process_group(
         world_size=bounded(world_size, "world_size"),
         local_rank=bounded(local_rank, "local_rank"),
         timeout_ms=milliseconds(timeout),
-        # Not a cast, whose result would keep `gather` in a cycle until the collector comes.
+        # A cast is not used, because its result would keep `gather` in a reference cycle until
+        # garbage collection.
         oob_all_gather=ctypes.c_void_p.from_buffer(gather).value if gather else None,
         reproducible=reproducible,
         device=bounded(device, "device"),
@@ -81,7 +82,9 @@ def init_process_group(
 
 
 def group_from_comm(comm: Any, **options: Any) -> Group:
-    """Joins the ranks of a communicator of mpi4py in a world of their own. Collective over it."""
+    """Joins the ranks of an mpi4py communicator in a separate world. Collective over the
+    communicator.
+    """
     if not hasattr(comm, "allgather"):
         raise InvalidArgumentError(f"comm: {comm!r} is no communicator of mpi4py")
     return init_process_group(
@@ -90,14 +93,16 @@ def group_from_comm(comm: Any, **options: Any) -> Group:
 
 
 def list_backends() -> str:
-    """A line for each backend: its name, whether it can run here, and what it is or why not."""
+    """Returns a line for each backend: its name, whether it can run here, and its description or
+    the reason.
+    """
     text = ctypes.create_string_buffer(65536)  # each call tries every module in a child process
     lib.dist_list_backends(text, len(text))
     return text.value.decode()
 
 
 def version() -> str:
-    """The version of the library that was found."""
+    """Returns the version of the loaded library."""
     return lib.dist_version().decode()
 
 

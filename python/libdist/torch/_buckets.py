@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DDP's buckets in memory that the ranks of a machine share."""
+"""DDP's buckets in memory that the ranks of a node share."""
 from typing import Any, Dict, Optional
 
 import torch
@@ -10,7 +10,7 @@ from ..errors import check
 
 
 class Buckets:
-    """The buckets that shared_buckets has met; give one for each model to register_comm_hook."""
+    """The state of shared_buckets; pass a separate one to register_comm_hook for each model."""
 
     def __init__(self, group: Optional[dist.ProcessGroup] = None):
         self.group = group
@@ -18,7 +18,7 @@ class Buckets:
         self._shared: Dict[int, torch.Tensor] = {}
 
     def share(self, index: int, buffer: torch.Tensor) -> None:
-        """Turns a bucket's memory into memory of dist_alloc, in place, when it is new."""
+        """Registers a new bucket's memory, which turns it into shared memory in place."""
         known = self._shared.get(index)
         if known is not None and known.data_ptr() == buffer.data_ptr():
             return
@@ -26,10 +26,10 @@ class Buckets:
         size = buffer.numel() * buffer.element_size()
         if buffer.is_cpu and size:
             check(lib.dist_register(self._handle(), buffer.data_ptr(), size))
-            self._shared[index] = buffer  # keeps the memory until it is ordinary again
+            self._shared[index] = buffer  # keeps the memory until it is unregistered
 
     def _handle(self) -> Any:
-        """The library's group beneath the process group."""
+        """Returns the library's group of the process group."""
         self.group = self.group or dist.group.WORLD
         own = getattr(self.group, "_group", None)
         return (own or self.group._get_backend(torch.device("cpu"))._group)._handle

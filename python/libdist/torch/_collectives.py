@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What torch.distributed asks of a process group, by the library's calls."""
+"""The operations of a process group of torch.distributed, implemented with the library's calls."""
 import ctypes
 from datetime import timedelta
 from typing import Any, List, Optional, Sequence, Union
@@ -29,7 +29,8 @@ _SUM = torch.distributed.ReduceOp.SUM
 
 
 def _one(tensors: Union[torch.Tensor, Sequence[Any]]) -> Any:
-    """The tensor, or list of tensors, of a list that has one for each device of a rank."""
+    """Returns the only element of a list with one tensor, or list of tensors, per device of a rank.
+    """
     if type(tensors) is not list and isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
@@ -50,7 +51,9 @@ def _root(opts: Any) -> int:
 
 
 def _equal(tensors: Sequence[torch.Tensor], like: torch.Tensor, name: str) -> bool:
-    """Whether all have as many elements as `like`; all must have its dtype, and be where it is."""
+    """Returns whether all tensors have as many elements as `like`. Raises an error if dtypes or
+    devices differ.
+    """
     for tensor in tensors:
         if tensor.is_cpu != like.is_cpu:
             raise InvalidArgumentError(f"{name}: devices {tensor.device} and {like.device} differ")
@@ -87,7 +90,7 @@ class Collectives(Running):
         return self._run("all_reduce_coalesced", arguments, opts, tensors, finish, buffers[0], buffers, free)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
-        """Reduces a tensor into root's."""
+        """Reduces a tensor into root's tensor."""
         tensor = _one(tensors)
         buffer, finish = target(tensor)
         dtype = reducible(buffer)
@@ -99,7 +102,7 @@ class Collectives(Running):
         return self._run("reduce", arguments, opts, [tensor], finish, buffer, None, free)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """Reduces a list of tensors, one a rank, of which each rank gets its own."""
+        """Reduces a list with one tensor per rank; each rank gets its own."""
         output, parts = _one(outputs), _one(inputs)
         if len(parts) != self._group.size:
             raise InvalidArgumentError(f"input_list: {len(parts)} tensors, {self._group.size} ranks")
@@ -119,7 +122,7 @@ class Collectives(Running):
         return self._run("reduce_scatter_v", arguments, opts, [output], finish, flat, buffer, free)
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
-        """Reduces a tensor, of which each rank gets its block."""
+        """Reduces a tensor; each rank gets its block."""
         _equal([output], given, "output")
         if output.numel() * self._group.size != given.numel():
             raise InvalidArgumentError("input: it must be world size times as large as output")
@@ -135,15 +138,15 @@ class Collectives(Running):
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Any:
-        """Several reduce_scatter_single."""
+        """Runs several reduce_scatter_single."""
         return self._last([(self.reduce_scatter_single, o, i) for o, i in zip(outputs, inputs)], opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    # ---- movers ----
+    # ---- collectives without reduction ----
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
-        """Every rank's tensor becomes a copy of root's."""
+        """Copies root's tensor to every rank's tensor."""
         tensor = _one(tensors)
         buffer, finish = target(tensor)
         dtype, scale = flat_dtype(buffer)
@@ -179,7 +182,7 @@ class Collectives(Running):
         return self._run("all_gather", arguments, opts, tensors, finish, source, flat)
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
-        """Gathers every rank's tensor into one, world size times as large."""
+        """Gathers every rank's tensor into one tensor that is world size times as large."""
         _equal([output], given, "output")
         if output.numel() != given.numel() * self._group.size:
             raise InvalidArgumentError("output: it must be world size times as large as input")
@@ -189,13 +192,13 @@ class Collectives(Running):
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """Several all_gather_single."""
+        """Runs several all_gather_single."""
         return self._last([(self.all_gather_single, o, i) for o, i in zip(outputs, inputs)], opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def allgather_coalesced(self, output_lists: Any, inputs: Tensors, opts: Any = None) -> Any:
-        """Gathers several tensors: output_lists[r][i] becomes rank r's inputs[i]."""
+        """Gathers several tensors: copies rank r's inputs[i] to output_lists[r][i]."""
         gathered = [list(tensors) for tensors in zip(*output_lists)]
         return self._last([(self.allgather, [o], [i]) for o, i in zip(gathered, inputs)], opts)
 
@@ -223,7 +226,7 @@ class Collectives(Running):
         return self._run("gather", arguments, opts, tensors, finish, source, flat)
 
     def gather_single(self, output: Optional[torch.Tensor], given: torch.Tensor, opts: Any = None) -> Any:
-        """Gathers every rank's tensor into one of root's, world size times as large."""
+        """Gathers every rank's tensor into one tensor of root that is world size times as large."""
         if self._group.rank != _root(opts):
             return self._gather(ready(given), None, opts, None, [])
         if output is None or output.numel() != given.numel() * self._group.size:
@@ -235,7 +238,7 @@ class Collectives(Running):
     gather_into_tensor = gather_single
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """Each rank's tensor becomes its one of root's list."""
+        """Copies each tensor of root's list to one rank's tensor."""
         output = _one(outputs)
         buffer, finish = target(output)
         dtype, scale = flat_dtype(buffer)
@@ -250,7 +253,7 @@ class Collectives(Running):
         return self._run("scatter", arguments, opts, [output], finish, buffer, flat)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """outputs[s] becomes rank s's inputs[d], on rank d."""
+        """Copies rank s's inputs[d] to rank d's outputs[s]."""
         if not len(outputs) == len(inputs) == self._group.size:
             raise InvalidArgumentError("output_tensor_list, input_tensor_list: one tensor for each rank")
         _equal([*outputs, *inputs], inputs[0], "input_tensor_list")
@@ -281,7 +284,7 @@ class Collectives(Running):
         input_splits: Sequence[int] = (),
         opts: Any = None,
     ) -> Any:
-        """Blocks of a tensor's first dimension to all ranks, and theirs into another."""
+        """Sends blocks of a tensor's first dimension to all ranks, and receives their blocks."""
         _equal([output], given, "output")
         counts = [self._split(given, input_splits, "input"), self._split(output, output_splits, "output")]
         buffer, finish = target(output)
@@ -302,13 +305,14 @@ class Collectives(Running):
         return [split * row for split in splits]
 
     def barrier(self, opts: Any = None) -> Any:
-        """Ends once every rank has called it."""
+        """Completes when every rank has called it."""
         return self._barrier(opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier whose failure names the ranks that did not come.
+        """A barrier whose failure names the ranks that did not arrive.
 
-        Without a timeout the group's is used. torch passes its default (30 minutes) or a negative one then.
+        Without a timeout, the group's timeout applies; in that case torch passes its default (30
+        minutes) or a negative timeout.
         """
         timeout = getattr(timeout, "timeout", timeout)
         if timeout in (None, TORCH_TIMEOUT) or isinstance(timeout, timedelta) and timeout < timedelta(0):
@@ -319,17 +323,17 @@ class Collectives(Running):
         except Error as error:
             raise told(error, self._group.rank, limit, wait_all_ranks) from None
 
-    # ---- point to point ----
+    # ---- point-to-point ----
 
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
-        """Starts sending a tensor."""
+        """Starts to send a tensor."""
         source = ready(_one(tensors))
         dtype, scale = flat_dtype(source)
         arguments = (source.data_ptr(), source.numel() * scale, dtype, peer, bounded(tag, "tag"))
         return self._pair(lib.dist_isend, arguments, [source], None, source)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
-        """Starts receiving a tensor."""
+        """Starts to receive a tensor."""
         tensor = _one(tensors)
         buffer, finish = target(tensor)
         dtype, scale = flat_dtype(buffer)
@@ -345,5 +349,5 @@ class Collectives(Running):
         return self._pair(lib.dist_irecv, arguments, [tensor], finish, buffer, source)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        """Starts receiving a tensor from whichever rank sends one."""
+        """Starts to receive a tensor from any rank."""
         return self.recv(tensors, _header.ANY_SOURCE, tag)

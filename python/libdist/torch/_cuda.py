@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives on CUDA tensors: over a group of backend nccl beside the one for CPU tensors.
+"""Collectives on CUDA tensors, over an additional group of backend nccl.
 
-A call is put on PyTorch's current stream and returns; one that is started is put on a stream of its
-own, behind what is on the current one, and its work makes the stream of whoever waits for it wait. The
-host waits for nothing.
+A blocking call is queued on PyTorch's current stream and returns. An asynchronous call is queued on
+a separate stream, after the work on the current stream; waiting for its Work makes the waiting
+thread's current stream wait. The host never blocks.
 """
 import ctypes
 import threading
@@ -23,27 +23,29 @@ from ._work import done
 
 CALLS = [name[5:-6] for name in _header.FUNCTIONS if name.endswith("_async")]
 blocking = {name: getattr(lib, "dist_" + name) for name in CALLS}
-# These have dtype and operation as their fourth and fifth argument.
+# Operations whose fourth and fifth argument are dtype and op.
 _REDUCING = {"all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_v"}
 _BOOL = DTYPES[torch.bool]
 
 
 def settle(device: torch.device) -> None:
-    """Waits on the host for what is on the current stream."""
+    """Blocks the host until the work on the current stream has completed."""
     torch.cuda.current_stream(device).synchronize()
 
 
 def by_host(lead: torch.Tensor, finish: Finish) -> Finish:
-    """Before a call that copies CUDA memory through the host, on no stream; what is to end it.
+    """Prepares a call that copies CUDA memory through the host; returns the function that completes
+    it.
 
-    Any thread may run that, whose stream need not be the one of whoever waits for the result.
+    That function may run in any thread, whose stream may differ from the stream of the waiting
+    thread, so it synchronizes too.
     """
     settle(lead.device)
     return None if finish is None else lambda: (finish(), settle(lead.device))
 
 
 def _missing() -> str:
-    """Why this process cannot use NCCL; empty if it can."""
+    """Returns why this process cannot use NCCL, or an empty string if it can."""
     for line in list_backends().splitlines():
         name, can, why = [*line.split(None, 2), "", "", ""][:3]
         if name == "nccl":
@@ -52,22 +54,22 @@ def _missing() -> str:
 
 
 class Cuda:
-    """The ranks of a group, on their GPUs. The group of backend nccl is made when first used."""
+    """The ranks of a group on their GPUs. The group of backend nccl is created at the first use."""
 
     def __init__(self, base: Group, timeout: Optional[timedelta]):
         self._base = base
         self._timeout = timeout
         self.group: Optional[Group] = None
         self.device: Optional[torch.device] = None  # of the first tensor
-        self.pairs = False  # sends and receives go over it, too
-        self._stream = 0  # the one that the group was told last
-        self._beside: Any = None  # of started calls
-        self._moment: Any = None  # event: what was on a stream when one began; used and forgotten at once
-        self._started: List[PairWork] = []  # sends and receives that nobody has waited for
+        self.pairs = False  # sends and receives use NCCL, too
+        self._stream = 0  # the group's current stream
+        self._beside: Any = None  # stream of asynchronous calls
+        self._moment: Any = None  # event used temporarily when an asynchronous call starts
+        self._started: List[PairWork] = []  # sends and receives that have not been waited for
         self._starting = threading.Lock()
-        self._lock = threading.Lock()  # nobody may call the group while it is told a stream
+        self._lock = threading.Lock()  # held while the stream is set and the call is made
 
-    # ---- making the group ----
+    # ---- creation of the group ----
 
     def _gather(self, data: bytes) -> bytes:
         gathered = bytearray(len(data) * self._base.size)
@@ -75,7 +77,7 @@ class Cuda:
         return bytes(gathered)
 
     def _agree(self, why_not: str) -> bool:
-        """Whether no rank has a reason against it; says the first one's."""
+        """Returns whether all ranks agree; otherwise warns with the first rank's reason."""
         reasons = self._gather(why_not.encode()[:255].ljust(256, b"\0"))
         for rank in range(self._base.size):
             reason = reasons[256 * rank : 256 * (rank + 1)].rstrip(b"\0")
@@ -86,7 +88,7 @@ class Cuda:
         return True
 
     def make(self, device: torch.device) -> None:
-        """Makes the group, if all ranks can. All of them come here, and to the same end."""
+        """Creates the group if all ranks can. All ranks call this and get the same result."""
         self.device = device
         if not self._agree(_missing()):
             return
@@ -110,7 +112,7 @@ class Cuda:
             made.destroy()
 
     def connect(self, device: torch.device) -> None:
-        """Makes the group at the start, for sends and receives too: there, not all ranks come along."""
+        """Creates the group at the start, also for sends and receives, which not all ranks call."""
         self.make(device)
         self.pairs = self.group is not None
 
@@ -128,7 +130,7 @@ class Cuda:
     # ---- calls ----
 
     def call(self, function: Any, stream: int, *arguments: Any) -> None:
-        """A call of the library that belongs on a stream."""
+        """Runs a call of the library on a stream."""
         with self._lock:
             if stream != self._stream:
                 self.group._check(lib.dist_set_stream(self.group._handle, stream))
@@ -144,7 +146,7 @@ class Cuda:
         finish: Finish,
         keep: tuple,
     ) -> Any:
-        """Puts a collective on a stream; None: it is to go by the host."""
+        """Queues a collective on a stream. Returns None if it must run on the host."""
         if name in _REDUCING and (arguments[3] == _BOOL or arguments[4] in HOST_OPS):
             return None
         device = keep[0].device
@@ -163,7 +165,7 @@ class Cuda:
     def _start(
         self, name: str, arguments: tuple, tensors: List[torch.Tensor], finish: Finish, keep: tuple
     ) -> StreamWork:
-        """On one stream beside the program's. Copies of results follow there."""
+        """Queues a call, and the copies of its results, on a separate stream."""
         before, beside = torch.cuda.current_stream(self.device.index), self._beside
         with self._starting:
             self._moment.record(before)
@@ -185,7 +187,9 @@ class Cuda:
         peer: int,
         tag: int,
     ) -> Optional[PairWork]:
-        """Starts a send or receive; None: it is to go by the host, on both sides."""
+        """Starts a send or receive. Returns None if it must run on the host, which both ranks
+        decide alike.
+        """
         if not self.pairs or tag:  # NCCL has no tags
             return None
         if peer == _header.ANY_SOURCE:
@@ -204,16 +208,16 @@ class Cuda:
         return work
 
     def forget(self, work: PairWork) -> None:
-        """It has been waited for."""
+        """Removes a work that has been waited for."""
         if work in self._started:
             self._started.remove(work)
 
     def _reap(self) -> None:
-        """Frees what has ended and nobody waits for."""
+        """Frees completed works."""
         for work in list(self._started):
             work.is_completed()
 
-    # ---- the end ----
+    # ---- end of the group ----
 
     def destroy(self) -> None:
         """Leaves the group."""
@@ -223,14 +227,14 @@ class Cuda:
         for work in list(self._started):
             try:
                 work.leave(group)
-            except Error:  # nobody waits for it
+            except Error:  # nobody is waiting for the work
                 pass
         try:
             group.destroy()
-        except Error:  # the other ranks' end is no failure of this one
+        except Error:  # other ranks may have left already
             pass
 
     def abort(self) -> None:
-        """Ends the group at once, on all its ranks."""
+        """Ends the group on all its ranks."""
         if self.group is not None:
             self.group.abort()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Keeps torch.compile out of this package: what a compiled model calls here runs as it is."""
+"""Excludes this package from torch.compile: a compiled model runs its functions uncompiled."""
 import inspect
 from types import ModuleType
 from typing import Any, Callable
@@ -8,20 +8,20 @@ import torch
 
 
 def _keep_out(function: Callable[..., Any]) -> None:
-    """Neither traced where it is called, nor compiled where it is called from outside.
+    """Prevents tracing into the function, and compiling it when it is called from outside.
 
-    As torch.compiler.disable, which imports the compiler, in a second or two.
+    Equivalent to torch.compiler.disable, which would import the compiler and thus take 1 to 2 s.
     """
     evaluation = torch._C._dynamo.eval_frame
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    if hasattr(evaluation, "set_code_exec_strategy"):  # torch 2.8; older ones need none
+    if hasattr(evaluation, "set_code_exec_strategy"):  # torch 2.8; not needed in older versions
         skip = evaluation._FrameAction.SKIP
         strategy = evaluation._FrameExecStrategy(skip, skip)
         evaluation.set_code_exec_strategy(function.__code__, strategy)
 
 
 def run_eagerly(*modules: ModuleType) -> None:
-    """All functions of these modules, and all methods of their classes."""
+    """Excludes all functions of these modules, and all methods of their classes."""
     for module in modules:
         for value in list(vars(module).values()):
             if getattr(value, "__module__", None) != module.__name__:

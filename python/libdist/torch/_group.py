@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The process group that torch.distributed gets, and how its ranks meet: by torch's own store."""
+"""The process group for torch.distributed; its ranks find each other through torch's store."""
 import itertools
 import os
 import sys
@@ -28,7 +28,9 @@ if not hasattr(_ProcessGroup, "_set_default_backend"):
 
 
 def _takes_backends() -> bool:
-    """Whether this torch lets Python make a backend of one device; 2.11 and older know process groups only."""
+    """Returns whether Python can create a backend for one device; torch 2.11 and older only support
+    process groups.
+    """
     try:
         _Backend(0, 1)
     except TypeError:
@@ -41,14 +43,16 @@ _lives: "weakref.WeakSet[_Life]" = weakref.WeakSet()
 
 
 def _leave() -> None:
-    """No thread of the library may use memory, or call into an interpreter, that is ending."""
+    """Ends all works, because no thread of the library may use memory or call the interpreter after
+    its end.
+    """
     for life in list(_lives):
         for work in list(life._works.values()):
             try:
                 if not work.is_completed():
                     life.abort()
                 work.wait(timedelta(seconds=EXIT_SECONDS))
-            except Exception:  # pylint: disable=broad-except  # it ends, however it does
+            except Exception:  # pylint: disable=broad-except  # exit in any case
                 pass
 
 
@@ -61,7 +65,7 @@ def _devices() -> List[torch.device]:
 
 
 class _Life(Collectives):
-    """What a process group and a backend of one device have in common."""
+    """The common part of a process group and a backend for one device."""
 
     def _begin(self, group: Group, timeout: timedelta, cuda: Cuda) -> None:
         self._group = group
@@ -71,14 +75,14 @@ class _Life(Collectives):
         _lives.add(self)
 
     def shutdown(self) -> None:
-        """Leaves the group; the other ranks' end of it is no failure of this one.
+        """Leaves the group. Ignores errors of other ranks that have left already.
 
-        A message that nobody sends or receives is given up, which aborts the group.
+        A message without a matching send or receive is abandoned, which aborts the group.
         """
         for work in list(self._works.values()):
             try:
                 work.wait(timedelta(seconds=EXIT_SECONDS) if work._is_message else None)
-            except Exception:  # pylint: disable=broad-except  # nobody waits for it any more
+            except Exception:  # pylint: disable=broad-except  # nobody is waiting for it
                 if not work.is_completed():
                     self.abort()
         self._cuda.destroy()
@@ -88,45 +92,45 @@ class _Life(Collectives):
             pass
 
     def abort(self) -> None:
-        """Ends the group at once, on all its ranks."""
+        """Ends the group on all its ranks."""
         self._cuda.abort()
         self._group.abort()
 
     def eager_connect_single_device(self, device: torch.device) -> None:
-        """init_process_group was given device_id."""
+        """Called if init_process_group was given a device_id."""
         if device.type == "cuda":
             self._cuda.connect(device)
 
     def perform_nocolor_split(self, device: Any) -> None:
-        """A rank that is not in a new group has nothing to do for it."""
+        """Called on ranks that are not in a new group; does nothing."""
 
     def _set_sequence_number_for_group(self) -> None:
-        """The library counts itself."""
+        """Does nothing, because the library counts operations itself."""
 
     def _get_sequence_number_for_group(self) -> int:
-        """The library counts itself."""
+        """Returns 0, because the library counts operations itself."""
         return 0
 
     def _wait_for_pending_works(self) -> None:
         for work in list(self._works.values()):
             work.wait()
 
-    def getBackendName(self) -> str:  # pylint: disable=invalid-name  # torch's
-        """The name that it was registered with."""
+    def getBackendName(self) -> str:  # pylint: disable=invalid-name  # torch's name
+        """Returns the name with which the backend is registered."""
         return "libdist"
 
     def name(self) -> str:
-        """The name that it was registered with."""
+        """Returns the name with which the backend is registered."""
         return "libdist"
 
     @property
     def supports_splitting(self) -> bool:
-        """split_group works."""
+        """True: split_group is implemented."""
         return True
 
     @property
     def supports_coalescing(self) -> bool:
-        """Sends and receives need no batch to run side by side."""
+        """False: sends and receives run concurrently without a batch."""
         return False
 
 
@@ -140,15 +144,15 @@ class DeviceBackend(_Life, _Backend):
 
     @property
     def options(self) -> Any:
-        """Nothing can be chosen."""
+        """The options of the backend; there are none to choose."""
         return self._options
 
 
 class ProcessGroup(_Life, _ProcessGroup):
     """A process group without other backends.
 
-    Python's calls come here straight, without a detour by torch's dispatcher. For what torch asks of
-    a group's backends it has one, of the same ranks.
+    Python's calls reach it directly, without torch's dispatcher. For calls of torch to the backends
+    of a group it contains one with the same ranks.
     """
 
     def __init__(self, group: Group, timeout: timedelta):
@@ -165,22 +169,22 @@ class ProcessGroup(_Life, _ProcessGroup):
         for device in devices:
             self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
 
-    # torch keeps these in a group's backends, of which there may be none.
+    # torch stores name and description in the group's backends, of which there may be none.
 
-    def setGroupName(self, name: str) -> None:  # pylint: disable=invalid-name  # torch's
-        """By which torch finds the group."""
+    def setGroupName(self, name: str) -> None:  # pylint: disable=invalid-name  # torch's name
+        """Sets the name with which torch finds the group."""
         self._group_name = name
 
-    def getGroupName(self) -> str:  # pylint: disable=invalid-name  # torch's
-        """By which torch finds the group."""
+    def getGroupName(self) -> str:  # pylint: disable=invalid-name  # torch's name
+        """Returns the name with which torch finds the group."""
         return self._group_name
 
-    def setGroupDesc(self, text: str) -> None:  # pylint: disable=invalid-name  # torch's
-        """What the program calls it."""
+    def setGroupDesc(self, text: str) -> None:  # pylint: disable=invalid-name  # torch's name
+        """Sets the program's description of the group."""
         self._group_desc = text
 
-    def getGroupDesc(self) -> str:  # pylint: disable=invalid-name  # torch's
-        """What the program calls it."""
+    def getGroupDesc(self) -> str:  # pylint: disable=invalid-name  # torch's name
+        """Returns the program's description of the group."""
         return self._group_desc
 
     _group_name = _group_desc = ""
@@ -189,26 +193,27 @@ class ProcessGroup(_Life, _ProcessGroup):
         return _ProcessGroup._get_backend(self, device) if _TAKES_BACKENDS else self
 
     def size(self) -> int:
-        """How many ranks there are."""
+        """Returns the number of ranks."""
         return self._group.size
 
     def rank(self) -> int:
-        """Which of them this one is."""
+        """Returns this process's rank."""
         return self._group.rank
 
     def _start_coalescing(self, device: Any) -> None:
-        """Each call of the batch starts by itself."""
+        """Begins a batch. Each of its calls is started separately."""
         del device
         self._coalesced = []
 
     def _end_coalescing(self, device: Any) -> Several:
-        """A work of all that were started: sends and receives end in any order."""
+        """Returns a Work for all calls of the batch; sends and receives may complete in any order.
+        """
         del device
         works, self._coalesced = self._coalesced, None
         return Several(works or [])
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """A group's timeout stays what it was made with."""
+        """Warns that the timeout of a group cannot be changed."""
         warnings.warn("libdist keeps the timeout that init_process_group or new_group was given")
 
     def split_group(
@@ -220,7 +225,7 @@ class ProcessGroup(_Life, _ProcessGroup):
         group_desc: Optional[str] = None,
         device_types: Any = None,
     ) -> Optional["ProcessGroup"]:
-        """A group of some of the ranks."""
+        """Creates a group of some of the ranks."""
         del opts, device_types
         desc = group_desc or f"{self.getGroupDesc()}:split:{next(self._splits)}"
         if self._group.rank not in new_ranks:
@@ -233,9 +238,10 @@ class ProcessGroup(_Life, _ProcessGroup):
 
 
 def _gather_by(store: Any, rank: int, size: int) -> Any:
-    """An all-gather through torch's store, for the ranks to find each other."""
+    """Returns an all-gather through torch's store, with which the ranks find each other."""
     rounds = itertools.count()
-    # A store may outlive a group: the next one, of the same ranks, must not read its addresses.
+    # The store may outlive a group, and the next group of the same ranks must not read its
+    # addresses.
     join = store.add(f"libdist/joins/{rank}", 1)
 
     def gather(data: bytes) -> List[bytes]:
@@ -247,10 +253,10 @@ def _gather_by(store: Any, rank: int, size: int) -> Any:
 
 
 def _is_alone(options: Any, caller: Any) -> bool:
-    """Whether init_process_group was given no backend but this one, for every device.
+    """Returns whether this backend is the only one of init_process_group, for all devices.
 
-    Before torch 2.12 the options do not say. What torch's function calls backend_config does, in every
-    version.
+    Before torch 2.12 the options do not contain this information, so it is read from the variable
+    backend_config of torch's function, which all versions have.
     """
     config = caller.f_locals.get("backend_config")
     if config is not None:
@@ -263,10 +269,13 @@ def _is_alone(options: Any, caller: Any) -> bool:
 
 
 def create(options: Any, backend_options: Any) -> Any:
-    """torch.distributed.init_process_group and new_group, on the ranks of the new group."""
+    """Creates the group for torch.distributed.init_process_group and new_group, on the ranks of the
+    group.
+    """
     del backend_options
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
-    # A timeout that the program gives wins over DIST_TIMEOUT, and that over torch's default.
+    # A timeout of the program takes precedence over DIST_TIMEOUT, which takes precedence over
+    # torch's default.
     seconds = os.environ.get("DIST_TIMEOUT") if timeout == TORCH_TIMEOUT else None
     group = init_process_group(
         backend=os.environ.get("DIST_BACKEND", "gloo"),
@@ -281,7 +290,7 @@ def create(options: Any, backend_options: Any) -> Any:
 
 
 def _wrapped(group: Group, options: Any, timeout: timedelta, caller: Any) -> Any:
-    """What torch's function, whose frame is `caller`, takes for the ranks' group."""
+    """Returns the object that torch's function, whose frame is `caller`, expects for the group."""
     alone = _is_alone(options, caller)
     if _TAKES_BACKENDS and not alone:
         return DeviceBackend(group, timeout, Cuda(group, timeout))
@@ -291,6 +300,6 @@ def _wrapped(group: Group, options: Any, timeout: timedelta, caller: Any) -> Any
         )
     made = ProcessGroup(group, timeout)
     device = caller.f_locals.get("device_id")
-    if device is not None:  # torch tells it to the group that it made itself
+    if device is not None:  # torch only sets it on groups that it creates itself
         made.bound_device_id = device
     return made

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The texts of a failed monitored_barrier: gloo's, which programs search for, followed by the library's."""
+"""Messages of a failed monitored_barrier: gloo's, which programs search for, then the library's."""
 import re
 from typing import List
 
 from ..errors import Error, PeerLostError, TimeoutError  # pylint: disable=redefined-builtin
 
-_NAMED = re.compile(r"(\d+) \(host")  # in the library's texts, a rank that failed
+_NAMED = re.compile(r"(\d+) \(host")  # a failed rank in the library's messages
 
 
 def _of_rank_0(ranks: List[str], limit: int, wait_all_ranks: bool) -> str:
@@ -14,14 +14,16 @@ def _of_rank_0(ranks: List[str], limit: int, wait_all_ranks: bool) -> str:
 
 
 def told(error: Error, rank: int, limit: int, wait_all_ranks: bool) -> Error:
-    """Returns the failure with gloo's text for rank 0, or for another rank, above the library's."""
+    """Returns the failure with gloo's message, for rank 0 or for another rank, before the
+    library's.
+    """
     ranks = sorted(set(_NAMED.findall(str(error))), key=int)
     if not ranks or not isinstance(error, (PeerLostError, TimeoutError)):
         return error
     cause = str(error)
     if rank == 0:
         words = _of_rank_0(ranks, limit, wait_all_ranks)
-        if limit <= 1:  # the shortest timeout: no rank had the time to arrive
+        if limit <= 1:  # the shortest timeout: no rank can have arrived
             cause = (
                 f"Rank 0 timed out in monitoredBarrier after {limit} ms.\n"
                 f"No ranks successfully processed in monitoredBarrier.\n{cause}"

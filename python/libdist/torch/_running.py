@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a call is run: to its end, started, or put on a stream."""
+"""Runs a call: blocking, asynchronously, or on a stream."""
 import ctypes
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
@@ -15,20 +15,21 @@ from ._work import Several, Work, done
 Tensors = List[torch.Tensor]
 TORCH_TIMEOUT = torch.distributed.constants.default_pg_timeout  # 30 minutes
 
-# torch 2.6 drops the Python part of a Work that C++ holds, so the group keeps it until C++ waits for it.
+# torch 2.6 drops the Python part of a Work that C++ holds, so the group keeps it until C++ waits
+# for it.
 _KEEPS_WORKS = torch.__version__ < (2, 7)
 
 _started = {name: getattr(lib, f"dist_{name}_async") for name in CALLS}
 
 
 class Running:
-    """What runs the calls of a process group."""
+    """Runs the calls of a process group."""
 
     _group: Group
     _cuda: Cuda
     _timeout: timedelta
     _works: Dict[int, Work]
-    _coalesced: Optional[List[Any]] = None  # those of a batch that is being started
+    _coalesced: Optional[List[Any]] = None  # works of the current batch
 
     def _run(
         self,
@@ -41,10 +42,10 @@ class Running:
         other: Any = None,
         free: Finish = None,
     ) -> Any:
-        """Runs a call that the caller waits for anyway to its end, and starts any other.
+        """Runs a blocking call to completion, and starts any other call.
 
-        `lead` and `other` hold the memory; every rank has the former, whose device says where the call
-        goes. finish runs once the call has ended well, free however it ends.
+        `lead` and `other` hold the memory. All ranks have `lead`, whose device determines where the
+        call runs. `finish` is called if the call succeeds, `free` in any case.
         """
         try:
             if not lead.is_cpu:
@@ -52,7 +53,7 @@ class Running:
                 if work is not None:
                     return self._noted(work)
                 finish = by_host(lead, finish)
-            if opts is not None and not getattr(opts, "asyncOp", True):  # torch 2.6 does not say
+            if opts is not None and not getattr(opts, "asyncOp", True):  # torch 2.6 has no asyncOp
                 status = blocking[name](self._group._handle, *arguments)
                 if status < 0:
                     self._group._check(status)
@@ -80,20 +81,22 @@ class Running:
         return work
 
     def _reap(self) -> None:
-        """Frees works that have ended and that nobody waits for, from the oldest on."""
+        """Frees completed works that nobody waits for, from the oldest on."""
         while self._works and not _KEEPS_WORKS:
             try:
                 oldest = next(iter(self._works.values()))
-            except (RuntimeError, StopIteration):  # another thread ends works, too
+            except (RuntimeError, StopIteration):  # another thread may complete works at the same time
                 return
-            if not oldest.is_completed() or oldest._handle is not None:  # another thread ends it
+            if not oldest.is_completed() or oldest._handle is not None:  # another thread completes it
                 return
 
     def _last(self, calls: Sequence[tuple], opts: Any) -> Any:
-        """Starts calls. The collectives of a group end in order, so the last one's end is theirs."""
+        """Starts several calls. Collectives of a group complete in order, so the last work stands
+        for all of them.
+        """
         works = [function(*arguments, opts) for function, *arguments in calls]
         last = works[-1]
-        if any(type(work) is not type(last) for work in works):  # some go by the host, some do not
+        if any(type(work) is not type(last) for work in works):  # some run on the host and some on a stream
             return Several(works)
         last._tensors = [tensor for work in works for tensor in work.result()]
         if isinstance(last, Work):
@@ -122,7 +125,9 @@ class Running:
         return work
 
     def _barrier(self, opts: Any) -> Any:
-        """On the host, when this rank's GPU has done what is on the current stream."""
+        """Runs a barrier on the host, after this rank's GPU has completed the work on the current
+        stream.
+        """
         if self._cuda.device is not None:
             settle(self._cuda.device)
         limit = None if opts is None else opts.timeout

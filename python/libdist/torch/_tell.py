@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Threads in which futures end: what is chained to one may block, as PowerSGD's hook does in DDP."""
+"""Threads in which futures complete: functions chained to a future may block, as in DDP's PowerSGD
+hook.
+"""
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
-# One more is made when all of them are blocked.
+# Maximum number; a thread is added whenever all existing ones are blocked.
 _THREADS = 1000
 
 
@@ -14,7 +16,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class _Tellers:
-    """Ended by the interpreter before it ends itself; a forked child makes its own."""
+    """The pool of threads. The interpreter ends it at exit; a forked child creates its own."""
 
     pool = _pool()
 
@@ -27,7 +29,8 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def tell(function: Callable[..., None], *arguments: Any) -> None:
-    """Calls it soon, in another thread; at once where the interpreter is about to end."""
+    """Calls a function soon in another thread, or immediately if the interpreter is about to exit.
+    """
     try:
         _Tellers.pool.submit(function, *arguments)
     except RuntimeError:
@@ -35,5 +38,5 @@ def tell(function: Callable[..., None], *arguments: Any) -> None:
 
 
 def before_exit(function: Callable[[], None]) -> None:
-    """Calls it as the interpreter ends, before it waits for these threads."""
+    """Registers a function to be called at exit, before the interpreter waits for these threads."""
     threading._register_atexit(function)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors as the library wants them: contiguous memory, its dtypes, its reductions."""
+"""Conversion of tensors for the library: contiguous memory, dtypes, reductions."""
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
@@ -12,7 +12,8 @@ from ..group import _ops as _OP_NUMBERS
 
 DTYPES = {getattr(torch, text): n for text, n in _NUMBERS.items() if hasattr(torch, text)}
 BYTES = _NUMBERS["uint8"]
-# By hash, which is the same for a ReduceOp and its kind, and costs no copy of an enum's value.
+# Keyed by hash, which is equal for a ReduceOp and its RedOpType, and avoids copying an enum's
+# value.
 OPS = {
     hash(ReduceOp(getattr(ReduceOp.RedOpType, name))): _OP_NUMBERS[text]
     for name, text in [
@@ -26,19 +27,21 @@ OPS = {
         ("BXOR", "bxor"),
     ]
 }
-HOST_OPS = {_OP_NUMBERS[text] for text in ("band", "bor", "bxor")}  # which NCCL has not
+HOST_OPS = {_OP_NUMBERS[text] for text in ("band", "bor", "bxor")}  # not supported by NCCL
 _STRIDED = torch.strided
 Finish = Optional[Callable[[], Any]]
 
 
 def flat_dtype(tensor: torch.Tensor) -> Tuple[int, int]:
-    """What a call that only moves elements is told: the dtype, and its elements in one of torch's."""
+    """Returns the dtype for a call that only moves elements, and the number of its elements per
+    element of the tensor.
+    """
     number = DTYPES.get(tensor.dtype)
     return (number, 1) if number is not None else (BYTES, tensor.element_size())
 
 
 def reducible(tensor: torch.Tensor) -> int:
-    """The library's dtype of a tensor that is to be reduced."""
+    """Returns the library's dtype of a tensor that is to be reduced."""
     number = DTYPES.get(tensor.dtype)
     if number is None:
         raise InvalidArgumentError(
@@ -49,7 +52,7 @@ def reducible(tensor: torch.Tensor) -> int:
 
 
 def reduction(op: Any) -> Tuple[int, Finish]:
-    """The library's number of a ReduceOp, and what frees it afterwards."""
+    """Returns the library's number of a ReduceOp, and a function that frees it afterwards."""
     number = OPS.get(hash(op))
     if number is not None:
         return number, None
@@ -60,12 +63,12 @@ def reduction(op: Any) -> Tuple[int, Finish]:
 
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor if its memory can be read as it is, else a contiguous copy of it."""
+    """Returns the tensor if its memory can be used directly, otherwise a contiguous copy."""
     if tensor.layout is not _STRIDED or not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
             f"tensor: libdist takes dense tensors of cpu and cuda, not {tensor.layout} of {tensor.device}"
         )
-    if tensor.is_conj() or tensor.is_neg():  # the memory has not the elements' values
+    if tensor.is_conj() or tensor.is_neg():  # the memory does not contain the elements' values
         tensor = tensor.resolve_conj().resolve_neg()
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
@@ -73,7 +76,9 @@ def ready(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
-    """Where a result of the tensor's shape goes, and what then brings it into the tensor."""
+    """Returns memory for a result of the tensor's shape, and a function that copies it into the
+    tensor.
+    """
     buffer = ready(tensor)
     if buffer is tensor:
         return tensor, None
@@ -81,11 +86,11 @@ def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
 
 
 def _bring(buffer: torch.Tensor, tensor: torch.Tensor) -> None:
-    """Copies a result; elements of an expanded tensor that share memory must have got the same."""
+    """Copies a result. Elements of an expanded tensor that share memory must have equal results."""
     if 0 in tensor.stride() and tensor.numel():
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
         alike = buffer[once].expand_as(buffer).contiguous()
-        if not torch.equal(buffer.view(torch.uint8), alike.view(torch.uint8)):  # NaN is like NaN
+        if not torch.equal(buffer.view(torch.uint8), alike.view(torch.uint8)):  # compares bytes, so that NaN equals NaN
             raise InvalidArgumentError(
                 "tensor: it is expanded, and its result differs where its elements share memory: clone it"
             )
@@ -94,14 +99,14 @@ def _bring(buffer: torch.Tensor, tensor: torch.Tensor) -> None:
 
 
 def join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The elements of tensors, one after the other."""
+    """Returns the elements of all tensors in one contiguous tensor."""
     if len(tensors) == 1:
         return ready(tensors[0]).detach().reshape(-1)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def parts_of(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
-    """Memory for results that lie one after the other, and what copies them into the tensors."""
+    """Returns memory for contiguous results, and a function that copies them into the tensors."""
     same_memory = _consecutive(tensors)
     if same_memory is not None:
         return same_memory, None
@@ -117,7 +122,9 @@ def parts_of(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
 
 
 def _consecutive(tensors: Sequence[torch.Tensor]) -> Optional[torch.Tensor]:
-    """The memory of tensors that are the parts of one, in order; else None."""
+    """Returns the memory of the tensors if they are contiguous parts of one tensor, in order;
+    otherwise None.
+    """
     at = tensors[0].data_ptr()
     for tensor in tensors:
         lazy = tensor.is_conj() or tensor.is_neg()
@@ -132,7 +139,7 @@ def _consecutive(tensors: Sequence[torch.Tensor]) -> Optional[torch.Tensor]:
 
 
 def all_of(*steps: Finish) -> Finish:
-    """Runs what there is of some steps."""
+    """Returns a function that runs all given steps, or None if there are none."""
     left: List[Callable[[], Any]] = [step for step in steps if step is not None]
     if len(left) < 2:
         return left[0] if left else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Works as torch.distributed wants them."""
+"""Works of torch.distributed."""
 import ctypes
 import itertools
 import sys
@@ -25,13 +25,15 @@ _c10d = torch._C._distributed_c10d
 class KeptWork(_c10d.Work):
     """A Work of Python that C++ may use after the program has dropped it.
 
-    C++ holds the C++ part of a Work only. Once the Python part is gone, wait() of C++ blocks for ever
-    and getFuture() fails. Since torch 2.7 a Work that C++ gets from a group keeps both parts
+    C++ holds only the C++ part of a Work. If the Python part is gone, wait() of C++ blocks for ever
+    and getFuture() fails. Since torch 2.7, a Work that C++ gets from a group keeps both parts
     (PyWorkHolder). This class covers the works that Python passes to C++.
     """
 
     def boxed(self) -> Any:
-        """Returns the Work as torch.ops takes it. The Work lives as long as that object."""
+        """Returns the Work in the form for torch.ops. The Work lives as long as the returned
+        object.
+        """
         box = super().boxed()
         weakref.finalize(box, lambda work: None, self).atexit = False
         return box
@@ -41,7 +43,9 @@ _set_work = _c10d.Reducer._set_forward_pass_work_handle
 
 
 def _set_forward_pass_work_handle(reducer: Any, work: Any, is_static: bool) -> None:
-    """Gives DDP's reducer the Work by which join() counts ranks, in a form that needs no Python part."""
+    """Passes to DDP's reducer the Work with which join() counts ranks, in a form without a Python
+    part.
+    """
     if isinstance(work, KeptWork):
         work = _c10d._create_work_from_future(work.get_future())
     _set_work(reducer, work, is_static)
@@ -49,14 +53,14 @@ def _set_forward_pass_work_handle(reducer: Any, work: Any, is_static: bool) -> N
 
 _c10d.Reducer._set_forward_pass_work_handle = _set_forward_pass_work_handle
 
-# Works that the library will tell about, by number; they stay until it has.
+# Works with a registered completion callback, by number; kept until it is called.
 _told: Dict[int, "Work"] = {}
 _numbers = itertools.count(1)
 
 
 @_header.dist_work_fn
 def _ended(number: int, status: int) -> None:
-    """Any thread of the library, when a work has ended; it must not wait."""
+    """Called by any thread of the library when a work has completed; must not block."""
     work = _told.pop(number, None)
     if work is not None:
         tell(work._tell, status)
@@ -68,7 +72,9 @@ def _future(tensors: List[torch.Tensor]) -> Future:
 
 
 def _future_of(first: Future, work: "Work") -> Future:
-    """A future that fails in C++ too, where DDP chains it: only what `then` runs can do that."""
+    """Returns a future that also fails in C++, where DDP chains it: only a function passed to
+    `then` can do that.
+    """
 
     def outcome(_: Future) -> List[torch.Tensor]:
         if work._error is not None:
@@ -79,7 +85,7 @@ def _future_of(first: Future, work: "Work") -> Future:
 
 
 class Work(KeptWork):
-    """A started operation. Its tensors stay until it has ended, whether or not it is waited for."""
+    """A started operation. Keeps its tensors until completion, even if it is not waited for."""
 
     def __init__(self, handle: int, group: Any, tensors: List[torch.Tensor], finish: Finish, keep: Any):
         super().__init__()
@@ -91,13 +97,13 @@ class Work(KeptWork):
         self._error: Optional[Exception] = None
         self._future: Optional[Future] = None
         self._has_outcome = False
-        self._waiting = threading.Lock()  # of one thread, in dist_wait
-        self._making = threading.Lock()  # of the future; nobody blocks with it
+        self._waiting = threading.Lock()  # held by the thread in dist_wait
+        self._making = threading.Lock()  # protects the future; never held while blocking
         self._finishing = threading.Lock()
         group._works[handle] = self
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        """Blocks until it has ended; raises its failure."""
+        """Blocks until the operation has completed; raises its failure."""
         if self._handle is not None:
             self._wait(timeout)
         if self._error is not None:
@@ -105,7 +111,9 @@ class Work(KeptWork):
         return True
 
     def _wait(self, timeout: Optional[timedelta]) -> None:
-        """A callback never blocks on the lock: the thread that has it may need its return."""
+        """Waits. A callback never blocks on the lock, because the thread that holds it may wait for
+        the callback to return.
+        """
         seconds = timeout.total_seconds() if timeout else 0
         if self._has_outcome or is_calling():
             taken = self._waiting.acquire(False)
@@ -123,7 +131,7 @@ class Work(KeptWork):
             raise RuntimeError(f"Wait timeout: the operation has not ended within {seconds} s")
 
     def _end(self, seconds: float) -> None:
-        """With the lock: waits, and takes what the library says of it."""
+        """Waits and records the result; the caller holds the lock."""
         if seconds > 0:
             limit = milliseconds(seconds)
             status = lib.dist_wait_for(self._handle, limit)
@@ -131,7 +139,7 @@ class Work(KeptWork):
                 raise RuntimeError(f"Wait timeout: the operation has not ended within {limit} ms")
         else:
             status = lib.dist_wait(self._handle)
-        if status == Status.ERR_INVALID_ARGUMENT:  # it was not waited for
+        if status == Status.ERR_INVALID_ARGUMENT:  # dist_wait has not waited
             if self._has_outcome:
                 return  # a later call frees it
             raise failure(status)
@@ -139,13 +147,13 @@ class Work(KeptWork):
         if status < 0:
             self._error = failure(status)
         self._record(status)
-        self._keep = self._group = None  # which may keep this work
+        self._keep = self._group = None  # may contain a reference to this work
         self._handle = None
 
     def _record(self, status: int) -> None:
         try:
             self._run_finish(status >= 0)
-        except Exception as error:  # pylint: disable=broad-except  # whoever waits gets it
+        except Exception as error:  # pylint: disable=broad-except  # raised by wait()
             self._error = error
         self._has_outcome = True
 
@@ -159,18 +167,18 @@ class Work(KeptWork):
                 free()
 
     def _tell(self, status: int) -> None:
-        """Ends the future. The text of a failure comes by waiting."""
+        """Completes the future. A failure's message is obtained by waiting."""
         if status >= 0:
             self._record(status)
         else:
             try:
                 self.wait()
-            except Exception:  # pylint: disable=broad-except  # _error has it
+            except Exception:  # pylint: disable=broad-except  # stored in _error
                 pass
         self._future.set_result(None)
 
     def get_future(self) -> Future:
-        """A future of the tensors. Whoever chains to it blocks no host."""
+        """Returns a future of the tensors. Functions chained to it do not block the host."""
         with self._making:
             first = self._future is None
             if first:
@@ -187,140 +195,140 @@ class Work(KeptWork):
             return
         number = next(_numbers)
         _told[number] = self
-        if lib.dist_on_complete(handle, _ended, number) < 0:  # another thread has just ended it
+        if lib.dist_on_complete(handle, _ended, number) < 0:  # another thread has just completed it
             _told.pop(number, None)
             tell(self._tell, -1)
 
     def is_completed(self) -> bool:
-        """Whether it has ended, well or not. Does not block."""
+        """Returns whether the operation has completed, with or without an error. Does not block."""
         handle = self._handle
         if handle is None:
             return True
         done = ctypes.c_bool()
         if not self._has_outcome and lib.dist_test(handle, ctypes.byref(done)) >= 0 and not done.value:
             return False
-        if not self._waiting.acquire(False):  # another thread ends it, and may still copy the result
+        if not self._waiting.acquire(False):  # another thread completes it and may still be copying the result
             return self._has_outcome or self._handle is None
         try:
             if self._handle is not None:
                 self._end(0)
-        except Exception:  # pylint: disable=broad-except  # exception() has it
+        except Exception:  # pylint: disable=broad-except  # exception() returns it
             pass
         finally:
             self._waiting.release()
         return True
 
     def is_success(self) -> bool:
-        """Whether it has ended without a failure."""
+        """Returns whether the operation has completed without an error."""
         if not self.is_completed():
             return False
         try:
             return self.wait()
-        except Exception:  # pylint: disable=broad-except  # exception() has it
+        except Exception:  # pylint: disable=broad-except  # exception() returns it
             return False
 
     def exception(self) -> Optional[Exception]:
-        """Its failure, once it has ended with one."""
+        """Returns the failure after completion, or None."""
         return self._error
 
     def result(self) -> List[torch.Tensor]:
-        """The tensors that it wrote."""
+        """Returns the tensors with the results."""
         return self._tensors
 
     def synchronize(self) -> None:
-        """Waits: what comes afterwards sees the result."""
+        """Waits for completion, so that later operations use the result."""
         self.wait()
 
     def source_rank(self) -> int:
-        """The rank that a receive got its message from."""
+        """Returns the sender's rank of a receive."""
         if not isinstance(self._source, ctypes.c_int):
             raise RuntimeError("only a receive has a source rank")
         return self._source.value
 
-    _free: Finish = None  # runs however it ends
-    _is_message = False  # a send, or a receive
+    _free: Finish = None  # called after completion in any case
+    _is_message = False  # a send or receive
     _source: Any = None
     _source_rank = source_rank
 
 
 class Several(KeptWork):
-    """Works that were started together."""
+    """Several works that were started together."""
 
     def __init__(self, works: List[Any]):
         super().__init__()
         self._works = works
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        """Blocks until all have ended; raises the first one's failure."""
+        """Blocks until all have completed; raises the first failure."""
         return all([work.wait(timeout) if timeout else work.wait() for work in self._works])
 
     def get_future(self) -> Future:
-        """A future of all their tensors."""
+        """Returns a future of all their tensors."""
         futures = torch.futures.collect_all([work.get_future() for work in self._works])
         return futures.then(lambda all_of_them: [x for one in all_of_them.value() for x in one.value()])
 
     def is_completed(self) -> bool:
-        """Whether all have ended. Does not block."""
+        """Returns whether all have completed. Does not block."""
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
-        """Whether all have ended without a failure."""
+        """Returns whether all have completed without an error."""
         return all(work.is_success() for work in self._works)
 
     def exception(self) -> Optional[Exception]:
-        """The first one's failure."""
+        """Returns the first failure, or None."""
         return next((work.exception() for work in self._works if work.exception()), None)
 
     def result(self) -> List[torch.Tensor]:
-        """The tensors that they wrote."""
+        """Returns the tensors with the results."""
         return [tensor for work in self._works for tensor in work.result()]
 
     def synchronize(self) -> None:
-        """Waits: what comes afterwards sees the results."""
+        """Waits for completion, so that later operations use the results."""
         self.wait()
 
 
 class Done(KeptWork):
-    """An operation that has ended already."""
+    """An operation that has already completed."""
 
     def __init__(self, tensors: List[torch.Tensor]):
         super().__init__()
         self._tensors = tensors
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        """Nothing is left to wait for."""
+        """Returns immediately."""
         return True
 
     def get_future(self) -> Future:
-        """A future that has its result."""
+        """Returns a completed future."""
         future = _future(self._tensors)
         future.set_result(self._tensors)
         return future
 
     def is_completed(self) -> bool:
-        """It has ended."""
+        """Returns True."""
         return True
 
     is_success = is_completed
 
     def exception(self) -> None:
-        """It has none."""
+        """Returns None."""
 
     def result(self) -> List[torch.Tensor]:
-        """The tensors that it wrote."""
+        """Returns the tensors with the results."""
         return self._tensors
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Returns immediately."""
 
 
 _done = Done([])
 
 
 def done(tensors: List[torch.Tensor]) -> Done:
-    """A Done of these: the last one made again, where nobody has it any more.
+    """Returns a Done for these tensors. Reuses the previous one if it is no longer referenced.
 
-    To make one takes longer than the rest of a short call.
+    Creating one takes longer than the remaining work of a short call.
     """
     global _done  # pylint: disable=global-statement
     last = _done
