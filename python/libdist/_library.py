@@ -66,7 +66,7 @@ def _declare(library: ctypes.CDLL) -> None:
         if function is None:
             raise ImportError(
                 f"{library._name} has no {name}(): it is older than this package, {_header.VERSION}. "
-                "Install libdist and its Python package from one release"
+                "Install libdist and its Python package from the same release"
             )
         function.restype, function.argtypes = result, arguments
 

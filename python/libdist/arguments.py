@@ -16,7 +16,7 @@ def bounded(value: Any, name: str) -> int:
     try:
         number = index(value)
     except TypeError:
-        raise InvalidArgumentError(f"{name}: {value!r} is no whole number") from None
+        raise InvalidArgumentError(f"{name}: {value!r} is not an integer") from None
     if not -INT_MAX - 1 <= number <= INT_MAX:
         raise InvalidArgumentError(f"{name}: {value} is out of the range of a C int")
     return number
@@ -33,7 +33,7 @@ def milliseconds(timeout: Any, least: int = 1) -> int:
     except TypeError:
         is_time = False
     if not is_time:
-        raise InvalidArgumentError(f"timeout: {timeout!r} is no time in seconds, 0 or more")
+        raise InvalidArgumentError(f"timeout: {timeout!r} is not a time in seconds of at least 0")
     return max(int(min(seconds * 1000, INT_MAX)), least)
 
 
@@ -42,7 +42,7 @@ def text(value: Any, name: str) -> Optional[bytes]:
     if not value:
         return None
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidArgumentError(f"{name}: {value!r} is no string")
+        raise InvalidArgumentError(f"{name}: {value!r} is not a string")
     return value.encode()
 
 
@@ -51,16 +51,16 @@ def whole_list(values: Any, name: str) -> List[int]:
     try:
         return [index(value) for value in values]
     except TypeError:
-        raise InvalidArgumentError(f"{name}: {values!r} is no list of whole numbers") from None
+        raise InvalidArgumentError(f"{name}: {values!r} is not a list of integers") from None
 
 
 def sizes(values: Any, name: str, ranks: int) -> ctypes.Array:
     """Converts a sequence of counts, one per rank, to a C array."""
     values = whole_list(values, name)
     if len(values) != ranks:
-        raise InvalidArgumentError(f"{name}: it has {len(values)} entries, and the group {ranks} ranks")
+        raise InvalidArgumentError(f"{name}: it has {len(values)} entries, but the group has {ranks} ranks")
     if min(values) < 0:
         raise InvalidArgumentError(f"{name}: {min(values)} is negative")
     if max(values) >> 48:
-        raise InvalidArgumentError(f"{name}: {max(values)} is more than any memory holds")
+        raise InvalidArgumentError(f"{name}: {max(values)} exceeds any memory")
     return (ctypes.c_size_t * ranks)(*values)

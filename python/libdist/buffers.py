@@ -107,7 +107,7 @@ def _learn_torch(torch: Any) -> None:
 def _numpy(array: Any, name: str, write: bool) -> Buffer:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(array, numpy.generic):
-        raise NotAnArrayError(f"{name}: a scalar of numpy has no memory of its own: give an array")
+        raise NotAnArrayError(f"{name}: a numpy scalar has no memory: pass an array")
     if numpy is not None:
         _learn_numpy(numpy)
     facts = array.__array_interface__
@@ -116,26 +116,26 @@ def _numpy(array: Any, name: str, write: bool) -> Buffer:
         array.size, array.dtype, facts["typestr"]  # pylint: disable=pointless-statement
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NotAnArrayError(
-            f"{name}: a {type(array).__name__} has not all of numpy's array interface ({error!r}): "
-            "give numpy.asarray of it"
+            f"{name}: a {type(array).__name__} has an incomplete array interface ({error!r}): "
+            "pass numpy.asarray(array)"
         ) from None
     if facts.get("strides") is not None:
-        raise _wrong(name, "the array is not contiguous: give numpy.ascontiguousarray of it")
+        raise _wrong(name, "the array is not contiguous: pass numpy.ascontiguousarray(array)")
     if write and read_only:
-        raise _wrong(name, "the array is read-only, and this call writes to it")
+        raise _wrong(name, "the array is read-only, but this call writes to it")
     dtype = _TYPESTRS.get(facts["typestr"])
     if dtype is None:
         dtype = dtype_of(array.dtype, name)
         if array.dtype.byteorder == ">":
-            raise _wrong(name, "the array's bytes are in the other order: convert it")
+            raise _wrong(name, "the array has the other byte order: convert it")
     return Buffer(address, array.size, dtype, array)
 
 
 def _torch(tensor: Any, name: str) -> Buffer:
     if str(tensor.layout) != "torch.strided" or tensor.device.type not in ("cpu", "cuda"):
-        raise _wrong(name, f"a tensor of {tensor.layout} on {tensor.device}: give a dense one of cpu or cuda")
+        raise _wrong(name, f"a tensor of {tensor.layout} on {tensor.device}: pass a dense tensor on cpu or cuda")
     if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
-        raise _wrong(name, "the tensor is not contiguous: give tensor.resolve_neg().contiguous()")
+        raise _wrong(name, "the tensor is not contiguous: pass tensor.resolve_neg().contiguous()")
     _learn_torch(sys.modules["torch"])
     return Buffer(tensor.data_ptr(), tensor.numel(), dtype_of(tensor.dtype, name), tensor)
 
@@ -213,7 +213,7 @@ def _tensor_of(capsule: Any, name: str) -> _Tensor:
         return _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
     held = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
     if held.version.major != 1:
-        raise _wrong(name, f"its DLPack is of version {held.version.major}, and libdist knows 1")
+        raise _wrong(name, f"its DLPack version is {held.version.major}, but libdist supports version 1")
     return held.tensor
 
 
@@ -222,10 +222,10 @@ def _dlpack(array: Any, name: str, write: bool) -> Buffer:
     capsule = _export(array, name)
     tensor = _tensor_of(capsule, name)
     if tensor.device.kind not in _DLPACK_DEVICES:
-        raise _wrong(name, "its memory is neither the CPU's nor CUDA's nor ROCm's: copy it to the CPU")
+        raise _wrong(name, "its memory is neither of the CPU nor of CUDA nor of ROCm: copy it to the CPU")
     if write and not _may_write(capsule, name):
         raise _wrong(
-            name, "the array is read-only, or its DLPack cannot say that it is not: copy it, or give out"
+            name, "the array is read-only, or its DLPack has no flag for it: copy it, or pass out"
         )
     count = 1
     for i in range(tensor.dimensions):
@@ -310,7 +310,7 @@ def _look_closely(array: Any, name: str, write: bool) -> Buffer:
         return _protocol(array, name, write)
     except TypeError:
         raise NotAnArrayError(
-            f"{name}: a {type(array).__name__} is no array: give one of numpy, or what has DLPack's or the "
+            f"{name}: a {type(array).__name__} is not an array: pass a numpy array, or an object with DLPack or the "
             "buffer protocol",
         ) from None
 
@@ -319,9 +319,9 @@ def look_out(array: Any, like: Buffer, count: int, name: str = "out") -> Buffer:
     """Returns the Buffer of a result; it must have `count` elements of the input's dtype."""
     found = look(array, name, write=True)
     if found.dtype != like.dtype:
-        raise _wrong(name, f"its dtype is {NAMES[found.dtype]}, the input's {NAMES[like.dtype]}")
+        raise _wrong(name, f"its dtype is {NAMES[found.dtype]}, but the input's is {NAMES[like.dtype]}")
     if found.count != count:
-        raise _wrong(name, f"it has {found.count} elements, and the result has {count}")
+        raise _wrong(name, f"it has {found.count} elements, but the result has {count}")
     return found
 
 
@@ -334,6 +334,6 @@ def make_like(array: Any, count: int, shape: Tuple[int, ...]) -> Any:
     if numpy is not None and isinstance(array, numpy.ndarray):
         return numpy.empty(shape, array.dtype)
     raise InvalidArgumentError(
-        f"out: give an array of {count} elements for the result; only those of numpy and torch are "
-        "made"
+        f"out: pass an array of {count} elements for the result; only numpy and torch arrays are "
+        "created"
     )

@@ -44,7 +44,7 @@ def op_of(op: Any) -> int:
         return _ops[op]
     if isinstance(op, CreatedOp):
         return op.number
-    raise InvalidArgumentError(f"op: {op!r} is none of {', '.join(_ops)}, nor created")
+    raise InvalidArgumentError(f"op: {op!r} is none of {', '.join(_ops)}, nor created by create_op")
 
 
 # Created reductions until free(): the library calls them even if the program has dropped them.
@@ -78,7 +78,7 @@ def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
     creates its own reduction. CreatedOp.check raises exceptions of the function.
     """
     if not callable(function):
-        raise InvalidArgumentError(f"function: {function!r} cannot be called")
+        raise InvalidArgumentError(f"function: {function!r} is not callable")
     import numpy
 
     from .buffers import NAMES, SIZES
@@ -105,7 +105,7 @@ def create_op(function: Callable[[Any, Any, Any], None]) -> CreatedOp:
 def premul_sum(factor: float) -> CreatedOp:
     """Creates the sum of factor * array over the ranks, for floating-point dtypes."""
     if not isinstance(factor, Real):
-        raise InvalidArgumentError(f"factor: {factor!r} is no number")
+        raise InvalidArgumentError(f"factor: {factor!r} is not a number")
     number = ctypes.c_int()
     check(lib.dist_op_create_premul_sum(factor, ctypes.byref(number)))
     return CreatedOp(number.value, None, [])
@@ -115,7 +115,7 @@ class batch:  # lower case because it is used like a function: `with dist.batch(
     """Runs the blocking calls of a `with` block together, so that an exchange cannot deadlock.
 
     Inside the block, calls are only recorded; at its end all of them run and complete. Calls with
-    async_op are not allowed, and recv does not return the sender's rank. If the block raises an
+    async_op are not allowed, and the value that recv returns is not valid. If the block raises an
     exception, the groups of the recorded calls are aborted, because other ranks may wait for calls
     that were not reached.
     """
@@ -152,7 +152,7 @@ class Blocks:
         """Raises an error unless the last block ends within the buffer."""
         if self.end > buffer.count:
             raise InvalidArgumentError(
-                f"{what}: it has {buffer.count} elements, and {self.name}counts and "
+                f"{what}: it has {buffer.count} elements, but {self.name}counts and "
                 f"{self.name}offsets reach to {self.end}"
             )
 
@@ -326,14 +326,14 @@ class Group:
     def set_stream(self, stream: Optional[int]) -> None:
         """Sets the stream (its address) that orders later calls on device memory."""
         if stream is not None and not isinstance(stream, int):
-            raise InvalidArgumentError(f"stream: {stream!r} is no address")
+            raise InvalidArgumentError(f"stream: {stream!r} is not an address")
         self._check(lib.dist_set_stream(self._handle, stream))
 
     # ---- calls ----
 
     def _alive(self) -> int:
         if self._handle is None:
-            raise InvalidArgumentError("group: it was destroyed; make a new one")
+            raise InvalidArgumentError("group: it was destroyed; create a new one")
         return self._handle
 
     def _check(self, status: int) -> None:
@@ -379,11 +379,11 @@ class Group:
     ) -> Any:
         """Reduces several arrays of one dtype in place, as one operation."""
         if not hasattr(arrays, "__iter__"):
-            raise InvalidArgumentError(f"arrays: a {type(arrays).__name__} is no list of arrays")
+            raise InvalidArgumentError(f"arrays: a {type(arrays).__name__} is not a list of arrays")
         found = [look(array, f"arrays[{i}]", write=True) for i, array in enumerate(arrays)]
         for i, buffer in enumerate(found):
             if buffer.dtype != found[0].dtype:
-                raise InvalidArgumentError(f"arrays[{i}]: its dtype is not that of arrays[0]")
+                raise InvalidArgumentError(f"arrays[{i}]: its dtype differs from that of arrays[0]")
         addresses = (ctypes.c_void_p * len(found))(*(buffer.address for buffer in found))
         counts = (ctypes.c_size_t * len(found))(*(buffer.count for buffer in found))
         dtype = found[0].dtype if found else 0
@@ -445,7 +445,7 @@ class Group:
         given, blocks = look(array, "array"), Blocks("", counts, offsets, self.size)
         if given.count != counts[self.rank]:
             raise InvalidArgumentError(
-                f"array: it has {given.count} elements, and counts[{self.rank}] is {counts[self.rank]}"
+                f"array: it has {given.count} elements, but counts[{self.rank}] is {counts[self.rank]}"
             )
         out, got = self._out_of(blocks, array, out, given)
         arguments = (given.address, got.address, blocks.counts, blocks.offsets, given.dtype)
@@ -457,14 +457,14 @@ class Group:
             out = make_like(array, blocks.end, (blocks.end,))
         got = look(out, "out", write=True)
         if got.dtype != given.dtype:
-            raise InvalidArgumentError("out: its dtype is not the input's")
+            raise InvalidArgumentError("out: its dtype differs from the input's")
         blocks.check(got, "out")
         return out, got
 
     def _block_count(self, given: Buffer, name: str) -> int:
         if given.count % self.size:
             raise InvalidArgumentError(
-                f"{name}: {given.count} elements are no {self.size} blocks of one size"
+                f"{name}: {given.count} elements cannot be divided into {self.size} equal blocks"
             )
         return given.count // self.size
 
@@ -524,7 +524,7 @@ class Group:
         given, got, blocks = look(array, "array"), None, None
         if self.rank == root:
             if counts is None:
-                raise InvalidArgumentError("counts: root has to say how much comes from each rank")
+                raise InvalidArgumentError("counts: required at root")
             blocks = Blocks("", counts, offsets, self.size)
             out, got = self._out_of(blocks, array, out, given)
         arguments = (
@@ -550,7 +550,7 @@ class Group:
             count = self._block_count(given, "array")
             out = make_like(array, count, _first(getattr(array, "shape", ()), self.size, count))
         if out is None:
-            raise InvalidArgumentError("out: a rank that is not root has to say where its block goes")
+            raise InvalidArgumentError("out: required on ranks other than root")
         got = look(out, "out", write=True)
         if given:
             look_out(out, given, self._block_count(given, "array"))
@@ -572,7 +572,7 @@ class Group:
         if self.rank == root:
             given = look(array, "array")
             if counts is None or given.dtype != got.dtype:
-                raise InvalidArgumentError("counts, array: root needs counts, and an array of out's dtype")
+                raise InvalidArgumentError("counts, array: root requires counts, and an array of out's dtype")
             blocks = Blocks("", counts, offsets, self.size)
             blocks.check(given, "array")
         arguments = (

@@ -14,7 +14,7 @@ from ._library import lib
 def _shape_of(shape: Union[int, Sequence[int]]) -> List[int]:
     lengths = whole_list([shape] if isinstance(shape, (int, float)) else shape, "shape")
     if min(lengths, default=0) < 0 or math.prod(lengths) >> 48:
-        raise InvalidArgumentError(f"shape: {shape!r} is no shape of an array that memory can hold")
+        raise InvalidArgumentError(f"shape: {shape!r} is not the shape of an array that fits into memory")
     return lengths
 
 

@@ -73,7 +73,7 @@ def _why(process: Any, pipe: Any) -> str:
         except EOFError:
             pass
     code = process.exitcode
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def _end(processes: List[Any]) -> None:
@@ -100,9 +100,9 @@ def spawn(
     an interactive session.
     """
     if not callable(function):
-        raise InvalidArgumentError(f"function: {function!r} cannot be called")
+        raise InvalidArgumentError(f"function: {function!r} is not callable")
     if bounded(nprocs, "nprocs") < 1:
-        raise InvalidArgumentError(f"nprocs: {nprocs} ranks are none")
+        raise InvalidArgumentError(f"nprocs: {nprocs} is less than 1")
     context = multiprocessing.get_context("spawn")
     port = _free_port()
     processes, pipes = [], []

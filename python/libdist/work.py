@@ -18,7 +18,7 @@ from .arguments import milliseconds
 from .errors import IN_PROGRESS, InvalidArgumentError, Status, failure, failure_of
 
 # Works with a registered completion callback, by the number passed to it.
-_told: Dict[int, "Work"] = {}
+_registered: Dict[int, "Work"] = {}
 _numbers = itertools.count(1)
 _live: "weakref.WeakSet[Work]" = weakref.WeakSet()
 EXIT_SECONDS = 10
@@ -45,7 +45,7 @@ def is_calling() -> bool:
     return getattr(_thread, "calls", False)
 
 
-def _tell_unraisable(error: BaseException, function: Any) -> None:
+def _report_unraisable(error: BaseException, function: Any) -> None:
     """Reports to the program's sys.unraisablehook. The default hook accepts only objects that
     Python cannot create, so prints the exception instead.
     """
@@ -59,10 +59,10 @@ def _tell_unraisable(error: BaseException, function: Any) -> None:
 @_header.dist_work_fn
 def _ended(number: int, status: int) -> None:
     """Called by any thread of the library when a work has completed."""
-    work = _told.pop(number, None)
+    work = _registered.pop(number, None)
     if work is not None:
         with calling():
-            work._tell(status)
+            work._complete(status)
 
 
 class Work:
@@ -119,8 +119,8 @@ class Work:
                 self._waiting.release()
         elif self._status is None:
             if is_calling():
-                raise InvalidArgumentError("work: a callback can wait for no work but its own")
-            raise TimeoutError(f"the operation has not ended within {limit} ms, and goes on")
+                raise InvalidArgumentError("work: a callback can only wait for its own work")
+            raise TimeoutError(f"the operation has not completed within {limit} ms, and continues")
         elif self._status < 0 and self._error is None:
             self._error = failure_of(self._status)
 
@@ -131,7 +131,7 @@ class Work:
         else:
             status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
-                raise TimeoutError(f"the operation has not ended within {limit} ms, and goes on")
+                raise TimeoutError(f"the operation has not completed within {limit} ms, and continues")
         if status == Status.ERR_INVALID_ARGUMENT and self._status is None:  # the call has not waited
             raise failure(status)
         if status < 0:
@@ -158,7 +158,7 @@ class Work:
         Its exceptions are passed to sys.unraisablehook.
         """
         if not callable(function):
-            raise InvalidArgumentError(f"function: {function!r} cannot be called")
+            raise InvalidArgumentError(f"function: {function!r} is not callable")
         with self._lock:
             if self._functions is not None and not self._has_ended:
                 self._functions.append(function)
@@ -170,13 +170,13 @@ class Work:
             function(self)
             return
         number = next(_numbers)
-        _told[number] = self
+        _registered[number] = self
         status = lib.dist_on_complete(self._handle, _ended, number)
         if status < 0:
-            _told.pop(number, None)
+            _registered.pop(number, None)
             raise failure(status)
 
-    def _tell(self, status: int) -> None:
+    def _complete(self, status: int) -> None:
         self._status = status
         with self._lock:
             self._has_ended = True
@@ -185,7 +185,7 @@ class Work:
             try:
                 function(self)
             except BaseException as error:  # pylint: disable=broad-except  # continue with the next function
-                _tell_unraisable(error, function)
+                _report_unraisable(error, function)
 
     def __await__(self) -> Generator[Any, None, Any]:
         loop = asyncio.get_running_loop()
@@ -232,7 +232,7 @@ def _leave() -> None:
     its end.
     """
     reap()
-    for work in [*_told.values(), *list(_live)]:
+    for work in [*_registered.values(), *list(_live)]:
         try:
             if not work.done():
                 work._keep[0].abort()  # its group

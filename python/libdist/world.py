@@ -14,7 +14,7 @@ def _joined(parts: Any) -> bytes:
     try:
         return b"".join([parts] if isinstance(parts, bytes) else parts)
     except TypeError:
-        raise InvalidArgumentError(f"all_gather: it returned {parts!r}, not each rank's bytes") from None
+        raise InvalidArgumentError(f"all_gather: it returned {parts!r}, expected the bytes of each rank") from None
 
 
 def _oob(gather: GatherFunction, ranks: int, failures: List[BaseException]) -> Any:
@@ -24,7 +24,7 @@ def _oob(gather: GatherFunction, ranks: int, failures: List[BaseException]) -> A
             data = _joined(parts)
             if len(data) != ranks * size:
                 raise InvalidArgumentError(
-                    f"all_gather: it returned {len(data)} bytes, and {ranks} ranks have {size} each"
+                    f"all_gather: it returned {len(data)} bytes, expected {size} from each of {ranks} ranks"
                 )
             ctypes.memmove(out, data, len(data))
             return 0
@@ -55,7 +55,7 @@ def init_process_group(
     with this rank's bytes and returns the bytes of all ranks, in order.
     """
     if all_gather and world_size < 1:
-        raise InvalidArgumentError("all_gather: give rank and world_size with it")
+        raise InvalidArgumentError("all_gather: requires rank and world_size")
     failures: List[BaseException] = []
     gather = _oob(all_gather, world_size, failures) if all_gather else None
     options = _header.dist_options(
@@ -86,7 +86,7 @@ def group_from_comm(comm: Any, **options: Any) -> Group:
     communicator.
     """
     if not hasattr(comm, "allgather"):
-        raise InvalidArgumentError(f"comm: {comm!r} is no communicator of mpi4py")
+        raise InvalidArgumentError(f"comm: {comm!r} is not an mpi4py communicator")
     return init_process_group(
         rank=comm.Get_rank(), world_size=comm.Get_size(), all_gather=comm.allgather, **options
     )

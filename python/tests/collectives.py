@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank of any launcher: every collective once, blocking and started, against what numpy says."""
+"""Run by each rank: calls every collective once, blocking and asynchronously, and compares with
+numpy.
+"""
 import array
 import asyncio
 import sys
@@ -17,7 +19,7 @@ def check(got, expected, what):
 
 
 def plain(group):
-    """What needs no numpy: the buffer protocol."""
+    """Tests the buffer protocol, which needs no numpy."""
     n = group.size
     data = array.array("f", [group.rank + 1.0, 2.0])
     assert group.all_reduce(data) is data
@@ -30,7 +32,7 @@ def plain(group):
 
 
 class Data:
-    """Inputs of every rank, so that each can compute all results."""
+    """The inputs of every rank, so that each rank can compute all results."""
 
     def __init__(self, group, dtype):
         self.group, self.dtype = group, dtype
@@ -142,7 +144,7 @@ def callbacks(group):
     assert seen == [work]
     work.add_done_callback(seen.append)
     assert len(seen) == 2
-    for _ in range(100):  # dropped at once; the library still has the memory
+    for _ in range(100):  # dropped immediately; the library still uses the memory
         group.all_reduce(numpy.ones(1000), async_op=True)
 
 
@@ -166,7 +168,7 @@ def memory(group):
     group.all_reduce(x, op="max")
     assert (x == group.size).all()
     part = x[1]
-    del x  # the part keeps the memory
+    del x  # the part keeps the memory alive
     group.all_reduce(part)
     assert (part == group.size**2).all()
     group.barrier()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An argument of the wrong type or range is refused by its name, before anything starts."""
+"""An argument of the wrong type or range is rejected with its name, before anything starts."""
 import sys
 
 import pytest
@@ -65,7 +65,7 @@ def test_refused(group, name, call):
 
 
 def test_callback_that_raises(group, capsys, monkeypatch):
-    """The interpreter's own hook tells of it, and the next callback has its turn."""
+    """The default hook reports the exception, and the next callback is called."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
     called = []
     work = group.all_reduce(x(), async_op=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is wrong becomes an exception that names the argument or the rank."""
+"""Invalid input raises an exception that names the argument or the rank."""
 import contextlib
 import gc
 import os
@@ -27,7 +27,7 @@ def refused(match):
 
 
 class Interface:
-    """An array in name only."""
+    """An object with an invalid array interface."""
 
     def __init__(self, facts):
         self.__array_interface__ = facts
@@ -39,16 +39,16 @@ class Interface:
         (numpy.zeros(4, "complex64"), "array: dtype complex64"),
         (numpy.zeros(4, "U3"), "array: dtype str96"),
         (numpy.zeros(4, object), "array: dtype object"),
-        (numpy.zeros(4, ">f4"), "array: .*other order"),
+        (numpy.zeros(4, ">f4"), "array: .*other byte order"),
         (numpy.zeros((4, 4))[:, 0], "array: .*not contiguous"),
         (b"abcd", "array: .*writable"),
         (memoryview(bytearray(8))[::2], "array: .*contiguous"),
-        ([1.0, 2.0], "array: a list is no array"),
-        (None, "array: a NoneType is no array"),
-        (3, "array: a int is no array"),
-        (numpy.float64(3), "array: a scalar of numpy"),
-        (Interface({"data": None}), "array: a Interface has not all"),
-        (Interface({"typestr": "<f4"}), "array: a Interface has not all"),
+        ([1.0, 2.0], "array: a list is not an array"),
+        (None, "array: a NoneType is not an array"),
+        (3, "array: a int is not an array"),
+        (numpy.float64(3), "array: a numpy scalar"),
+        (Interface({"data": None}), "array: a Interface has an incomplete"),
+        (Interface({"typestr": "<f4"}), "array: a Interface has an incomplete"),
     ],
 )
 def test_array(group, array, reason):
@@ -73,22 +73,22 @@ def test_read_only(group):
 
 
 def test_out(group):
-    with refused("out: it has 3 elements, and the result has 4"):
+    with refused("out: it has 3 elements, but the result has 4"):
         group.all_gather(numpy.zeros(4), numpy.zeros(3))
-    with refused("out: its dtype is float32, the input's float64"):
+    with refused("out: its dtype is float32, but the input's is float64"):
         group.all_reduce(numpy.zeros(4), numpy.zeros(4, "float32"))
-    with refused("out: give an array"):
+    with refused("out: pass an array"):
         group.all_gather(b"1234")
 
 
 def test_counts(group):
-    with refused("counts: it has 2 entries, and the group 1 ranks"):
+    with refused("counts: it has 2 entries, but the group has 1 ranks"):
         group.all_gather_v(numpy.zeros(4), [2, 2])
     with refused("counts: -1 is negative"):
         group.reduce_scatter_v(numpy.zeros(4), [-1])
-    with refused("array: it has 4 elements, and in_counts and in_offsets reach to 5"):
+    with refused("array: it has 4 elements, but in_counts and in_offsets reach to 5"):
         group.all_to_all_v(numpy.zeros(4), [5], [5])
-    with refused("out: it has 4 elements, and out_counts and out_offsets reach to 6"):
+    with refused("out: it has 4 elements, but out_counts and out_offsets reach to 6"):
         group.all_to_all_v(numpy.zeros(4), [4], [4], numpy.zeros(4), out_offsets=[2])
 
 
@@ -106,7 +106,7 @@ def test_op_and_root(group):
 
 
 def test_range(group):
-    """ctypes would make 0 of these in silence."""
+    """ctypes would silently truncate these values to 0."""
     wrapped = 1 << 32
     for name, call in [
         ("tag", lambda: group.isend(numpy.ones(1), 0, wrapped)),
@@ -122,7 +122,7 @@ def test_range(group):
 
 @pytest.fixture(name="lost")
 def fixture_lost(monkeypatch):
-    """Has dist_destroy_process_group fail, after it has destroyed the group."""
+    """Makes dist_destroy_process_group fail after it has destroyed the group."""
     destroy = dist.group.lib.dist_destroy_process_group
     monkeypatch.setattr(
         dist.group.lib,
@@ -174,7 +174,7 @@ def test_destroy_does_not_replace_an_exception(lost):
 
 
 def test_destroy_fails_in_a_handler(lost):
-    """An exception that is older than the group hides no failure of it."""
+    """An exception that is older than the group does not hide its failure."""
     with pytest.raises(dist.PeerLostError):
         try:
             raise ValueError("an earlier attempt")
@@ -287,7 +287,7 @@ def created_op_raises(_):
         except ValueError as error:
             assert str(error) == "of mine"
             failed[0] = 1
-        assert group.all_reduce(failed)[0] > 0  # some rank has reduced
+        assert group.all_reduce(failed)[0] > 0  # at least one rank has called the function
         op.free()
 
 
@@ -308,7 +308,8 @@ def two_threads_wait(rank):
 
 
 def callback_waits(rank):
-    """Each of a work's callbacks is called, one that raises too, and gets its outcome."""
+    """All callbacks of a work are called, even after one that raises, and can wait for its result.
+    """
     told, seen, ended = [], [], threading.Event()
     sys.unraisablehook = lambda what: told.append(what.exc_value)
 
@@ -354,7 +355,7 @@ def late(rank):
 
 
 def ends_with_callbacks(rank):
-    """An interpreter may end while a work that would call into it is pending."""
+    """The interpreter may exit while a work with a callback is pending."""
     group = dist.init_process_group(timeout=20)
     if rank == 0:
         work = group.irecv(numpy.ones(1), 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What arrays may be: dtypes, DLPack, the buffer protocol; and what spawn and communicators do."""
+"""Supported arrays: dtypes, DLPack, the buffer protocol; also spawn and communicators."""
 import array
 import os
 
@@ -43,7 +43,7 @@ def test_array_module(code):
 
 
 class OnlyDlpack:
-    """An array of some other library."""
+    """An array of another library."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -64,7 +64,7 @@ def test_dlpack():
 
 
 class OldDlpack(OnlyDlpack):
-    """One whose library is of before DLPack's version 1."""
+    """An array whose library supports only DLPack before version 1."""
 
     def __dlpack__(self):
         return self.inner.__dlpack__()
@@ -82,7 +82,7 @@ def test_dlpack_read_only():
 
 
 def test_dlpack_device():
-    """Only memory that the library can read: here of Vulkan, whose number is 7."""
+    """Rejects memory that the library cannot read: here of Vulkan, device type 7."""
     inner = numpy.arange(6, dtype="float32")
 
     class Elsewhere(OnlyDlpack):
@@ -91,7 +91,7 @@ def test_dlpack_device():
             buffers._tensor_of(capsule, "array").device.kind = 7
             return capsule
 
-    with pytest.raises(dist.InvalidArgumentError, match="neither the CPU's"):
+    with pytest.raises(dist.InvalidArgumentError, match="neither of the CPU"):
         look(Elsewhere(inner), "array")
 
 
@@ -112,9 +112,9 @@ def test_empty_arrays():
 
 
 class Communicator:
-    """What of mpi4py's is used, for one rank."""
+    """The part of an mpi4py communicator that is used, for one rank."""
 
-    def Get_rank(self):  # pylint: disable=invalid-name  # mpi4py's
+    def Get_rank(self):  # pylint: disable=invalid-name  # mpi4py's name
         return 0
 
     def Get_size(self):  # pylint: disable=invalid-name

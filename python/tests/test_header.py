@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""libdist/_header.py says what dist.h says. Needs no library: run it as a script, or by pytest."""
+"""libdist/_header.py matches dist.h. Does not use the library. Run as a script or with pytest."""
 import subprocess
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors of the import, where LIBDIST names something else than libdist.so."""
+"""Errors of the import if LIBDIST is not the path of libdist.so."""
 import os
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ import libdist
 
 @pytest.fixture(name="folder")
 def fixture_folder():
-    with tempfile.TemporaryDirectory() as folder:  # tmp_path would leave it behind
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path would not be removed
         yield Path(folder)
 
 
@@ -44,7 +44,7 @@ def test_no_library(folder):
 
 
 def test_another_library(folder):
-    """The file stands for a module, and for a library of another project."""
+    """Uses one file in place of a module, and of a library of another project."""
     other = Path(sys.modules["_ctypes"].__file__)
     for name, kind in ("dist_mpi.so", "a module of libdist"), ("libdist.so", "no dist_version()"):
         shutil.copy(other, folder / name)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""PyTorch's own tests of torch.distributed, those that any backend can be asked to pass.
+"""Runs PyTorch's own tests of torch.distributed, as far as they apply to any backend.
 
     python3 python/tests/torch_c10d.py [--ranks N] [--backend NAME] [--only PART] [--out FILE]
 
-They come with PyTorch's package (torch.testing._internal.distributed.distributed_test), and choose by the
-backend's name. So they are read as gloo's, those of all_to_all, which only MPI has there, are let in, and
-then they run over the backend that is asked for. The ranks are forked.
+The tests are in PyTorch's package (torch.testing._internal.distributed.distributed_test) and are
+selected by the backend's name. Therefore they are loaded with the name gloo, the tests of
+all_to_all are enabled, which PyTorch runs only for MPI, and then all run with the selected backend.
+The ranks are forked.
 """
 import argparse
 import os
@@ -42,7 +43,7 @@ torch.set_num_threads(1)
 
 
 class _Name(str):
-    """The backend's name, which the tests take for gloo's where they ask."""
+    """The backend's name, which compares equal to "gloo" as well."""
 
     def __eq__(self, other):
         return other in (str(self), "gloo")
@@ -52,14 +53,14 @@ class _Name(str):
 
 
 suite.BACKEND = _Name(OPTIONS.backend)
-os.environ["BACKEND"] = "mpi"  # whose tests of groups need 4 ranks, not 8
+os.environ["BACKEND"] = "mpi"  # MPI's tests of groups need only 4 ranks instead of 8
 for feature in suite.DistTestCases.backend_feature.values():
     if "gloo" in feature:
         feature.add(OPTIONS.backend)
 
 
 def _let_in(base):
-    """Takes the mark from tests that only MPI's backend has passed until now, and need nothing of it."""
+    """Enables tests that are skipped for all backends except MPI, but do not need MPI."""
     for name in dir(base):
         test = getattr(base, name)
         why = getattr(test, "__unittest_skip_why__", "")
@@ -67,12 +68,12 @@ def _let_in(base):
             test.__unittest_skip__ = False
 
 
-# What fails over libdist, and why. Anything else that fails is a fault.
+# Tests that fail with libdist, and why. Any other failure is an error.
 EXPECTED = {"test_sparse_all_reduce_sum": "sparse tensors are refused"}
 
 
 class Forked(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
-    """The tests, each in ranks of its own."""
+    """The tests, each with its own ranks."""
 
     def setUp(self):
         super().setUp()
@@ -80,14 +81,14 @@ class Forked(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
 
 
 def reason_of(text):
-    """The line that says why, of a traceback."""
+    """Returns the line of a traceback that contains the reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     says = [line for line in lines if "Error" in line or "timed out" in line or "exit" in line]
     return (says or lines or ["?"])[-1][:200]
 
 
 class Outcome(unittest.TestResult):
-    """Prints a line a test, and counts."""
+    """Prints a line per test, and counts outcomes."""
 
     def __init__(self):
         super().__init__()

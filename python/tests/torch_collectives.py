@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank: every operation of torch.distributed over libdist, beside the same over gloo.
+"""Run by each rank: compares every operation of torch.distributed over libdist with gloo.
 
-The default group is gloo's or libdist's (argv 1), the other one a group of the same ranks.
+argv[1] is the backend of the default group, gloo or libdist; the other backend is used in a second
+group of the same ranks.
 """
 import gc
 import os
@@ -28,12 +29,12 @@ DTYPES = [
     torch.int32,
     torch.int64,
 ]
-NEW = libdist.torch._group._TAKES_BACKENDS
+NEW = libdist.torch._group._SUPPORTS_BACKENDS
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
 
 
 class Both:
-    """Does the same over both groups, and compares."""
+    """Runs the same operation over both groups, and compares the results."""
 
     def __init__(self):
         given = sys.argv[1] if len(sys.argv) > 1 else "libdist"
@@ -57,7 +58,7 @@ class Both:
         return tensors
 
     def theirs(self, what, run, async_op):
-        """What gloo makes of it, or None: an old one does not have it."""
+        """Returns gloo's result, or None if an old version does not support the operation."""
         try:
             return self.run(self.gloo, run, async_op)
         except RuntimeError as error:
@@ -66,7 +67,7 @@ class Both:
             return None
 
     def same(self, what, run):
-        """run(group, async_op) returns tensors, and a work if it is started."""
+        """run(group, async_op) returns tensors, and a work if the operation is asynchronous."""
         for async_op in (False, True):
             expected = self.theirs(what, run, async_op)
             results = self.run(self.ours, run, async_op)
@@ -93,11 +94,11 @@ def reductions(both):
     def strided(group, async_op):
         x = both.tensor((4, 6))
         if group is both.ours:
-            x = x.t().contiguous().t()  # the same elements, not contiguous
+            x = x.t().contiguous().t()  # the same elements, but not contiguous
         return [x], dist.all_reduce(x, group=group, async_op=async_op)
 
     def expanded(group, async_op):
-        x = both.tensor((1,)).expand(4)  # as the gradient of a sum
+        x = both.tensor((1,)).expand(4)  # like the gradient of a sum
         if group is both.gloo:
             x = x.clone()
         return [x], dist.all_reduce(x, group=group, async_op=async_op)
@@ -158,7 +159,7 @@ def movers(both):
         both.same(run.__name__, run)
     both.same("all_to_all_single", all_to_all_single)
     both.same("all_to_all_single with splits", all_to_all_splits)
-    x = torch.zeros(n * 2, dtype=torch.int16)  # gloo has none
+    x = torch.zeros(n * 2, dtype=torch.int16)  # not supported by gloo
     dist.all_gather_into_tensor(x, both.tensor((2,), torch.int16), both.ours)
     assert torch.equal(x, torch.cat([both.tensor((2,), torch.int16, i) for i in range(n)]))
     out = [torch.zeros(1 + (both.rank + i) % 2) for i in range(n)]
@@ -168,7 +169,7 @@ def movers(both):
 
 
 def lazy(both):
-    """A conjugate's imaginary part is negative, and its memory is not."""
+    """The imaginary part of a conjugate is a view whose memory contains the negated values."""
     x = torch.full((3,), 1 + 2j).conj().imag
     assert x.is_neg()
     dist.all_reduce(x, group=both.ours)
@@ -233,7 +234,7 @@ def objects(both):
 
 
 def monitored(timeout=None, wait_all_ranks=False):
-    """torch's own function, which takes no backend but gloo before torch 2.12."""
+    """Calls torch's function, which supports only gloo before torch 2.12."""
     if NEW:
         dist.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
     else:
@@ -245,7 +246,7 @@ def futures(both):
     chained = work.get_future().then(lambda future: future.value()[0] * 2)
     assert (chained.wait() == 2 * both.size).all()
     works = [dist.all_reduce(torch.ones(1000), group=both.ours, async_op=True) for _ in range(50)]
-    del works  # nobody waits for them
+    del works  # not waited for
     with dist._coalescing_manager(both.ours, torch.device("cpu"), async_ops=True) as manager:
         several = [torch.ones(3), torch.ones(5)]
         for x in several:
@@ -259,7 +260,7 @@ def futures(both):
 
 
 def chained(both):
-    """A callback may ask its work anything while the main thread waits for it."""
+    """A callback may call all methods of its work while the main thread waits for it."""
     for _ in range(20):
         work = dist.all_reduce(torch.ones(3), group=both.ours, async_op=True)
         asked = work.get_future().then(
@@ -280,7 +281,7 @@ def chained(both):
 
 
 def nested(both):
-    """What is chained to a future may wait for calls of its own, as PowerSGD's hook does."""
+    """A function chained to a future may wait for its own calls, as PowerSGD's hook does."""
 
     def more(future):
         x = future.value()[0]
@@ -295,7 +296,9 @@ def nested(both):
 
 
 def dropped(both):
-    """A Work of which the program has only the boxed form has its result or failure, and is freed."""
+    """A Work of which the program keeps only the boxed form has its result or failure, and is
+    freed.
+    """
     world, n, r = both.ours, both.size, both.rank
     if world is not dist.group.WORLD:
         return
@@ -334,7 +337,7 @@ def dropped(both):
         seen.append(weakref.ref(work))
         boxes.append(work.boxed())
         if len(boxes) % 2:
-            work.wait()  # its group no longer keeps it
+            work.wait()  # after that, its group does not keep it
         del work
     while boxes:
         box = boxes.pop()
@@ -343,7 +346,7 @@ def dropped(both):
         for got, tensor in zip(work.get_future().wait(), work.result()):
             assert torch.equal(got, tensor) and tensor.all(), tensor
         del work, box
-    # DDP's reducer holds a work in C++ alone.
+    # DDP's reducer holds a work only in C++.
     tensor = torch.ones(1)
     work = dist.all_reduce(tensor, **options)
     seen.append(weakref.ref(work))
@@ -366,16 +369,17 @@ def dropped(both):
     dist.destroy_process_group(group)
     limit = time.monotonic() + (60 if torch.__version__ >= (2, 7) else 0)
     while any(ref() for ref in seen) and time.monotonic() < limit:
-        world._reap()  # as the next call does
-        gc.collect()  # an error's traceback and its work are a cycle
-        time.sleep(0.01)  # a thread that ended a future may still have its work
-    # Under torch 2.6 the group keeps works that nobody waited for.
+        world._reap()  # as the next call would
+        gc.collect()  # an error's traceback and its work form a reference cycle
+        time.sleep(0.01)  # a thread that completed a future may still have a reference to its work
+    # In torch 2.6 the group keeps works that have not been waited for.
     if torch.__version__ >= (2, 7):
         assert not any(ref() for ref in seen), [i for i, ref in enumerate(seen) if ref()]
 
 
 def late(both):
-    """A monitored barrier that misses a rank fails with gloo's text, and the group goes on."""
+    """A monitored barrier without one rank fails with gloo's message, and the group remains usable.
+    """
     if both.ours is not dist.group.WORLD:
         return
     reached = f"Rank {both.rank} successfully reached monitoredBarrier"
@@ -428,7 +432,7 @@ def refusals(both):
 
 
 def timeout_of(group):
-    """Returns the timeout of the library's group, in seconds, from its flight recorder."""
+    """Returns the timeout of the library's group in seconds, read from its flight recorder."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "flight")
         libdist.flight_dump(path)
@@ -439,7 +443,7 @@ def timeout_of(group):
 
 
 def again(both):
-    """A second world by a store that outlives the first."""
+    """Creates a second world with a store that outlives the first world."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True) if both.rank == 0 else None
     port = [store.port if store else None]
     dist.broadcast_object_list(port, 0)
@@ -447,14 +451,14 @@ def again(both):
     dist.destroy_process_group()
     libdist.torch._group.EXIT_SECONDS = 1
     os.environ["DIST_TIMEOUT"] = "40"
-    # torch's own default leaves DIST_TIMEOUT, an explicit timeout does not.
+    # torch's own default leaves DIST_TIMEOUT in effect; an explicit timeout overrides it.
     for given, seconds in ({}, 40), ({"timeout": timedelta(seconds=50)}, 50):
         dist.init_process_group("libdist", store=store, rank=both.rank, world_size=both.size, **given)
         assert timeout_of(dist.group.WORLD) == seconds
         x = torch.ones(1)
         dist.all_reduce(x)
         assert x.item() == both.size
-        dist.irecv(x, (both.rank + 1) % both.size)  # which nobody sends
+        dist.irecv(x, (both.rank + 1) % both.size)  # no rank sends it
         dist.destroy_process_group()
     return store
 
@@ -464,7 +468,7 @@ def main():
     parts = (reductions, movers, lazy, messages, objects, futures, chained, nested, dropped, late, groups, refusals)
     for part in parts:
         part(both)
-    store = again(both)  # rank 0's serves the others
+    store = again(both)  # rank 0's store serves the other ranks
     store.set(f"done/{both.rank}", "")
     if both.rank == 0:
         store.wait([f"done/{r}" for r in range(both.size)])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank: collectives on CUDA tensors are where they belong on PyTorch's streams, and the host does not wait.
+"""Run by each rank: collectives on CUDA tensors are ordered by PyTorch's streams, and the host does
+not wait.
 
-By itself a world of one rank; with torchrun a rank for each GPU. Ranks that share one go by the host.
-`--exit` ends without destroying the group.
+Without a launcher, a world of one rank; with torchrun, one rank per GPU. Ranks that share a GPU use
+the host. With `--exit`, exits without destroying the group.
 """
 import gc
 import os
@@ -16,11 +17,11 @@ import torch.distributed as dist
 import libdist.torch
 
 COUNT = 4096
-TICKS = 100_000_000  # of the GPU's clock: some 50 ms
+TICKS = 100_000_000  # of the GPU's clock: about 50 ms
 
 
 class Rank:
-    """The default group, and what each rank gives and gets."""
+    """The default group, and the inputs and results of each rank."""
 
     def __init__(self, **options):
         alone = {} if "RANK" in os.environ else {"init_method": "tcp://127.0.0.1:0", "rank": 0, "world_size": 1}
@@ -39,7 +40,7 @@ class Rank:
         assert self.over_nccl or self.local >= torch.cuda.device_count() or self.size > torch.cuda.device_count()
 
     def full(self, value, count=COUNT):
-        """A kernel writes it, on the current stream."""
+        """Returns a tensor written by a kernel on the current stream."""
         return torch.full((count,), float(value), device=self.device)
 
 
@@ -121,7 +122,9 @@ def movers(at):
 
 
 def order(at):
-    """Behind a long kernel on the current stream; what comes behind sees the result; the host is ahead."""
+    """A call runs after a long kernel on the current stream, later work sees its result, and the
+    host does not wait.
+    """
     stream = torch.cuda.Stream()
     for run in reductions(at) + movers(at):
         for ticks in (0, TICKS):  # the first call connects the ranks
@@ -132,7 +135,7 @@ def order(at):
                     if work is not None:
                         work.wait()
                     seen = result.clone()
-                    result.zero_()  # too late to spoil it
+                    result.zero_()  # ordered after the use of the result
                 ahead = not stream.query()
                 stream.synchronize()
                 what = f"{run.__name__}, async {async_op}"
@@ -142,7 +145,9 @@ def order(at):
 
 
 def other_streams(at):
-    """Whoever waits on another stream sees the result, and PyTorch gives the memory to nobody before."""
+    """Work on another stream that waits sees the result, and PyTorch does not reuse the memory
+    before that.
+    """
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     for _ in range(5):
         with torch.cuda.stream(first):
@@ -152,7 +157,7 @@ def other_streams(at):
         with torch.cuda.stream(second):
             work.wait()
             twice = x * 2
-            x.record_stream(second)  # the program's own use of it
+            x.record_stream(second)  # as the program must do for its own use
         del x, work
         with torch.cuda.stream(first):
             spoilers = [at.full(-1) for _ in range(8)]
@@ -163,7 +168,7 @@ def other_streams(at):
 
 def futures(at):
     stream = torch.cuda.Stream()
-    for ticks in (0, TICKS):  # the first one has much to import
+    for ticks in (0, TICKS):  # the first iteration imports modules
         torch.cuda._sleep(ticks)
         work = dist.all_reduce(at.full(at.rank + 1), async_op=True)
         chained = work.get_future().then(lambda future: future.value()[0] * 2)
@@ -178,7 +183,7 @@ def futures(at):
 
 
 def dropped(at):
-    """Works that nobody waits for take their memory with them, once they have ended."""
+    """Works that are not waited for release their memory after completion."""
     torch.cuda.synchronize()
     gc.collect()
     before = torch.cuda.memory_allocated()
@@ -188,7 +193,7 @@ def dropped(at):
         del x
         at.full(-1)
     torch.cuda.synchronize()
-    for _ in range(2):  # whoever starts a call frees what has ended
+    for _ in range(2):  # starting a call frees completed works
         dist.all_reduce(torch.ones(1), async_op=True).wait()
     gc.collect()
     kept = torch.cuda.memory_allocated() - before
@@ -196,7 +201,7 @@ def dropped(at):
 
 
 def by_host(at):
-    """What NCCL has not."""
+    """Operations that NCCL does not support."""
     for async_op in (False, True):
         flags = torch.arange(at.size, device=at.device) == at.rank
         bits = torch.tensor([1 << at.rank], device=at.device)
@@ -228,7 +233,9 @@ def refused(call, words):
 
 
 def messages(at):
-    """Around the ring, with a tag and without; alone to itself, which torch's own functions refuse."""
+    """Messages around the ring, with and without a tag; with one rank to itself, which torch's
+    functions reject.
+    """
     group, stream = dist.group.WORLD, torch.cuda.Stream()
     to, origin = (at.rank + 1) % at.size, (at.rank - 1) % at.size
     if at.size == 1 and not group._cuda.pairs:
@@ -243,14 +250,14 @@ def messages(at):
             seen = y + 1
         stream.synchronize()
         assert (seen == origin + 1).all(), seen
-    group.send([x], to, 0)  # nobody waits for it
+    group.send([x], to, 0)  # not waited for
     assert group.recv([y], origin, 0).get_future().wait()
     if group._cuda.pairs:
         refused(lambda: group.recv_anysource([y]), "src: ")
 
 
 def graph(at):
-    """A captured all_reduce, plain and started, is part of the graph."""
+    """A captured all_reduce, blocking and asynchronous, is part of the graph."""
     if not at.over_nccl:
         return
     x, captured = at.full(1), torch.cuda.CUDAGraph()
@@ -269,7 +276,7 @@ def graph(at):
 
 
 def both_devices(at):
-    """CPU tensors go over the group as ever, and a barrier waits for the GPU."""
+    """CPU tensors still use the CPU group, and a barrier waits for the GPU."""
     x = torch.ones(3)
     dist.all_reduce(x)
     assert (x == at.size).all()
@@ -296,7 +303,7 @@ def main():
         part(at)
         print(f"rank {at.rank}: {part.__name__}", flush=True)
     dist.destroy_process_group()
-    at = Rank(device_id=True)  # sends and receives over NCCL, too
+    at = Rank(device_id=True)  # sends and receives use NCCL, too
     for part in (order, messages, both_devices):
         part(at)
     dist.destroy_process_group()

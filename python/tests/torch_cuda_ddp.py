@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank: DDP and FSDP on GPUs over libdist have the losses that they have over PyTorch's own nccl.
+"""Run by each rank: DDP and FSDP on GPUs have the same losses over libdist as over PyTorch's nccl.
 
-Prints the time of a step over each, and of a call. Alone the losses are those without DDP, too.
+Prints the time of a step and of a call for both backends. With one rank, also compares with
+training without DDP.
 """
 import os
 import sys
@@ -26,7 +27,7 @@ def net():
 
 
 def train(model):
-    """The losses, and the microseconds of a step."""
+    """Returns the losses, and the time of a step in microseconds."""
     optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
     torch.manual_seed(dist.get_rank() + 7)
     x, labels = torch.randn(64, 1024, device="cuda"), torch.randint(10, (64,), device="cuda")
@@ -52,7 +53,7 @@ def ddp(**options):
 
 
 def fsdp():
-    """FSDP's second form."""
+    """FSDP version 2."""
     model = net()
     mesh = init_device_mesh("cuda", (dist.get_world_size(),))
     for layer in model:
@@ -62,7 +63,7 @@ def fsdp():
 
 
 def call(count=2000):
-    """The microseconds of the host for a call."""
+    """Returns the host's time for a call in microseconds."""
     x = torch.ones(16, device="cuda")
     for repeat in range(count + 100):
         if repeat == 100:
@@ -75,7 +76,7 @@ def call(count=2000):
 
 
 def over(backend):
-    """What is measured and found over a backend."""
+    """Returns the losses of all trainings with a backend; prints the times."""
     alone = {} if "RANK" in os.environ else {"init_method": "tcp://127.0.0.1:0", "rank": 0, "world_size": 1}
     dist.init_process_group(backend, **alone)
     ways = {

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank: DDP's losses of 50 steps over gloo, over libdist, and with shared buckets are the same."""
+"""Run by each rank: DDP has the same losses in 50 steps over gloo, over libdist, and with shared
+buckets.
+"""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -30,10 +32,10 @@ def losses(group, buckets=None):
 
 
 def uneven(group, layers, static):
-    """Trains with DDP's join() on fewer batches on rank 0; returns the parameters.
+    """Trains with DDP's join() and fewer batches on rank 0; returns the parameters.
 
-    Without `static` the reducer divides by the number of ranks that are left, which it has from a work
-    that only C++ holds.
+    Without `static` the reducer divides by the number of remaining ranks, which it obtains from a
+    work that only C++ holds.
     """
     torch.manual_seed(1)
     model = DistributedDataParallel(nn.Sequential(*layers()), process_group=group)

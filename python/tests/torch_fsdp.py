@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank: parameters sharded over the ranks, by both of PyTorch's FSDP, over the backend that is named.
+"""Run by each rank: parameters sharded with both versions of PyTorch's FSDP, over the backend in
+argv[1].
 
-The losses must be those of one process, which every rank trains too.
+The losses must equal those of a single process, which every rank computes too.
 """
 import sys
 
@@ -20,7 +21,7 @@ def net():
 
 
 def batch(step, rank=None):
-    """A batch of all ranks, or the rank's part of it."""
+    """Returns a batch of all ranks, or one rank's part of it."""
     generator = torch.Generator().manual_seed(step)
     x = torch.randn(dist.get_world_size(), 8, 24, generator=generator)
     x = x.flatten(0, 1) if rank is None else x[rank]
@@ -45,7 +46,7 @@ def losses(model, rank):
 
 
 def sharded():
-    """FSDP's second form: each layer's parameters are split over a mesh of the ranks."""
+    """FSDP version 2: each layer's parameters are sharded over a mesh of the ranks."""
     model = net()
     mesh = DeviceMesh("cpu", list(range(dist.get_world_size())))
     for layer in model:
@@ -62,7 +63,7 @@ def main():
     expected = losses(net(), None)
     first = FullyShardedDataParallel(net(), device_id=torch.device("cpu"))
     torch.testing.assert_close(losses(first, rank), expected, rtol=1e-4, atol=1e-6)
-    if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.6 cannot shard the second way without a GPU
+    if hasattr(torch.cpu.Stream, "record_event"):  # torch 2.6 needs a GPU for version 2
         torch.testing.assert_close(losses(sharded(), rank), expected, rtol=1e-4, atol=1e-6)
     dist.destroy_process_group()
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank under torchrun --max-restarts 1: rank 1 is killed, the others name it, and the next start ends well."""
+"""Run by each rank under torchrun --max-restarts 1: rank 1 is killed, the other ranks report it,
+and the restarted job succeeds.
+"""
 import os
 import signal
 import sys
@@ -12,7 +14,7 @@ import libdist.torch
 
 
 def killed(path):
-    """Notes when, and ends rank 1."""
+    """Writes the time, and kills rank 1."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(str(time.time()))
     os.rename(path + ".new", path)

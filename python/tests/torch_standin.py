@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank: torch_cuda.py without a GPU, over the stand-in's NCCL.
+"""Run by each rank: torch_cuda.py without a GPU, with the stand-in for NCCL.
 
-Tensors of the CPU say that they are CUDA's. A stream is busy from a _sleep on until it is waited for.
-`shared`: all ranks say that they are on one GPU, and so go by the host.
+CPU tensors claim to be CUDA tensors. A stream is busy from _sleep until it is waited for. With
+`shared`, all ranks claim to be on one GPU, so they use the host.
 """
 import os
 import sys
@@ -18,7 +18,7 @@ DEVICE = torch.device("cuda", 0 if SHARED else int(os.environ["RANK"]))
 
 
 class Stream:
-    """Of them all there is one: what is done with these tensors is done at once."""
+    """Represents all streams: operations on these tensors complete immediately."""
 
     busy = False
     cuda_stream = 0
@@ -96,5 +96,5 @@ if __name__ == "__main__":
     stand_in()
     import torch_cuda
 
-    torch_cuda.graph = lambda at: None  # there are no graphs
+    torch_cuda.graph = lambda at: None  # graphs are not simulated
     torch_cuda.main()

@@ -10,7 +10,7 @@ from .. import _header
 from .._library import lib
 from ..arguments import bounded, milliseconds
 from ..errors import Error, InvalidArgumentError
-from ._monitor import told
+from ._monitor import with_gloo_text
 from ._running import TORCH_TIMEOUT, Running, Tensors
 from ._tensors import (
     Finish,
@@ -34,7 +34,7 @@ def _one(tensors: Union[torch.Tensor, Sequence[Any]]) -> Any:
     if type(tensors) is not list and isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
-        raise InvalidArgumentError(f"tensors: one tensor a rank, not {len(tensors)}")
+        raise InvalidArgumentError(f"tensors: expected one tensor per rank, not {len(tensors)}")
     return tensors[0]
 
 
@@ -105,11 +105,11 @@ class Collectives(Running):
         """Reduces a list with one tensor per rank; each rank gets its own."""
         output, parts = _one(outputs), _one(inputs)
         if len(parts) != self._group.size:
-            raise InvalidArgumentError(f"input_list: {len(parts)} tensors, {self._group.size} ranks")
+            raise InvalidArgumentError(f"input_list: {len(parts)} tensors for {self._group.size} ranks")
         _equal(parts, output, "input_list")
         counts = [part.numel() for part in parts]
         if output.numel() != counts[self._group.rank]:
-            raise InvalidArgumentError("output: it has not the size of this rank's tensor of input_list")
+            raise InvalidArgumentError("output: its size differs from this rank's tensor in input_list")
         return self._reduce_scatter(output, join(parts), counts, opts)
 
     def _reduce_scatter(
@@ -159,14 +159,14 @@ class Collectives(Running):
             outputs = [outputs]
         parts, given = _one(outputs), _one(inputs)
         if len(parts) != self._group.size:
-            raise InvalidArgumentError(f"tensor_list: {len(parts)} tensors, {self._group.size} ranks")
+            raise InvalidArgumentError(f"tensor_list: {len(parts)} tensors for {self._group.size} ranks")
         equal = _equal(parts, given, "tensor_list")
         flat, finish = parts_of(parts)
         if equal:
             return self._all_gather(flat, given, opts, finish, parts)
         counts = [part.numel() for part in parts]
         if given.numel() != counts[self._group.rank]:
-            raise InvalidArgumentError("tensor: it has not the size of this rank's in tensor_list")
+            raise InvalidArgumentError("tensor: its size differs from this rank's tensor in tensor_list")
         source = ready(given)
         dtype, scale = flat_dtype(source)
         sizes = _sizes([count * scale for count in counts])
@@ -208,7 +208,7 @@ class Collectives(Running):
         if self._group.rank == _root(opts):
             parts = _one(outputs)
             if len(parts) != self._group.size or not _equal(parts, source, "gather_list"):
-                raise InvalidArgumentError("gather_list: it needs a tensor of input's size for each rank")
+                raise InvalidArgumentError("gather_list: requires a tensor of input's size for each rank")
             flat, finish = parts_of(parts)
         return self._gather(source, flat, opts, finish, parts)
 
@@ -230,7 +230,7 @@ class Collectives(Running):
         if self._group.rank != _root(opts):
             return self._gather(ready(given), None, opts, None, [])
         if output is None or output.numel() != given.numel() * self._group.size:
-            raise InvalidArgumentError("gather_tensor: root's must be world size times as large as tensor")
+            raise InvalidArgumentError("gather_tensor: must be world size times as large as tensor at root")
         _equal([output], given, "gather_tensor")
         buffer, finish = target(output)
         return self._gather(ready(given), buffer, opts, finish, [output])
@@ -246,7 +246,7 @@ class Collectives(Running):
         if self._group.rank == _root(opts):
             parts = _one(inputs)
             if len(parts) != self._group.size or not _equal(parts, output, "scatter_list"):
-                raise InvalidArgumentError("scatter_list: it needs a tensor of output's size for each rank")
+                raise InvalidArgumentError("scatter_list: requires a tensor of output's size for each rank")
             flat = join(parts)
         address = None if flat is None else flat.data_ptr()
         arguments = (address, buffer.data_ptr(), buffer.numel() * scale, dtype, _root(opts))
@@ -298,10 +298,10 @@ class Collectives(Running):
         row = tensor.numel() // rows if rows else 0
         if not splits:
             if rows % ranks:
-                raise InvalidArgumentError(f"{name}: {rows} rows are no {ranks} blocks of one size")
+                raise InvalidArgumentError(f"{name}: {rows} rows cannot be divided into {ranks} equal blocks")
             return [rows // ranks * row] * ranks
         if len(splits) != ranks or sum(splits) != rows or min(splits) < 0:
-            raise InvalidArgumentError(f"{name}_split_sizes: they must be {ranks}, and {rows} together")
+            raise InvalidArgumentError(f"{name}_split_sizes: expected {ranks} sizes with the sum {rows}")
         return [split * row for split in splits]
 
     def barrier(self, opts: Any = None) -> Any:
@@ -321,7 +321,7 @@ class Collectives(Running):
         try:
             self._group._check(lib.dist_monitored_barrier(self._group._handle, limit))
         except Error as error:
-            raise told(error, self._group.rank, limit, wait_all_ranks) from None
+            raise with_gloo_text(error, self._group.rank, limit, wait_all_ranks) from None
 
     # ---- point-to-point ----
 

@@ -28,20 +28,20 @@ _REDUCING = {"all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "
 _BOOL = DTYPES[torch.bool]
 
 
-def settle(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
     """Blocks the host until the work on the current stream has completed."""
     torch.cuda.current_stream(device).synchronize()
 
 
-def by_host(lead: torch.Tensor, finish: Finish) -> Finish:
+def through_host(lead: torch.Tensor, finish: Finish) -> Finish:
     """Prepares a call that copies CUDA memory through the host; returns the function that completes
     it.
 
     That function may run in any thread, whose stream may differ from the stream of the waiting
     thread, so it synchronizes too.
     """
-    settle(lead.device)
-    return None if finish is None else lambda: (finish(), settle(lead.device))
+    synchronize(lead.device)
+    return None if finish is None else lambda: (finish(), synchronize(lead.device))
 
 
 def _missing() -> str:
@@ -63,8 +63,8 @@ class Cuda:
         self.device: Optional[torch.device] = None  # of the first tensor
         self.pairs = False  # sends and receives use NCCL, too
         self._stream = 0  # the group's current stream
-        self._beside: Any = None  # stream of asynchronous calls
-        self._moment: Any = None  # event used temporarily when an asynchronous call starts
+        self._own_stream: Any = None  # stream of asynchronous calls
+        self._start_event: Any = None  # event used temporarily when an asynchronous call starts
         self._started: List[PairWork] = []  # sends and receives that have not been waited for
         self._starting = threading.Lock()
         self._lock = threading.Lock()  # held while the stream is set and the call is made
@@ -106,7 +106,7 @@ class Cuda:
             why_not = str(error)
         if self._agree(why_not):
             self.group = made
-            self._beside, self._moment = torch.cuda.Stream(device), torch.cuda.Event()
+            self._own_stream, self._start_event = torch.cuda.Stream(device), torch.cuda.Event()
         elif made is not None:
             made.abort()
             made.destroy()
@@ -116,14 +116,14 @@ class Cuda:
         self.make(device)
         self.pairs = self.group is not None
 
-    def _takes(self, device: torch.device) -> bool:
+    def _can_run(self, device: torch.device) -> bool:
         if self.device is None:
             self.make(device)
         if self.group is None:
             return False
         if device != self.device:
             raise InvalidArgumentError(
-                f"tensor: it is on {device}, and this rank's group of backend nccl on {self.device}"
+                f"tensor: it is on {device}, but this rank's group of backend nccl is on {self.device}"
             )
         return True
 
@@ -150,7 +150,7 @@ class Cuda:
         if name in _REDUCING and (arguments[3] == _BOOL or arguments[4] in HOST_OPS):
             return None
         device = keep[0].device
-        if not self._takes(device):
+        if not self._can_run(device):
             return None
         if self._started:
             self._reap()
@@ -166,10 +166,10 @@ class Cuda:
         self, name: str, arguments: tuple, tensors: List[torch.Tensor], finish: Finish, keep: tuple
     ) -> StreamWork:
         """Queues a call, and the copies of its results, on a separate stream."""
-        before, beside = torch.cuda.current_stream(self.device.index), self._beside
+        before, beside = torch.cuda.current_stream(self.device.index), self._own_stream
         with self._starting:
-            self._moment.record(before)
-            self._moment.wait(beside)
+            self._start_event.record(before)
+            self._start_event.wait(beside)
             self.call(blocking[name], beside.cuda_stream, self.group._handle, *arguments)
         if finish is not None:
             inside(beside, finish)
@@ -194,10 +194,10 @@ class Cuda:
             return None
         if peer == _header.ANY_SOURCE:
             raise InvalidArgumentError(
-                "src: NCCL receives from a named rank only. Name it, or leave out the device_id of "
-                "init_process_group, which sends CUDA tensors over NCCL"
+                "src: NCCL requires a source rank. Pass it, or omit device_id of "
+                "init_process_group, with which CUDA tensors are sent over NCCL"
             )
-        self._takes(keep[0].device)
+        self._can_run(keep[0].device)
         self._reap()
         handle, before = ctypes.c_void_p(), torch.cuda.current_stream(self.device.index)
         self.call(

@@ -12,14 +12,14 @@ from ._tensors import Finish
 from ._work import KeptWork
 
 
-def _used_on(stream: Any, memory: Any) -> None:
+def _record_use(stream: Any, memory: Any) -> None:
     """Keeps PyTorch from reusing the memory before the stream's current work has completed."""
     for one in memory:
         if isinstance(one, torch.Tensor):
             if one.is_cuda:
                 one.record_stream(stream)
         elif isinstance(one, (tuple, list)):
-            _used_on(stream, one)
+            _record_use(stream, one)
 
 
 def inside(stream: Any, run: Callable[..., Any], *arguments: Any) -> None:
@@ -63,16 +63,16 @@ class StreamWork(KeptWork):
         del timeout
         stream = torch.cuda.current_stream(self._device.index)
         stream.wait_event(self._event)
-        self._let_go(stream)
+        self._release(stream)
         return True
 
-    def _let_go(self, stream: Any) -> None:
+    def _release(self, stream: Any) -> None:
         """Releases the memory; memory of other streams must not be reused before this stream has
         completed.
         """
         keep, self._keep = self._keep, ()
         if stream != self._before:
-            _used_on(stream, keep)
+            _record_use(stream, keep)
 
     def get_future(self) -> Future:
         """Returns a completed future of the tensors; streams that use it wait."""
@@ -107,7 +107,7 @@ class StreamWork(KeptWork):
 
     def __del__(self) -> None:
         if getattr(self, "_keep", None) and self._stream is not None:
-            _used_on(self._stream, self._keep)
+            _record_use(self._stream, self._keep)
 
 
 class PairWork(StreamWork):

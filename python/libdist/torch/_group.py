@@ -24,10 +24,10 @@ from ._work import Several, Work
 _Backend = torch._C._distributed_c10d.Backend
 
 if not hasattr(_ProcessGroup, "_set_default_backend"):
-    raise ImportError(f"libdist.torch needs PyTorch 2.6 or later, not {torch.__version__}: pip install -U torch")
+    raise ImportError(f"libdist.torch requires PyTorch 2.6 or later, not {torch.__version__}: pip install -U torch")
 
 
-def _takes_backends() -> bool:
+def _supports_backends() -> bool:
     """Returns whether Python can create a backend for one device; torch 2.11 and older only support
     process groups.
     """
@@ -38,15 +38,15 @@ def _takes_backends() -> bool:
     return True
 
 
-_TAKES_BACKENDS = _takes_backends()
-_lives: "weakref.WeakSet[_Life]" = weakref.WeakSet()
+_SUPPORTS_BACKENDS = _supports_backends()
+_instances: "weakref.WeakSet[_GroupBase]" = weakref.WeakSet()
 
 
 def _leave() -> None:
     """Ends all works, because no thread of the library may use memory or call the interpreter after
     its end.
     """
-    for life in list(_lives):
+    for life in list(_instances):
         for work in list(life._works.values()):
             try:
                 if not work.is_completed():
@@ -64,7 +64,7 @@ def _devices() -> List[torch.device]:
     return [torch.device(name) for name in names]
 
 
-class _Life(Collectives):
+class _GroupBase(Collectives):
     """The common part of a process group and a backend for one device."""
 
     def _begin(self, group: Group, timeout: timedelta, cuda: Cuda) -> None:
@@ -72,7 +72,7 @@ class _Life(Collectives):
         self._timeout = timeout
         self._cuda = cuda
         self._works: Dict[int, Work] = {}
-        _lives.add(self)
+        _instances.add(self)
 
     def shutdown(self) -> None:
         """Leaves the group. Ignores errors of other ranks that have left already.
@@ -134,7 +134,7 @@ class _Life(Collectives):
         return False
 
 
-class DeviceBackend(_Life, _Backend):
+class DeviceBackend(_GroupBase, _Backend):
     """The backend of a process group for some devices."""
 
     def __init__(self, group: Group, timeout: timedelta, cuda: Cuda):
@@ -148,7 +148,7 @@ class DeviceBackend(_Life, _Backend):
         return self._options
 
 
-class ProcessGroup(_Life, _ProcessGroup):
+class ProcessGroup(_GroupBase, _ProcessGroup):
     """A process group without other backends.
 
     Python's calls reach it directly, without torch's dispatcher. For calls of torch to the backends
@@ -159,7 +159,7 @@ class ProcessGroup(_Life, _ProcessGroup):
         _ProcessGroup.__init__(self, group.rank, group.size)
         self._begin(group, timeout, Cuda(group, timeout))
         self._splits = itertools.count()
-        if _TAKES_BACKENDS:
+        if _SUPPORTS_BACKENDS:
             self._register_for(_devices())
         self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
 
@@ -190,7 +190,7 @@ class ProcessGroup(_Life, _ProcessGroup):
     _group_name = _group_desc = ""
 
     def _get_backend(self, device: Any) -> Any:
-        return _ProcessGroup._get_backend(self, device) if _TAKES_BACKENDS else self
+        return _ProcessGroup._get_backend(self, device) if _SUPPORTS_BACKENDS else self
 
     def size(self) -> int:
         """Returns the number of ranks."""
@@ -214,7 +214,7 @@ class ProcessGroup(_Life, _ProcessGroup):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Warns that the timeout of a group cannot be changed."""
-        warnings.warn("libdist keeps the timeout that init_process_group or new_group was given")
+        warnings.warn("libdist keeps the timeout that was passed to init_process_group or new_group")
 
     def split_group(
         self,
@@ -292,11 +292,11 @@ def create(options: Any, backend_options: Any) -> Any:
 def _wrapped(group: Group, options: Any, timeout: timedelta, caller: Any) -> Any:
     """Returns the object that torch's function, whose frame is `caller`, expects for the group."""
     alone = _is_alone(options, caller)
-    if _TAKES_BACKENDS and not alone:
+    if _SUPPORTS_BACKENDS and not alone:
         return DeviceBackend(group, timeout, Cuda(group, timeout))
     if not alone:
         warnings.warn(
-            f"libdist serves all devices: torch {torch.__version__} takes a backend of single ones from C++ only"
+            f"libdist is used for all devices: torch {torch.__version__} accepts backends for single devices only from C++"
         )
     made = ProcessGroup(group, timeout)
     device = caller.f_locals.get("device_id")

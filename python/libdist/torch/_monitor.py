@@ -13,7 +13,7 @@ def _of_rank_0(ranks: List[str], limit: int, wait_all_ranks: bool) -> str:
     return f"[Rank 0]: {named} failed to pass monitoredBarrier in {limit} ms"
 
 
-def told(error: Error, rank: int, limit: int, wait_all_ranks: bool) -> Error:
+def with_gloo_text(error: Error, rank: int, limit: int, wait_all_ranks: bool) -> Error:
     """Returns the failure with gloo's message, for rank 0 or for another rank, before the
     library's.
     """

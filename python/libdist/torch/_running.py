@@ -8,7 +8,7 @@ import torch
 
 from .._library import lib
 from ..group import Group
-from ._cuda import CALLS, Cuda, blocking, by_host, settle
+from ._cuda import CALLS, Cuda, blocking, synchronize, through_host
 from ._tensors import Finish, all_of
 from ._work import Several, Work, done
 
@@ -51,8 +51,8 @@ class Running:
             if not lead.is_cpu:
                 work = self._cuda.run(name, arguments, opts, tensors, finish, (lead, other))
                 if work is not None:
-                    return self._noted(work)
-                finish = by_host(lead, finish)
+                    return self._add_to_batch(work)
+                finish = through_host(lead, finish)
             if opts is not None and not getattr(opts, "asyncOp", True):  # torch 2.6 has no asyncOp
                 status = blocking[name](self._group._handle, *arguments)
                 if status < 0:
@@ -73,9 +73,9 @@ class Running:
         handle = ctypes.c_void_p()
         self._group._check(function(self._group._handle, *arguments, ctypes.byref(handle)))
         self._reap()
-        return self._noted(Work(handle.value, self, tensors, finish, keep))
+        return self._add_to_batch(Work(handle.value, self, tensors, finish, keep))
 
-    def _noted(self, work: Any) -> Any:
+    def _add_to_batch(self, work: Any) -> Any:
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
@@ -117,8 +117,8 @@ class Running:
             peer, tag = arguments[3:5]
             work = self._cuda.pair(function, arguments, tensors, finish, (lead, source), peer, tag)
             if work is not None:
-                return self._noted(work)
-            finish = by_host(lead, finish)
+                return self._add_to_batch(work)
+            finish = through_host(lead, finish)
         work = self._start(function, arguments, tensors, finish, (lead, source))
         work._source = source
         work._is_message = True
@@ -129,7 +129,7 @@ class Running:
         stream.
         """
         if self._cuda.device is not None:
-            settle(self._cuda.device)
+            synchronize(self._cuda.device)
         limit = None if opts is None else opts.timeout
         timed = limit is not None and limit.total_seconds() > 0
         waits = opts is not None and not getattr(opts, "asyncOp", True)

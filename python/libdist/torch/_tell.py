@@ -15,24 +15,24 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, "libdist")
 
 
-class _Tellers:
+class _Threads:
     """The pool of threads. The interpreter ends it at exit; a forked child creates its own."""
 
     pool = _pool()
 
 
 def _forked() -> None:
-    _Tellers.pool = _pool()
+    _Threads.pool = _pool()
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
-def tell(function: Callable[..., None], *arguments: Any) -> None:
+def call_soon(function: Callable[..., None], *arguments: Any) -> None:
     """Calls a function soon in another thread, or immediately if the interpreter is about to exit.
     """
     try:
-        _Tellers.pool.submit(function, *arguments)
+        _Threads.pool.submit(function, *arguments)
     except RuntimeError:
         function(*arguments)
 

@@ -59,14 +59,14 @@ def reduction(op: Any) -> Tuple[int, Finish]:
     if op == ReduceOp.RedOpType.PREMUL_SUM:
         made = premul_sum(float(op.__getstate__()[1]))  # torch 2.11 has no op.factor
         return made.number, made.free
-    raise InvalidArgumentError(f"op: libdist has no {op}")
+    raise InvalidArgumentError(f"op: libdist does not support {op}")
 
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor if its memory can be used directly, otherwise a contiguous copy."""
     if tensor.layout is not _STRIDED or not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
-            f"tensor: libdist takes dense tensors of cpu and cuda, not {tensor.layout} of {tensor.device}"
+            f"tensor: libdist requires dense tensors on cpu or cuda, not {tensor.layout} on {tensor.device}"
         )
     if tensor.is_conj() or tensor.is_neg():  # the memory does not contain the elements' values
         tensor = tensor.resolve_conj().resolve_neg()
@@ -82,17 +82,18 @@ def target(tensor: torch.Tensor) -> Tuple[torch.Tensor, Finish]:
     buffer = ready(tensor)
     if buffer is tensor:
         return tensor, None
-    return buffer, lambda: _bring(buffer, tensor.detach())
+    return buffer, lambda: _copy_back(buffer, tensor.detach())
 
 
-def _bring(buffer: torch.Tensor, tensor: torch.Tensor) -> None:
+def _copy_back(buffer: torch.Tensor, tensor: torch.Tensor) -> None:
     """Copies a result. Elements of an expanded tensor that share memory must have equal results."""
     if 0 in tensor.stride() and tensor.numel():
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
         alike = buffer[once].expand_as(buffer).contiguous()
-        if not torch.equal(buffer.view(torch.uint8), alike.view(torch.uint8)):  # compares bytes, so that NaN equals NaN
+        # Compare bytes, so that NaN equals NaN.
+        if not torch.equal(buffer.view(torch.uint8), alike.view(torch.uint8)):
             raise InvalidArgumentError(
-                "tensor: it is expanded, and its result differs where its elements share memory: clone it"
+                "tensor: it is expanded, but the results differ for elements that share memory: clone it"
             )
         tensor, buffer = tensor[once], buffer[once]
     tensor.copy_(buffer)

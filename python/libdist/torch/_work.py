@@ -16,7 +16,7 @@ from .._library import lib
 from ..arguments import milliseconds
 from ..errors import IN_PROGRESS, Status, failure
 from ..work import is_calling
-from ._tell import tell
+from ._tell import call_soon
 from ._tensors import Finish
 
 _c10d = torch._C._distributed_c10d
@@ -54,16 +54,16 @@ def _set_forward_pass_work_handle(reducer: Any, work: Any, is_static: bool) -> N
 _c10d.Reducer._set_forward_pass_work_handle = _set_forward_pass_work_handle
 
 # Works with a registered completion callback, by number; kept until it is called.
-_told: Dict[int, "Work"] = {}
+_registered: Dict[int, "Work"] = {}
 _numbers = itertools.count(1)
 
 
 @_header.dist_work_fn
 def _ended(number: int, status: int) -> None:
     """Called by any thread of the library when a work has completed; must not block."""
-    work = _told.pop(number, None)
+    work = _registered.pop(number, None)
     if work is not None:
-        tell(work._tell, status)
+        call_soon(work._complete, status)
 
 
 def _future(tensors: List[torch.Tensor]) -> Future:
@@ -127,8 +127,8 @@ class Work(KeptWork):
                 self._waiting.release()
         elif not self._has_outcome:
             if is_calling():
-                raise RuntimeError("a callback can wait for no operation but its own")
-            raise RuntimeError(f"Wait timeout: the operation has not ended within {seconds} s")
+                raise RuntimeError("a callback can only wait for its own operation")
+            raise RuntimeError(f"Wait timeout: the operation has not completed within {seconds} s")
 
     def _end(self, seconds: float) -> None:
         """Waits and records the result; the caller holds the lock."""
@@ -136,7 +136,7 @@ class Work(KeptWork):
             limit = milliseconds(seconds)
             status = lib.dist_wait_for(self._handle, limit)
             if status == IN_PROGRESS:
-                raise RuntimeError(f"Wait timeout: the operation has not ended within {limit} ms")
+                raise RuntimeError(f"Wait timeout: the operation has not completed within {limit} ms")
         else:
             status = lib.dist_wait(self._handle)
         if status == Status.ERR_INVALID_ARGUMENT:  # dist_wait has not waited
@@ -166,7 +166,7 @@ class Work(KeptWork):
             if free is not None:
                 free()
 
-    def _tell(self, status: int) -> None:
+    def _complete(self, status: int) -> None:
         """Completes the future. A failure's message is obtained by waiting."""
         if status >= 0:
             self._record(status)
@@ -194,10 +194,10 @@ class Work(KeptWork):
             self._future.set_result(None)
             return
         number = next(_numbers)
-        _told[number] = self
+        _registered[number] = self
         if lib.dist_on_complete(handle, _ended, number) < 0:  # another thread has just completed it
-            _told.pop(number, None)
-            tell(self._tell, -1)
+            _registered.pop(number, None)
+            call_soon(self._complete, -1)
 
     def is_completed(self) -> bool:
         """Returns whether the operation has completed, with or without an error. Does not block."""
