@@ -22,7 +22,7 @@ struct curves {
     char title[96]; /* of the last plot */
 };
 
-/* -1: out of memory. The caller calls curves_close in either case. */
+/* Prepares the curves. Returns -1 if out of memory. The caller calls curves_close in any case. */
 static int curves_open(const struct result *result, struct curves *curves)
 {
     const size_t measurements = (size_t)result->measurement_count + 1,

@@ -122,7 +122,10 @@ static dist_status limit_alloc(struct driver *driver, size_t bytes, void **memor
     return DIST_OK;
 }
 
-/* The barrier ensures that no rank still reads this memory in its last call. */
+/*
+ * Returns the pages to the system, after a barrier that ensures that no rank still reads the memory
+ * in its last call.
+ */
 static void limit_release(struct driver *driver, void *memory, size_t bytes)
 {
     if (driver->barrier(driver) == DIST_OK)
@@ -169,7 +172,7 @@ static void limit_arrive(struct limit *limit)
                           memory_order_release);
 }
 
-/* Wait until that rank, or all ranks, have reached this rank's event. */
+/* Wait until the given rank, or every rank, has announced as many events as this rank. */
 static dist_status limit_wait_rank(struct limit *limit, int rank)
 {
     return limit_wait(limit, &limit->map->mailboxes[rank].flag, limit->events);
@@ -453,7 +456,7 @@ static dist_status limit_steps(struct limit *limit, unsigned steps)
 
 /* ---- unavoidable copies, between two barriers ---- */
 
-/* Block s of out is rank s's in, or the block of it that is for this rank. */
+/* Copies to block s of out rank s's in, or this rank's block of rank s's in. */
 static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
 {

@@ -498,7 +498,10 @@ static int serve_connect(struct server *server, const char *name)
                : serve_fail(name, "cannot open the connection to dist_bench", strerror(errno));
 }
 
-/* -1: the line is not an order, or the driver cannot be used any more. */
+/*
+ * Runs the order of a line and sends the answer. Returns -1 if the line is not an order, or if the
+ * driver cannot be used any more.
+ */
 static int serve_order(struct server *server, const char *line)
 {
     char reason[MEASURE_REASON] = "out of memory for the times: use fewer iterations with -i";

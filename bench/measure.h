@@ -203,7 +203,10 @@ size_t buffers_need(const struct order *order, int ranks);
 
 /* Conversion between double and an element of any dtype. */
 
-/* value must be an integer; integer types wrap. A float16 out of range becomes infinite. */
+/*
+ * Writes and reads an element. The value to write must be an integer; integer types wrap, and a
+ * float16 out of range becomes infinite.
+ */
 void number_write(dist_dtype dtype, double value, void *element);
 double number_read(dist_dtype dtype, const void *element);
 

@@ -19,7 +19,10 @@ struct summary {
     int round_count;
 };
 
-/* -1: out of memory. A zeroed summary may be freed. */
+/*
+ * Allocates the memory of a summary. Returns 0, or -1 if out of memory. summary_free also accepts a
+ * zeroed summary.
+ */
 int summary_begin(struct summary *summary, const struct order *order, int ranks, int rounds);
 void summary_free(struct summary *summary);
 

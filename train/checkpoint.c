@@ -495,7 +495,7 @@ int image_read(const char *path, struct image *image)
     return 0;
 }
 
-/* ---- a model, or a whole training, in a file ---- */
+/* ---- a model, or a whole training state, in a file ---- */
 
 #define CHECKPOINT_MOST INT64_C(9007199254740992) /* 2^53: exact in a double */
 

@@ -101,7 +101,7 @@ struct batch {
     uint32_t *positions; /* the position of each sample in the global batch */
 };
 
-/* -1: out of memory. */
+/* Allocates the arrays of a batch. Returns 0, or -1 if out of memory. */
 int batch_create(const struct dataset_kind *kind, int capacity, struct batch *batch);
 static inline void batch_destroy(struct batch *batch) /* accepts a zeroed batch */
 {

@@ -240,8 +240,8 @@ static int metrics_open(const char *path, const struct records_setup *setup, FIL
 }
 
 /*
- * Writes a line for `steps` steps. *step is the last of them, but with the times and samples of all
- * of them added up; loss is their mean.
+ * Writes a line for `steps` steps. *step describes the last step, but its times and samples are the
+ * sums over all these steps. loss is the mean over the steps.
  */
 static int metrics_step(FILE *file, const struct record_step *step, double loss, int steps)
 {
@@ -548,7 +548,7 @@ struct records {
     const char *lost;  /* option of an incomplete file; NULL: all are complete */
 };
 
-/* At the start, an error ends the job. */
+/* Sets the message of an error at the start, which ends the job. Returns -1. */
 static int records_refuse(const char *option, const char *path)
 {
     char why[512];

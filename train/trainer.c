@@ -205,7 +205,8 @@ static void report_draw(struct trainer *trainer, int64_t done)
 
 /* ---- reports to the records ---- */
 
-static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD, "losses come so late");
+static_assert((int)RECORDS_AHEAD >= (int)DEVICE_AHEAD,
+              "the records must store the steps whose losses are pending");
 
 static int trainer_records_open(struct trainer *trainer)
 {

@@ -122,7 +122,7 @@ static int mpi_window(const struct arguments *a, int rank, const void *in, void 
 
 /* ---- collectives ---- */
 
-/* -1: MPI has no such collective. */
+/* Runs the collective. Returns the code of MPI, or -1 if MPI has no such collective. */
 static int mpi_collective(const struct arguments *a, int rank, const void *in, void *out)
 {
     const void *from = a->in_place ? MPI_IN_PLACE : in;

@@ -134,7 +134,7 @@ bool hccl_is_empty(const struct dist_call *call);
 
 /* ---- hccl_memory.c ---- */
 
-/* True if that memory is on the device; README.md has the rule. Callable in any thread. */
+/* True if `memory` is on the device; README.md has the rule. Callable in any thread. */
 bool hccl_is_device(const struct hccl_group *g, const void *memory);
 
 /* Sets the group's context in this thread until hccl_leave(previous). False: failed. */

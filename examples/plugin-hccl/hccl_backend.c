@@ -56,7 +56,7 @@ static void backend_sides(const struct hccl_group *g, const struct dist_call *ca
     backend_side(g, call, call->out, &out, out_p);
 }
 
-/* STREAM if all memory is on the device; HOST if any of it is on the host. */
+/* Returns STREAM if all memory is on the device, HOST if any memory is on the host. */
 static dist_manner backend_manner(const void *state, const struct dist_call *call)
 {
     const struct hccl_state *s = state;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What rank 0 broadcasts: the root info, or its failure. */
+/* The data that rank 0 broadcasts: the root info, or rank 0's failure. */
 struct open_root {
     struct hccl_root root;
     int32_t status;

@@ -42,11 +42,11 @@ static struct model checkpoint_model = {.count = 4,
 static struct training_state checkpoint_wanted(float *state)
 {
     return (struct training_state){.epoch = -1,
-                                    .seed = 1,
-                                    .data = 2,
-                                    .optimizer = "adadelta",
-                                    .state = state,
-                                    .count = CHECKPOINT_STATE};
+                                   .seed = 1,
+                                   .data = 2,
+                                   .optimizer = "adadelta",
+                                   .state = state,
+                                   .count = CHECKPOINT_STATE};
 }
 
 /* What was read is the same when it is written and read again. */

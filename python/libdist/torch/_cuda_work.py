@@ -160,7 +160,7 @@ class PairWork(StreamWork):
         return super().is_completed()
 
     def leave(self, group: Any) -> None:
-        """Frees the work at the end of the group, after which it cannot be waited for."""
+        """Frees the work when the group ends; the library can no longer wait for it afterwards."""
         handle, self._handle = self._handle, None
         self._cuda.forget(self)
         self.mark(self._before)

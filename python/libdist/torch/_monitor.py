@@ -14,8 +14,9 @@ def _of_rank_0(ranks: List[str], limit: int, wait_all_ranks: bool) -> str:
 
 
 def with_gloo_text(error: Error, rank: int, limit: int, wait_all_ranks: bool) -> Error:
-    """Returns the failure with gloo's message, for rank 0 or for another rank, before the
-    library's.
+    """Returns the failure with gloo's message in front of the library's.
+
+    gloo has one message for rank 0 and one for the other ranks.
     """
     ranks = sorted(set(_NAMED.findall(str(error))), key=int)
     if not ranks or not isinstance(error, (PeerLostError, TimeoutError)):
