@@ -510,7 +510,7 @@ static void limit_between(const struct limit *limit, const struct order *order, 
 
 /*
  * Rank 0 writes first. Then rank 1 writes (latency) or only acknowledges (bw). In bibw both write
- * at once.
+ * at the same time.
  */
 static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
                                   void *out)

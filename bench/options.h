@@ -16,7 +16,7 @@ enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 /* An option that was not given has the value in its comment, or NULL if it is a string. */
 struct options {
     bool operations[OPERATION_COUNT]; /* selected operations */
-    int64_t ranks;                    /* number of ranks to start; -1: those of the launcher */
+    int64_t ranks;                    /* number of ranks to start; -1: given by the launcher */
     const char *sizes;                /* [MIN:]MAX */
     int64_t least, most;              /* bytes; -1: not given */
     int64_t factor, step;             /* between sizes; step 0: use the factor */

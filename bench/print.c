@@ -245,8 +245,8 @@ static void csv_point(const struct options *options, const struct result *result
 }
 
 /*
- * The results as JSON, for --format json and --save. Keys are those of nccl-tests where these have
- * one.
+ * The results as JSON, for --format json and --save. Keys have the names of nccl-tests where one
+ * exists.
  */
 
 static void json_text(FILE *to, const char *text)
@@ -364,7 +364,7 @@ const struct print_format *print_find(const char *name)
  * first measurement.
  */
 
-/* The columns that are read, among others. Older files lack TIMING. */
+/* The columns that are read; other columns are ignored. Older files lack TIMING. */
 enum csv_column {
     COLLECTIVE,
     SIZE,

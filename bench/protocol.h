@@ -3,7 +3,7 @@
  * The protocol between dist_bench and the processes that it measures.
  *
  * A contestant is one library with its settings (gloo on memory of dist_alloc, Open MPI, ...): a
- * job with one process per rank. All contestants are started at once. dist_bench then runs them in
+ * job with one process per rank. All contestants are started together. dist_bench then runs them in
  * many short rounds, one after the other, so that other load on the machine affects all of them
  * equally. While another contestant runs, a process blocks in read() and uses no CPU time; waiting
  * inside an MPI would spin.

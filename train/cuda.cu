@@ -33,7 +33,7 @@
 enum {
     CUDA_THREADS = 256, /* per block */
     CUDA_ROWS = 32,     /* rows added by one thread */
-    CUDA_CHUNK = 64,    /* samples whose windows are multiplied at once */
+    CUDA_CHUNK = 64,    /* samples whose windows are multiplied together */
     CUDA_OWNED = 40,    /* maximum number of allocations */
     CUDA_SLOTS = 2      /* batches in transfer between host and device */
 };

@@ -866,7 +866,7 @@ void batch_add(struct batch *batch, const struct dataset *dataset, size_t index,
     batch->positions[batch->count++] = position;
 }
 
-/* ---- batches loaded ahead by threads ---- */
+/* ---- batches loaded in advance by threads ---- */
 
 /* Memory for one batch. */
 struct loader_slot {
@@ -1005,7 +1005,7 @@ int loader_create(const struct dataset *dataset, int workers, int capacity,
 
         slot->items = calloc((size_t)capacity, sizeof(*slot->items));
         if (!slot->items)
-            failure("out of memory for %d batches that are loaded ahead", loader->slot_count);
+            failure("out of memory for %d batches that are loaded in advance", loader->slot_count);
         if (!slot->items || batch_create(dataset->kind, capacity, &slot->batch) < 0)
             goto failed;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Labelled images, read from files or drawn; batches of them, loaded ahead by threads. */
+/* Labelled images, read from files or drawn; batches of them, loaded in advance by threads. */
 #ifndef TRAIN_DATASET_H
 #define TRAIN_DATASET_H
 
@@ -120,7 +120,7 @@ static inline void batch_destroy(struct batch *batch) /* accepts a zeroed batch 
 void batch_add(struct batch *batch, const struct dataset *dataset, size_t index, uint32_t position,
                uint64_t augment_key);
 
-/* ---- consecutive batches, loaded ahead by threads ---- */
+/* ---- consecutive batches, loaded in advance by threads ---- */
 
 struct loader;
 
@@ -134,7 +134,7 @@ struct loader_item {
 /*
  * Chooses the samples of batch `number`: writes their items, at most the loader's capacity, and
  * returns the number of items. Called in ascending order of `number` by the thread that calls
- * loader_next, several batches ahead.
+ * loader_next, several batches in advance.
  */
 typedef int (*loader_plan_fn)(void *arg, int64_t number, struct loader_item *items);
 

@@ -189,7 +189,7 @@ enum {
 
 struct device {
     const struct device_kind *kind;
-    float *sums; /* what the ranks average: the model's tensors, then GRID_TAIL floats */
+    float *sums; /* values that the ranks average: the model's tensors, then GRID_TAIL floats */
     size_t state_count;
     int optimizer_states; /* state values of the optimizer per weight */
     bool streamed;        /* sums is GPU memory, and `stream` orders the operations on it */

@@ -432,8 +432,8 @@ static int bars_compare(const void *a, const void *b, void *arg)
 }
 
 /*
- * Draws one bar per rank; if there are more than BARS_MOST ranks, only those with the longest work
- * of their own.
+ * Draws one bar per rank; if there are more than BARS_MOST ranks, only the ranks with the most time
+ * apart from waiting and communication.
  */
 static void bars_ranks(const struct balance *balance, FILE *to)
 {

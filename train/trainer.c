@@ -170,7 +170,7 @@ static void report_clock(double seconds, char *text, size_t size)
 /*
  * Draws a bar in tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1]
  *
- * Line wrap is disabled meanwhile, so that the bar occupies one line of a narrow terminal.
+ * Line wrap is disabled while the bar is drawn, so that it occupies one line of a narrow terminal.
  */
 static void report_draw(struct trainer *trainer, int64_t done)
 {

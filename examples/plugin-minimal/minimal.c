@@ -228,7 +228,7 @@ static int minimal_pull(struct minimal *m)
     return 1;
 }
 
-/* Connects again to check that the peer exists: after its exit, the name is gone. */
+/* Connects again to check that the peer exists: after its exit, the name no longer exists. */
 static void minimal_check_peer(struct minimal_peer *peer)
 {
     const struct sockaddr *name = (const struct sockaddr *)&peer->address.name;

@@ -42,7 +42,7 @@ def _numpy_dtype(number: int) -> Any:
 def empty(shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
     """Returns a numpy array of zeros, in memory that the other ranks of the node read in place.
 
-    The memory is freed when the last reference to the array is gone. First complete all operations
+    The memory is freed with the last reference to the array. First complete all operations
     of other ranks that use it, for example with a barrier.
     """
     import numpy

@@ -25,7 +25,7 @@ _c10d = torch._C._distributed_c10d
 class KeptWork(_c10d.Work):
     """A Work of Python that C++ may use after the program has dropped it.
 
-    C++ holds only the C++ part of a Work. If the Python part is gone, wait() of C++ blocks for ever
+    C++ holds only the C++ part of a Work. If the Python part is freed, wait() of C++ blocks for ever
     and getFuture() fails. Since torch 2.7, a Work that C++ gets from a group keeps both parts
     (PyWorkHolder). This class covers the works that Python passes to C++.
     """
