@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * aborts BACKEND: one rank of three aborts a group in which the others wait, in several ways, each
- * time another group. Exit 0: all ended with ERR_ABORTED, knew who it was, and other groups went
- * on. What is not ended by the abort meets the timeout, which is an error.
+ * aborts BACKEND: rank 1 of three aborts a group while the other ranks wait in it, in several ways,
+ * each time in a new group. Exit 0: every wait ended with ERR_ABORTED and named rank 1, and other
+ * groups continued to work. A wait that the abort does not end runs into the timeout, an error.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -16,10 +16,10 @@
 #define TIMEOUT_MS 30000
 #define PAUSE_MS 200
 #define COUNT (1 << 18)
-#define VICTIM 1 /* aborts */
+#define VICTIM 1 /* the rank that aborts */
 
 static int problems;
-static int tags[2] = {1, 2}; /* no messages have them */
+static int tags[2] = {1, 2}; /* tags that no message has */
 
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
@@ -29,7 +29,7 @@ static int tags[2] = {1, 2}; /* no messages have them */
         }                                                                                          \
     } while (0)
 
-static dist_group *victim_group; /* for the handler */
+static dist_group *victim_group; /* the group that the signal handler aborts */
 
 static void on_alarm(int signal_number)
 {
@@ -62,12 +62,12 @@ static void was_aborted(dist_status status)
     EXPECT(strstr(dist_last_error(), "aborted the group"));
 }
 
-/* The group is dead from now on, which does not keep it from being destroyed. */
+/* Checks that every call on an aborted group fails, and that the group can be destroyed. */
 static void is_over(dist_group *group)
 {
     dist_group *other;
 
-    EXPECT(dist_abort(group) == DIST_OK); /* again */
+    EXPECT(dist_abort(group) == DIST_OK); /* a second abort */
     EXPECT(dist_barrier(group) == DIST_ERR_ABORTED);
     EXPECT(dist_monitored_barrier(group, 100) == DIST_ERR_ABORTED);
     EXPECT(dist_dup_group(group, NULL, &other) == DIST_ERR_ABORTED);
@@ -83,7 +83,7 @@ static dist_group *second(dist_group *world)
     return group;
 }
 
-/* The one that aborts is not in the library. */
+/* The victim aborts while it is not inside a library call. */
 static void while_computing(dist_group *world)
 {
     static float data[COUNT];
@@ -96,7 +96,7 @@ static void while_computing(dist_group *world)
     is_over(group);
 }
 
-/* It waits itself; a handler or a thread of it aborts. */
+/* The victim blocks in a receive; its own signal handler or thread aborts. */
 static void while_receiving(dist_group *world, bool by_signal)
 {
     dist_group *group = second(world);
@@ -134,7 +134,7 @@ static void in_the_store(dist_group *world)
     is_over(group);
 }
 
-/* It waits for a rank that does not come to a new group; a handler or a thread of it aborts. */
+/* The victim waits for a missing rank of a new group; its signal handler or thread aborts. */
 static void while_joining(dist_group *world, bool by_signal)
 {
     dist_group *group = second(world), *other;
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
     options.backend = argv[1];
-    if (strcmp(argv[1], "nccl") == 0) /* it has no tags */
+    if (strcmp(argv[1], "nccl") == 0) /* NCCL has no tags */
         tags[0] = tags[1] = 0;
     options.timeout_ms = TIMEOUT_MS;
     EXPECT(dist_init_process_group(&options, &world) == DIST_OK);

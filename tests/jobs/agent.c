@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An agent whose workers do nothing for a while: agent HOST PORT MIN MAX RESTARTS CONF WORK_MS */
+/* agent HOST PORT MIN MAX RESTARTS CONF WORK_MS: an agent whose workers only sleep for WORK_MS. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "launch/agents/agents.h"
 
-/* Exit codes besides 0, for an event that ends all. */
+/* Exit codes of the events that end the job; 0 is success. */
 enum { EXIT_USAGE = 2, EXIT_GIVEN_UP, EXIT_BROKEN };
 
 static void say_round(const struct disti_agents_round *round)
@@ -17,7 +17,8 @@ static void say_round(const struct disti_agents_round *round)
            round->node_rank, round->nodes, round->world_size, round->master_address);
 }
 
-/* One event; the exit code, or -1. *until_p: until when the workers work, 0: they do not. */
+/* Handles one event. Returns the exit code, or -1 to continue. *until_p: when the workers will be
+ * finished; 0 if none are running. */
 static int handle(struct disti_agents *agents, const struct disti_agents_event *event, int work_ms,
                   int64_t *until_p)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank runs ahead of the others, which make the same calls later, blocking. Over the transports
- * that DIST_TRANSPORT names. Exit 0 if all data are right.
+ * One rank runs ahead of the other ranks, which make the same calls later and block in them. The
+ * transports are those in DIST_TRANSPORT. Exit 0 if all data are right.
  *
- *   ahead BACKEND reduces CALLS BYTES GROWTH     rank 0 has posted all of that many all-reduces
- *   ahead BACKEND tags SENDS BYTES GROWTH        it has sent so many messages of one tag before the
- *                                                one that the others receive first
- *   ahead BACKEND mixed CALLS BYTES GROWTH SENDS collectives of 1 to BYTES bytes, and so many
- *                                                messages to each other rank; the others receive in
- *                                                random order, between the collectives
- *   ahead BACKEND all CALLS BYTES GROWTH SENDS   the same of every rank
+ *   ahead BACKEND reduces CALLS BYTES GROWTH     rank 0 has posted all CALLS all-reduces
+ *   ahead BACKEND tags SENDS BYTES GROWTH        rank 0 has sent SENDS messages of one tag before
+ *                                                the message that the other ranks receive first
+ *   ahead BACKEND mixed CALLS BYTES GROWTH SENDS rank 0 has posted collectives of 1 to BYTES bytes
+ *                                                and SENDS messages to each other rank, which
+ *                                                receives in random order between collectives
+ *   ahead BACKEND all CALLS BYTES GROWTH SENDS   as mixed, but every rank runs ahead
  *
- * GROWTH: MiB by which the resident size of a late rank may grow at most, 0 for any.
+ * GROWTH: maximum growth in MiB of the resident size of a late rank; 0 for no limit.
  */
 #include <dist/dist.h>
 #include <stdint.h>
@@ -21,11 +21,11 @@
 #include <time.h>
 
 #define RANKS_MAX 8
-/* A byte is below this, so that the sum over all ranks is a byte. It is the pattern's period too.
- */
+/* The values of data bytes are below PERIOD, so that a sum over all ranks fits a byte. PERIOD is
+ * also the length of the pattern. */
 #define PERIOD 31
 #define TAGS 7
-/* Messages are of 1 byte to this. */
+/* Messages have 1 to SEND_MOST bytes. */
 #define SEND_MOST ((size_t)2 << 20)
 #define LATE_MS 300
 
@@ -35,8 +35,8 @@ static bool everyone;
 static int calls, sends;
 static size_t largest;
 static unsigned char *pattern; /* byte i is i * 7 % PERIOD; largest + PERIOD bytes */
-static unsigned char *place;   /* for one result */
-static unsigned char **places; /* for those of all calls, where every rank is ahead */
+static unsigned char *place;   /* the result of one call */
+static unsigned char **places; /* the results of all calls, if every rank runs ahead */
 static uint64_t seed;
 
 static void check(dist_status status, const char *what)
@@ -62,7 +62,7 @@ static uint64_t chance(uint64_t below)
     return seed % below;
 }
 
-/* 1 to most: as many short ones as long ones. */
+/* Returns a random size from 1 to most, with a uniform number of bits. */
 static size_t some_bytes(uint64_t number, size_t most)
 {
     int bits = 0;
@@ -102,7 +102,7 @@ static struct call call_of(int number, bool mixed)
     return call;
 }
 
-/* Where in the pattern a rank's contribution begins. */
+/* Returns the position in the pattern at which a rank's contribution begins. */
 static size_t shift(int number, int of)
 {
     return (size_t)(number * 13 + of * 5) % PERIOD;
@@ -130,7 +130,7 @@ static void call_post(struct call *call, int number, unsigned char *out)
     check(status, "a collective");
 }
 
-/* Byte i of block `block` of the result. */
+/* Returns byte i of block `block` of the expected result. */
 static unsigned char call_expects(const struct call *call, int number, int block, size_t i)
 {
     size_t from = i, sum = 0;
@@ -181,7 +181,7 @@ static void call_finish(struct call *call, int number)
     }
 }
 
-/* ---- messages: number j from one rank to another */
+/* ---- messages; number j is from one rank to another */
 
 static uint64_t message_key(int j, int from, int to)
 {
@@ -212,7 +212,7 @@ static void messages_send(dist_work **works)
     }
 }
 
-/* Receives message j, or the next one of the tag, from that rank; *next is for each tag. */
+/* Receives message j, or the next message of its tag, from a rank; next has an entry per tag. */
 static void message_receive(int from, int tag, int *next)
 {
     unsigned char expected[PERIOD];
@@ -235,7 +235,7 @@ static void message_receive(int from, int tag, int *next)
 
 /* ---- the cases */
 
-/* The largest resident size so far, MiB; starts anew. */
+/* Returns the peak resident size in MiB and resets it. */
 static long resident_peak(void)
 {
     FILE *status = fopen("/proc/self/status", "re"), *reset;
@@ -259,7 +259,7 @@ static void pause_ms(int ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
 }
 
-/* The rank that is ahead posts all before it waits for any. */
+/* The rank that runs ahead posts all calls before it waits for one of them. */
 static struct call *post_all(bool mixed)
 {
     struct call *posted = calloc((size_t)calls + 1, sizeof(*posted));
@@ -328,7 +328,7 @@ static void run_tags(void)
     free(works);
 }
 
-/* The receives of all tags, and the collectives if they are to be called, in random order. */
+/* Receives all messages, and makes the collectives if asked to, in random order. */
 static void run_late(bool collectives)
 {
     int next[RANKS_MAX * TAGS] = {0}, call = 0, left;
@@ -381,7 +381,7 @@ static void (*case_of(const char *name))(void)
     return NULL;
 }
 
-/* All memory of the program's own is touched before it is measured. */
+/* Allocates and touches all memory of the test before the resident size is measured. */
 static void open_memory(void)
 {
     size_t bytes = (largest > SEND_MOST ? largest : SEND_MOST) + (size_t)RANKS_MAX + PERIOD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every public function that returns a status, with one wrong argument at a time: NULL for each
- * pointer, extreme values for each number. Each must be refused, without a crash, and the group
- * must work afterwards. All ranks make the same calls.
+ * Calls every public function that returns a status with one wrong argument at a time: NULL for
+ * each pointer, extreme values for each number. Each call must be refused without a crash, and the
+ * group must work afterwards. All ranks make the same calls.
  */
 #include <dist/backend.h>
 #include <dist/ddp.h>
@@ -15,14 +15,14 @@
 
 enum { ARGS_MAX = 12, RANKS_MAX = 4, COUNT = 8 };
 
-/* An argument: one of these, as its kind says. */
+/* An argument; its kind selects the member. */
 struct value {
     void *p;
     size_t n;
     int i;
 };
 
-/* A function, by the kinds of its arguments; a kind in lower case has no wrong value here. */
+/* A function and the kinds of its arguments. Arguments of a kind in lower case are never wrong. */
 struct row {
     const char *name, *kinds;
     dist_status (*call)(const struct value *v);
@@ -88,7 +88,7 @@ CALL(dist_recv, v[0].p, v[1].p, v[2].n, DTYPE(v[3]), v[4].i, v[5].i, v[6].p)
 CALL(dist_isend, v[0].p, v[1].p, v[2].n, DTYPE(v[3]), v[4].i, v[5].i, v[6].p)
 CALL(dist_irecv, v[0].p, v[1].p, v[2].n, DTYPE(v[3]), v[4].i, v[5].i, v[6].p, v[7].p)
 
-/* ---- works, groups, memory ---- */
+/* ---- requests, groups, memory ---- */
 
 CALL(dist_wait, v[0].p)
 CALL(dist_wait_for, v[0].p, v[1].i)
@@ -146,8 +146,8 @@ CALL(dist_sampler_restore, v[0].p, v[1].p)
 
 /*
  * G group      B buffer    N count    D dtype    O op        R root or peer   T tag
- * P result     W work      L counts   F offsets  M time      K number from 0  C number from 1
- * Q options    X memory that no call has allocated           S a ddp, zero or sampler
+ * P result     W request   L counts   F offsets  M time      K index from 0   C count from 1
+ * Q options    X memory that the library did not allocate    S a ddp, zero or sampler
  */
 static const struct row rows[] = {
     ROW(dist_all_reduce, "GBBNDO"),
@@ -278,7 +278,7 @@ static struct value good(char kind)
 
 /* ---- wrong values ---- */
 
-/* The wrong value number k of that kind. False: there are no more. */
+/* Stores wrong value k of that kind in *value. Returns false if there are fewer. */
 static bool wrong(char kind, int k, struct value *value)
 {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, SIZE_MAX / 16};
@@ -339,7 +339,8 @@ static bool wrong(char kind, int k, struct value *value)
     }
 }
 
-/* Works take handles of their own: any number that no work has is refused. */
+/* Functions of requests get invalid handles only: a number that belongs to no request is refused.
+ */
 static void try_row(const struct row *row)
 {
     struct value values[ARGS_MAX], bad[ARGS_MAX];
@@ -353,7 +354,7 @@ static void try_row(const struct row *row)
             memcpy(bad, values, sizeof(bad));
             if (!wrong(row->kinds[i], k, &bad[i]))
                 break;
-            /* -1 as a split's color is DIST_NO_COLOR; a NULL buffer list of no buffers is good */
+            /* -1 is the valid split color DIST_NO_COLOR; a NULL list of 0 buffers is valid */
             if (row->call == call_dist_split_group && i == 1 && k == 0)
                 continue;
             if (strstr(row->name, "coalesced") && i != 3)

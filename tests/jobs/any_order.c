@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * any_order BACKEND STEPS [SEED]: the ranks make up to eight groups of themselves. In each step
- * they post the same random collectives on these, then wait for them in an order of their own, with
- * one more call among the waits that needs all ranks of a group: a collective, a barrier by the
- * store, a group's making, messages around a ring. Every result is checked. Prints the seed, which
- * gives the same steps again.
+ * any_order BACKEND STEPS [SEED]: the ranks make up to eight groups. In each step they post the
+ * same random collectives on the groups and wait for them, each rank in a random order of its own.
+ * Between the waits they make one more call that needs all ranks of a group: a collective, a
+ * barrier by the store, the creation of a group, or messages around a ring. Every result is
+ * checked. Prints the seed; the same seed repeats the same steps.
  */
 #include "any_order.h"
 
@@ -47,7 +47,7 @@ static void shuffle(uint64_t *state, int *numbers, int count)
     }
 }
 
-/* Two ranks or more, in any order; the first group is all of them. */
+/* Makes groups of at least two ranks in random order; the first group contains all ranks. */
 static dist_status make_groups(uint64_t *shared, dist_group *world)
 {
     int size = dist_get_world_size(world), ranks[ORDER_RANKS];
@@ -66,7 +66,8 @@ static dist_status make_groups(uint64_t *shared, dist_group *world)
     return status;
 }
 
-/* Each group's in order, but the groups' turns are this rank's own. */
+/* Posts the calls of each group in order; the groups are interleaved in a random order of this
+ * rank. */
 static dist_status post_all(uint64_t *own, struct order_call *calls, int count)
 {
     int next[ORDER_GROUPS] = {0}, left = count;
@@ -85,7 +86,7 @@ static dist_status post_all(uint64_t *own, struct order_call *calls, int count)
     return status;
 }
 
-/* By dist_wait, by tests in a row, or in slices. */
+/* Waits by dist_wait, by repeated dist_test, or by dist_wait_for with short timeouts. */
 static dist_status wait_somehow(uint64_t *own, dist_work *work)
 {
     dist_status status = DIST_IN_PROGRESS;
@@ -105,7 +106,7 @@ static dist_status wait_somehow(uint64_t *own, dist_work *work)
     return status;
 }
 
-/* One call that waits for all ranks of a group. */
+/* Makes one call that waits for all ranks of a group. */
 static dist_status meet(int way, struct order_group *g)
 {
     dist_group *made = NULL;
@@ -167,7 +168,7 @@ static int step(uint64_t *shared, uint64_t *own, int number)
     return failures;
 }
 
-/* Rank 0's seed, on all ranks. */
+/* Returns rank 0's seed on all ranks. */
 static uint64_t agree_on_seed(dist_group *world, const char *given)
 {
     uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 1000003;

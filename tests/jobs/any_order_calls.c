@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The random collectives of any_order: drawn, posted, checked. */
+/* Draws, posts and checks the random collectives of any_order. */
 #include "any_order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes around the data, and what they hold. */
+/* The number and the value of the bytes around the data. */
 #define ORDER_MARGIN 64
 #define ORDER_UNTOUCHED 0xee
 
@@ -27,7 +27,7 @@ static const char *const names[KINDS] = {"all_reduce", "reduce",         "broadc
                                          "all_gather", "reduce_scatter", "gather",
                                          "scatter",    "all_to_all",     "barrier"};
 
-/* Blocks of in and out: one, or one a rank. */
+/* Numbers of blocks of in and out: one, or one per rank. */
 static size_t blocks_in(const struct order_call *call)
 {
     bool many = call->kind == REDUCE_SCATTER || call->kind == SCATTER || call->kind == ALL_TO_ALL;
@@ -44,7 +44,8 @@ static size_t blocks_out(const struct order_call *call)
 
 /* ---- blocks ---- */
 
-/* Returns the elements from rank `from` for rank `to`, or for all; 0 to count if uneven. */
+/* Returns the number of elements from rank `from` for rank `to`, or for all ranks. If the counts
+ * are uneven it is 0 to count. */
 static size_t given(const struct order_call *call, int from, int to)
 {
     static const size_t quarters[] = {0, 4, 1, 3};
@@ -69,8 +70,8 @@ static size_t out_count(const struct order_call *call, int block)
 }
 
 /*
- * The elements at which blocks begin. Uneven ones of an all-to-all are in and out in turn, from one
- * address on; those of a reduce-scatter come one after the other.
+ * Offsets of blocks in elements. In an uneven all-to-all the blocks of in and out alternate in one
+ * buffer; in an uneven reduce-scatter the blocks follow each other.
  */
 static size_t in_offset(const struct order_call *call, int block)
 {
@@ -95,7 +96,7 @@ static size_t out_offset(const struct order_call *call, int block)
 
 /* ---- elements ---- */
 
-/* Small whole numbers, which every type holds and whose sums it holds too. */
+/* Returns a small integer that every type can represent, and so can sums of such integers. */
 static int value(const struct order_call *call, int rank, size_t i)
 {
     return (int)((i * 7 + (size_t)call->number * 13 + (size_t)rank * 5) % 11);
@@ -137,7 +138,8 @@ static int get(const struct order_call *call, const void *memory, size_t i)
     }
 }
 
-/* Where in lies if it shares out's memory, or the other way round; NULL: not for this kind. */
+/* Sets in and out to `first` and `second`; if they share memory, one of them to a part of the
+ * other. `second` is NULL if the kind does not use it. */
 static void place(struct order_call *call, char *first, char *second, bool in_place)
 {
     bool root = call->group->rank == call->root, reduces = call->kind == REDUCE_SCATTER;
@@ -157,13 +159,13 @@ static void place(struct order_call *call, char *first, char *second, bool in_pl
         call->out = first + own;
 }
 
-/* Bytes in front of the data: an element's alignment, and anything else. */
+/* Returns a random number of bytes before the data; it keeps the data aligned to elements. */
 static size_t draw_margin(uint64_t *own, const struct order_call *call)
 {
     return ORDER_MARGIN + (size_t)order_below(own, 600) * dist_dtype_size(call->dtype);
 }
 
-/* Registered memory begins and ends where the data do, in pages that hold the margins too. */
+/* Registered memory begins and ends with the data; its pages contain the margins too. */
 static dist_status allocate(uint64_t *own, struct order_call *call)
 {
     size_t margin = draw_margin(own, call), all = margin + call->bytes + ORDER_MARGIN;
@@ -194,7 +196,7 @@ static void release(const struct order_call *call)
         free(call->memory);
 }
 
-/* Returns the first element of block b in a rank's row of values. */
+/* Returns the index of the first element of block b in a rank's row of values. */
 static size_t row(const struct order_call *call, int b)
 {
     return call->kind == REDUCE_SCATTER ? in_offset(call, b) : (size_t)b * call->count;
@@ -308,7 +310,7 @@ static int reduced(const struct order_call *call, size_t i)
     return call->op == DIST_SUM ? sum : most;
 }
 
-/* What element i of block b of out must be. */
+/* Returns the expected element i of block b of out. */
 static int expected(const struct order_call *call, int b, size_t i)
 {
     size_t own = row(call, call->group->rank);
@@ -355,7 +357,7 @@ static int compare(const struct order_call *call)
     return 0;
 }
 
-/* The bytes on both sides of the data. */
+/* Checks that the bytes on both sides of the data are unchanged. */
 static int compare_margins(const struct order_call *call)
 {
     const unsigned char *before = (const unsigned char *)call->data - ORDER_MARGIN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bad_calls BACKEND: wrong arguments to every public call. Each must be refused with a text that
- * names rank and argument, and operations before, between and after must not suffer.
+ * bad_calls BACKEND: makes every public call with wrong arguments. Each must be refused with a text
+ * that names rank and argument; operations before, between and after must work.
  */
 #include <dist/ddp.h>
 #include <dist/dist.h>
@@ -18,7 +18,7 @@
 static dist_group *group;
 static int rank, ranks, checks, faults;
 
-/* A float for each element of each block, and what v-forms take. */
+/* One float per element of each block, and the counts and offsets of the v-forms. */
 static float in[RANKS_MAX * COUNT], out[RANKS_MAX * COUNT];
 static size_t counts[RANKS_MAX], offsets[RANKS_MAX], huge[RANKS_MAX];
 
@@ -36,7 +36,7 @@ static void fault(const char *format, ...)
     fprintf(stderr, "\n");
 }
 
-/* The last call must have been refused, with this word in its text. */
+/* Checks that the last call was refused and that its text contains `word`. */
 static void refused(dist_status status, dist_status expected, const char *word, const char *call)
 {
     const char *text = dist_last_error();
@@ -65,7 +65,7 @@ static void fine(dist_status status, const char *call)
 #define NO_OP ((dist_op)99)
 #define TOO_MANY (SIZE_MAX / 2)
 
-/* ---- what all have in common ---- */
+/* ---- checks common to all calls ---- */
 
 static void bad_groups(void)
 {
@@ -187,7 +187,7 @@ static void bad_overlaps(void)
     BAD("out is inside in", dist_reduce_scatter_v(group, in, in + rank * COUNT + 1, counts, F, S));
 }
 
-/* One element of each, in turn: what is given stands in the gaps of what is got. */
+/* Single elements, alternately input and output: input is stored in the gaps of the output. */
 static float *gaps_fill(float *at)
 {
     for (int i = 0; i < 4 * RANKS_MAX; i++)
@@ -250,8 +250,8 @@ static void good_gaps(void)
 }
 
 /*
- * No buffer of one-byte elements has `many` bytes, although the product does not overflow. -1 of a
- * program's ints becomes SIZE_MAX.
+ * Lengths for which no buffer of one-byte elements can exist, although the product does not
+ * overflow. A program's int -1 becomes SIZE_MAX.
  */
 static void bad_lengths(size_t many)
 {
@@ -291,7 +291,7 @@ static void bad_lengths(size_t many)
     BAD("end of the address space", dist_send(group, end, COUNT, F, 0, 0));
     checks++;
     if (work)
-        fault("a refused call gave a work");
+        fault("a refused call returned a request");
 }
 
 static void bad_counts(void)
@@ -332,7 +332,7 @@ static void bad_roots(void)
     BAD("tag", dist_recv(group, out, COUNT, F, 0, -5, NULL));
 }
 
-/* Nothing to give and nothing to get needs no memory: every rank calls these. */
+/* Calls that send and receive nothing accept NULL buffers; every rank makes them. */
 static void good_empty(void)
 {
     static const size_t none[RANKS_MAX];
@@ -376,7 +376,7 @@ static void bad_new_groups(void)
     BAD("timeout_ms", dist_new_group(group, me, 1, &options, &made));
     checks++;
     if (made)
-        fault("a refused group was made");
+        fault("a refused call made a group");
 }
 
 /* ---- arguments that are wrong on one rank ---- */
@@ -408,7 +408,7 @@ static dist_status one_zero(bool wrong)
     return dist_zero_create(group, &parameter, 1, &options, &zero);
 }
 
-/* The calls that make groups. Each is wrong on one rank in the way that its text names. */
+/* Calls that make groups. Each is wrong on one rank in the way that its text names. */
 enum {
     ONE_GROUP_P,
     ONE_TIMEOUT,
@@ -459,7 +459,8 @@ static dist_status one_call(int call, bool wrong)
     }
 }
 
-/* The last rank returns at once: no other rank has called yet. Then they learn of its mistake. */
+/* The last rank's call fails at once, before any other rank calls. The other ranks then get an
+ * error that names it. */
 static void bad_on_one_rank(void)
 {
     char name[64];
@@ -480,7 +481,7 @@ static void bad_on_one_rank(void)
     }
 }
 
-/* A destroyed group is refused, by every call that takes one. */
+/* Every call refuses a group that has been destroyed. */
 static void bad_after_destroy(dist_group *gone)
 {
     BAD("destroyed", dist_all_reduce(gone, in, out, COUNT, F, S));
@@ -490,9 +491,9 @@ static void bad_after_destroy(dist_group *gone)
     BAD("destroyed", dist_destroy_process_group(gone));
 }
 
-/* ---- the whole ---- */
+/* ---- main ---- */
 
-/* An all-reduce whose result is known: nothing that was refused may have touched it. */
+/* An all-reduce with a known result; refused calls must not have changed its data. */
 static void sound(dist_group *on, const char *when)
 {
     float mine = (float)(rank + 1), sum = 0;
@@ -523,7 +524,7 @@ static void bad_all(void)
     FINE(dist_wait(pending));
     for (int i = 0; i < 5000; i++) {
         if (early[i] != ranks - 1 + i)
-            fault("element %d of the work from before is %d", i, early[i]);
+            fault("element %d of the earlier request is %d", i, early[i]);
     }
     FINE(dist_destroy_process_group(other));
     bad_after_destroy(other);

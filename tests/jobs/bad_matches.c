@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bad_matches BACKEND [roots]: one rank calls with another count, dtype, op or root than the
- * others. The group in which it does so must end on every rank with an error that names that rank;
- * the group of all goes on. roots: also another root where then no two messages meet.
+ * bad_matches BACKEND [roots]: one rank calls with a different count, dtype, op or root. The group
+ * of the call must fail on every rank with an error that names that rank; the group of all ranks
+ * must continue to work. roots: also uses a different root where no two messages would match.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -12,13 +12,13 @@
 
 #define COUNT 3000
 #define RANKS_MAX 16
-/* So long a rank may take to hear that its group has ended. */
+/* The maximum time until a rank learns that its group has failed. */
 #define HEARD_SECONDS 30
 
 static int rank, ranks, checks, faults;
 static float in[(RANKS_MAX + 1) * COUNT], out[(RANKS_MAX + 1) * COUNT];
 
-/* What a rank calls; the victim gets another count than the others, or another of the rest. */
+/* Arguments of a call; the victim's differ in the count or in one other member. */
 struct terms {
     size_t count;
     dist_dtype dtype;
@@ -97,13 +97,13 @@ static dist_status call_all_to_all(dist_group *g, const struct terms *t)
     return dist_all_to_all(g, in, out, t->count, t->dtype);
 }
 
-/* The others send the victim what is agreed; it expects less, and sends less. */
+/* The other ranks send the victim the agreed counts; it expects and sends less. */
 static dist_status call_all_to_all_v(dist_group *g, const struct terms *t)
 {
     return dist_all_to_all_v(g, in, t->counts, NULL, out, t->counts, NULL, t->dtype);
 }
 
-/* Every rank sends to the next. */
+/* Every rank sends to the next rank of the ring. */
 static dist_status call_send_recv(dist_group *g, const struct terms *t)
 {
     dist_status status;
@@ -126,7 +126,7 @@ static dist_status call_any_source(dist_group *g, const struct terms *t)
     return status;
 }
 
-/* In what the victim may differ. */
+/* Arguments in which the victim may differ, as bits. */
 enum { COUNTS = 1, DTYPES = 2, OPS = 4, ROOTS = 8, SHORT_ROOTS = 16 };
 
 static const struct {
@@ -186,7 +186,7 @@ static struct terms terms_of(int what, int victim)
     return t;
 }
 
-/* Calls on until the group has ended; what it ended with. */
+/* Repeats a barrier until the group has failed; returns the group's status. */
 static dist_status until_the_end(dist_group *g, dist_status status, char *text, size_t size)
 {
     const struct timespec nap = {0, 20 * 1000 * 1000};
@@ -196,7 +196,7 @@ static dist_status until_the_end(dist_group *g, dist_status status, char *text, 
         nanosleep(&nap, NULL);
         status = dist_barrier(g);
     }
-    snprintf(text, size, "%s", status == DIST_OK ? "no error came" : dist_last_error());
+    snprintf(text, size, "%s", status == DIST_OK ? "no error" : dist_last_error());
     return status;
 }
 
@@ -232,7 +232,7 @@ static void mismatch(dist_group *world, int m, int what)
         fault(matches[m].name, what, text);
     status = dist_all_reduce(g, in, out, 1, DIST_FLOAT32, DIST_SUM);
     if (status != DIST_ERR_ABORTED)
-        fault(matches[m].name, what, "the group took another call");
+        fault(matches[m].name, what, "the failed group accepted another call");
     sound(world, matches[m].name, what);
     dist_destroy_process_group(g);
 }
@@ -257,7 +257,7 @@ int main(int argc, char **argv)
                 mismatch(world, (int)m, what);
         }
     }
-    /* Before a rank ends, of which a launcher may make an end of all. */
+    /* A launcher may kill all ranks when one exits, so no rank may exit early. */
     if (rank == 0 && !faults)
         printf("bad matches: %d checks\n", checks);
     fflush(stdout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A module that is wrong in the way that it is compiled for; the library must say so. */
+/* A module with the defect that its macros select; the library must report the defect. */
 #include <dist/backend.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ void CALLS(void);
 __attribute__((constructor)) static void bad_load(void)
 {
 #ifdef CRASH_LOAD
-    signal(SIGSEGV, SIG_DFL); /* a sanitizer has a handler */
+    signal(SIGSEGV, SIG_DFL); /* remove a sanitizer's handler */
     raise(SIGSEGV);
 #endif
 #ifdef EXIT_LOAD
@@ -129,7 +129,7 @@ DIST_API const struct dist_module dist_module_entry = {
     .backend = &bad_backend,
 #endif
 };
-/* Not all of it is in every module. */
+/* Some of these functions are unused, depending on the macros. */
 __attribute__((used)) static const void *const bad_all[] = {&bad_backend, bad_transports,
                                                             (const void *)bad_post};
 #else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bench_fake MODE RANKS: a library for dist_bench that measures nothing. Its ranks answer as
- * MODE says: a number (each call took so many ns), or silent, few, negative, garbage, dies, ranks
- * (a hello of another job), mute (no hello), wrong, failed, unsupported.
+ * bench_fake MODE RANKS: a contestant of dist_bench that measures nothing. Its ranks answer as MODE
+ * says. MODE is a number (each call takes that many ns), or silent, few, negative, garbage, dies,
+ * ranks (a hello of another job), mute (no hello), wrong, failed, unsupported.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -64,7 +64,7 @@ static int fake_rank(const char *mode, int rank, int ranks)
         if (sscanf(order, "run %*s %*s %*s %*s %*s %*s %*s %ld", &samples) != 1)
             return 0;
         fake_answer(mode, line, samples);
-        fseek(line, 0, SEEK_CUR); /* from writing to reading */
+        fseek(line, 0, SEEK_CUR); /* switch the stream from writing to reading */
     }
     return 0;
 }

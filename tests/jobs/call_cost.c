@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * call_cost CALLS COLLECTIVE ROOT: rank 0 makes that many short calls, some time after the other,
- * which never sleeps meanwhile. Rank 0 runs under callgrind, which counts what a call costs that
- * finds all that it needs.
+ * call_cost CALLS COLLECTIVE ROOT: rank 0 makes CALLS short calls, each LATE_NS after rank 1's
+ * call; rank 1 busy-waits meanwhile. Rank 0 runs under callgrind, which counts the instructions of
+ * a call whose input data have all arrived.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static dist_status all_to_all_v(void)
     return dist_all_to_all_v(group, in, counts, NULL, out, counts, NULL, TYPE);
 }
 
-/* ---- the other ---- */
+/* ---- rank 1 ---- */
 
 static dist_status all_reduce_start(dist_work **work_p)
 {
@@ -141,7 +141,7 @@ static const struct kind *kind_of(const char *name)
     return NULL;
 }
 
-/* Ahead of rank 0, and looks for it all the time. */
+/* Starts the call before rank 0 does and polls for its completion without sleeping. */
 static dist_status wait_awake(const struct kind *kind)
 {
     dist_work *work;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * churn WHAT TIMES: does something so often, and fails if this process then has more than it had
- * before the second half: descriptors, threads, mappings, resident memory. WHAT:
+ * churn WHAT TIMES: repeats an action TIMES times. Fails if descriptors, threads, mappings or
+ * resident memory of this process grow during the second half. WHAT:
  *
  *     worlds    joins the job, sums, and leaves it
  *     groups    makes a group of all ranks, sums, and destroys it
- *     memory    allocates memory that neighbours see, sums there, and frees it
+ *     memory    allocates memory that other ranks of the node can map, sums there, and frees it
  *
- * listeners: one world; the addresses at which this process and its parent listen are looked at,
- * and none may be the wildcard. TIMES is not looked at.
+ * listeners: joins one world and fails if a listening socket of this process or its parent is bound
+ * to the wildcard address. TIMES is ignored.
  */
 #include "descriptors.h"
 #include "listeners.h"
@@ -20,13 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What an allocator's pools may still take, and what is kept of a group that was destroyed, so that
- * its handle is known as such. */
+/* Allowed growth: memory that an allocator's pools may add, and what remains of a destroyed group
+ * so that its handle is recognized. */
 #define GROWTH_KIB 512
 #define HANDLE_BYTES 768
-#define HANDLES 1024 /* for so many groups at most */
+#define HANDLES 1024 /* the maximum number of groups that leave a handle */
 #define GROWTH_MAPPINGS 4
-#define GROWTH_DESCRIPTORS 2 /* those that are made when a call sleeps for the first time */
+#define GROWTH_DESCRIPTORS 2 /* descriptors that are made when a call sleeps for the first time */
 #define RANKS_MAX 8
 
 struct holding {
@@ -46,7 +46,7 @@ static void check(dist_status status, const char *what)
         fail(what);
 }
 
-/* The number behind a name in /proc/self/status. */
+/* Returns the number after a name in /proc/self/status. */
 static long status_number(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "re");
@@ -80,7 +80,7 @@ static struct holding hold(void)
                             status_number("VmRSS:")};
 }
 
-/* A sanitizer keeps what is freed, and maps memory for that. */
+/* True under a sanitizer, which keeps freed memory and maps memory for it. */
 static bool keeps_what_is_freed(void)
 {
     return getenv("CHECK_SHORT") != NULL;
@@ -170,7 +170,8 @@ static void repeat(void (*once)(dist_group *world), dist_group *world, int times
     compare(&before, &after, once == once_memory ? 0 : times / 2);
 }
 
-/* How many sockets of a process listen; every one at the wildcard is an error. */
+/* Returns the number of listening sockets of a process; a socket bound to the wildcard is an error.
+ */
 static int listeners(pid_t process)
 {
     struct listener found[LISTENERS_MOST];
@@ -178,7 +179,7 @@ static int listeners(pid_t process)
 
     for (int i = 0; i < count; i++) {
         if (found[i].everywhere) {
-            fprintf(stderr, "churn: process %d listens everywhere\n", (int)process);
+            fprintf(stderr, "churn: process %d listens on the wildcard address\n", (int)process);
             exit(1);
         }
     }
@@ -195,7 +196,7 @@ static void look_at_listeners(void)
     sum(world, data);
     check(dist_all_reduce(world, &count, &count, 1, DIST_INT32, DIST_MAX), "all_reduce");
     if (count == 0)
-        fail("nobody listens: nothing was looked at");
+        fail("no socket listens: nothing was checked");
     check(dist_destroy_process_group(world), "destroy");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ddp [NAME=VALUE]...: trains a model by dist_ddp, and the same model in each process alone
- * on all ranks' samples, and compares the losses. Exit 0 if they agree within the tolerance.
+ * ddp [NAME=VALUE]...: trains a model with dist_ddp, trains the same model in each process alone on
+ * the samples of all ranks, and compares the losses. Exit 0 if they agree within the tolerance.
  *
  *     steps=100 bucket=BYTES accumulate=1 wire=same|float16|bfloat16|int8|hook uneven=1 unused=1
  *     clip=NORM own=1 (gradients in malloc's memory) forward=1 (ready in the order of the forward
@@ -16,7 +16,7 @@
 #include "ddp_model.h"
 #include "settings.h"
 
-#define BATCH 2 /* samples of a rank in a pass */
+#define BATCH 2 /* samples per rank and pass */
 #define RATE 0.02f
 
 struct settings {
@@ -56,7 +56,7 @@ static unsigned sample_of(int rank, int step, int i)
     return (unsigned)((step * BATCH + i) * 97 + rank);
 }
 
-/* The last sample of a pass says when gradients are ready. */
+/* In the last sample of a pass, passes ready gradients to dist_ddp. */
 static void on_ready(void *arg, int index)
 {
     struct job *job = arg;
@@ -65,7 +65,7 @@ static void on_ready(void *arg, int index)
         exit(fail("ready"));
 }
 
-/* A user's own: the sum, and then the mean. */
+/* A user-defined hook: sums, then divides by the number of ranks. */
 static dist_status mean_hook(void *arg, dist_group *group, const struct dist_ddp_bucket *bucket,
                              int stage, dist_work **work_p)
 {
@@ -94,7 +94,7 @@ static void set_wire(struct dist_ddp_options *options, struct job *job)
             options->wire = (dist_ddp_wire)i;
 }
 
-/* Rank 0's model for all, though each has one of its own. */
+/* Starts from rank 0's parameters on all ranks, although each rank initializes its own. */
 static int start(struct job *job)
 {
     struct dist_ddp_parameter parameters[MODEL_PARAMETERS];
@@ -118,7 +118,7 @@ static int start(struct job *job)
     return 0;
 }
 
-/* One process, all ranks' samples. Returns the loss of rank `rank`. */
+/* Trains one step in this process on the samples of all ranks. Returns the loss of rank `rank`. */
 static double reference_step(struct job *job, int step, int rank, int *active_p)
 {
     const float share = 1.0f / (float)(job->world * BATCH * settings.accumulate);
@@ -142,7 +142,7 @@ static double reference_step(struct job *job, int step, int rank, int *active_p)
     return loss;
 }
 
-/* One rank's samples of a step; the loss goes to *loss_p. */
+/* Trains one step on this rank's samples; stores the loss in *loss_p. */
 static int my_step(struct job *job, int step, double *loss_p)
 {
     const float share = 1.0f / (float)(BATCH * settings.accumulate);
@@ -199,7 +199,7 @@ static int clip(struct job *job)
     return 0;
 }
 
-/* Where no rank had it, it is zero. `is`: one had it. */
+/* Checks the side parameter's gradient: zero unless some rank used it (`is`). */
 static bool side_is(const struct job *job, bool is)
 {
     const float *side = dist_ddp_gradient(job->ddp, MODEL_SIDE);
@@ -210,7 +210,7 @@ static bool side_is(const struct job *job, bool is)
     return dist_ddp_is_used(job->ddp, MODEL_SIDE) == is;
 }
 
-/* Both models move on, in the same way. */
+/* Updates both models in the same way. */
 static int update(void *arg)
 {
     struct job *job = arg;
@@ -235,7 +235,7 @@ static int update(void *arg)
     return 0;
 }
 
-/* All ranks have the same bits. */
+/* Checks that all ranks have bitwise equal parameters. */
 static int compare_ranks(struct job *job)
 {
     for (int i = 0; i < MODEL_PARAMETERS; i++) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ddp_faults CASE: what dist_ddp says to wrong use. Rank 1 does it; exit 0 if every rank gets the
- * status that it should get, and the group can still be used.
+ * ddp_faults CASE: misuses dist_ddp on rank 1. Exit 0 if every rank gets the expected status and
+ * the group still works.
  *
  *     missing    leaves out a gradient         mismatch   has another count
  *     leaves     destroys it in a step         killed     is killed in a step
- *     early      destroys it where the others make another step
- *     apart      has its gradients in memory that lies differently
- *     turned     the same, where the order that they come in joins them
- *     hook       its hook fails                arguments  calls that are refused, on all ranks
- *     scarce     has no memory for an allocation of create, one after the other
- *     nan        has one in its gradient: it is in the result, and gone in the next step
+ *     early      destroys it while the other ranks begin another step
+ *     apart      has gradients at other distances in memory
+ *     turned     as apart, but in an order in which rank 0's gradients form one piece
+ *     hook       its hook fails                arguments  calls that are refused on all ranks
+ *     scarce     create fails at each allocation in turn
+ *     nan        has a NaN in a gradient: the result has it, and the next step's does not
  */
 #include <dist/ddp.h>
 #include <math.h>
@@ -83,7 +83,8 @@ static void case_leaves(void)
     }
 }
 
-/* The rank that sees it says so; another one may see first that that one's group has ended. */
+/* The rank that detects the error reports it; another rank may first see that the first rank's
+ * group has failed. */
 static void case_early(void)
 {
     dist_status status;
@@ -102,7 +103,8 @@ static void case_early(void)
     }
 }
 
-/* One array here, one with gaps there: the sums are right all the same. */
+/* Gradients are in one array on some ranks and in an array with gaps on others; the sums are right.
+ */
 static void case_apart(void)
 {
     static float memory[PARAMETERS * (COUNT + 8)];
@@ -130,9 +132,10 @@ static void case_apart(void)
 }
 
 /*
- * Where each begins, in lengths and a gap: alone, or one right behind another. No two that follow
- * each other in the list are neighbours, so the first step has a piece for each on all ranks; in
- * the second, by rank 0's order, 0 and 2 are one piece, but turned on rank 1.
+ * Places each gradient at a multiple of (length + gap): alone, or directly after another one. No
+ * two gradients that follow each other in the list are adjacent, so the first step has a piece per
+ * gradient on all ranks. In the second step, which uses rank 0's order, 0 and 2 form one piece, but
+ * in the opposite order on rank 1.
  */
 static void case_turned(void)
 {
@@ -260,7 +263,7 @@ static dist_status create_scarce(void)
     return create(COUNT, NULL);
 }
 
-/* What it allocates itself: its struct, its arrays, a name for each parameter. */
+/* Allocations of create itself: the struct, its arrays, a name for each parameter. */
 static void case_scarce(void)
 {
     fault_scarce(create_scarce, end, 9);

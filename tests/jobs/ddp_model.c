@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small model, in plain loops. */
+/* A small model, written as plain loops. */
 #include "ddp_model.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small model with all that tests of data-parallel training need: layers, and a side branch. */
+/* A small model with layers and a side branch, for tests of data-parallel training. */
 #ifndef TESTS_JOBS_DDP_MODEL_H
 #define TESTS_JOBS_DDP_MODEL_H
 
@@ -8,7 +8,7 @@
 
 /*
  *     x -- w0 b0 -- tanh -- w1 b1 -- tanh -- w2 b2 -- y
- *      \__ side ________________________________________/     where `side` is on
+ *      \__ side ________________________________________/     if `side` is set
  */
 enum { MODEL_IN = 37, MODEL_WIDTH = 301, MODEL_OUT = 5, MODEL_PARAMETERS = 7, MODEL_SIDE = 6 };
 
@@ -19,10 +19,10 @@ struct model {
     float *values[MODEL_PARAMETERS], *gradients[MODEL_PARAMETERS];
 };
 
-/* Called in the backward pass when gradient `index` is there. */
+/* Called in the backward pass when gradient `index` is complete. */
 typedef void (*model_ready_fn)(void *arg, int index);
 
-/* The same on every rank that gives the same seed. gradients: memory for them, or not. */
+/* Ranks that pass the same seed get the same model. gradients: whether to allocate them. */
 void model_create(struct model *model, unsigned seed, bool gradients);
 void model_destroy(struct model *model, bool gradients);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * deaths BACKEND CALL FIRST SECOND GAP [HOW]: two ranks are killed (SIGKILL), the second one GAP
- * milliseconds after the first. Rank 0 holds the job's store: after its death no store tells of the
- * other. The surviving ranks use a group of all ranks but 0.
+ * milliseconds after the first. Rank 0 serves the job's store, so that after its death no store can
+ * report the other death. The surviving ranks use a group of all ranks except 0.
  *
  * Exits with 0 if each survivor's call ends with DIST_ERR_PEER_LOST and an error that names the
- * first victim that is in the group (with GAP 0: any of them). Prints when each rank knew. In call
- * `chain` each rank receives from the rank before it, so only one of them waits for the victim.
+ * first victim that is in the group (with GAP 0: any victim). Prints when each rank got its error.
+ * In call `chain` each rank receives from the previous rank, so only one rank waits for the victim.
  *
  * HOW, instead of a second death:
- *   cold     the same, but the group has not been used before
- *   abort    the second rank aborts the group (dist_abort), and lives on for a while
- *   differ   its call differs from the call of the other ranks, and it lives on
+ *   cold     as above, but the group has not been used before
+ *   abort    the second rank aborts the group (dist_abort) and stays alive for a while
+ *   differ   its call differs from the call of the other ranks, and it stays alive
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -27,7 +27,7 @@
 #define LONG (1 << 20)   /* elements of a long call */
 #define MAX_RANKS 16
 
-#define LIVES_MS 3000 /* that a rank which has failed lives on */
+#define LIVES_MS 3000 /* how long a rank that has failed stays alive */
 
 static float in[LONG], out[LONG];
 static int first, second, gap_ms;
@@ -70,7 +70,7 @@ static dist_status call_broadcast(dist_group *group, int victim)
     return dist_broadcast(group, in, 512, DIST_FLOAT32, victim);
 }
 
-/* The victim receives only: nobody waits for its data. */
+/* The victim only receives, so no rank waits for its data. */
 static dist_status call_scatter(dist_group *group, int victim)
 {
     const int root = victim ? 0 : 1;
@@ -206,14 +206,14 @@ static dist_status make_group(dist_group *world, dist_group **group_p)
     return dist_new_group(world, ranks, size - 1, NULL, group_p);
 }
 
-/* The second rank does not die. */
+/* The second victim fails but stays alive. */
 static int fail_alone(dist_group *group)
 {
     if (is("abort"))
         dist_abort(group);
     else
         dist_all_reduce(group, in, out, 32, DIST_FLOAT32, DIST_SUM);
-    dist_barrier(group); /* finds that the group has ended, and tells the other ranks */
+    dist_barrier(group); /* detects that the group has failed and notifies the other ranks */
     nap_ms(LIVES_MS);
     return 0;
 }
@@ -222,7 +222,7 @@ static int be_a_rank(const char *backend, call_fn call)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *world = NULL, *group = NULL;
-    const int victim = (first ? first : second) - 1; /* in the group */
+    const int victim = (first ? first : second) - 1; /* rank in the group */
     dist_status status;
     double began;
     int rank;
@@ -248,7 +248,7 @@ static int be_a_rank(const char *backend, call_fn call)
         return fail_alone(group);
     if (rank == first || rank == second)
         kill(getpid(), SIGKILL);
-    if (rank == 0) { /* it serves the store until the other ranks have ended */
+    if (rank == 0) { /* serves the store until the other ranks have exited */
         dist_destroy_process_group(world);
         return 0;
     }
@@ -259,7 +259,7 @@ static int be_a_rank(const char *backend, call_fn call)
     return judge(rank, began, status);
 }
 
-/* The launcher shall not see that a rank was killed. */
+/* Hides the signal that killed a rank from the launcher. */
 int main(int argc, char **argv)
 {
     int status;

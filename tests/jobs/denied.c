@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * denied CALL[=ERROR] PROGRAM ARGS...: runs it where the kernel refuses that system call, as the
- * seccomp filter of a container does: with EPERM, or with the error of that number.
+ * denied CALL[=ERROR] PROGRAM ARGS...: runs PROGRAM with a seccomp filter, like that of a
+ * container, under which the system call CALL fails with EPERM or with errno ERROR.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -23,7 +23,7 @@ static const struct denied_call {
     {"pidfd", SYS_pidfd_open},    {"membarrier", SYS_membarrier},  {"getrandom", SYS_getrandom},
 };
 
-/* NULL: no such name. */
+/* Returns the call of that name, or NULL. */
 static const struct denied_call *denied_find(const char *name, size_t length)
 {
     for (size_t i = 0; i < sizeof(denied_calls) / sizeof(denied_calls[0]); i++) {

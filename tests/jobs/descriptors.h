@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many descriptors this process has open, and a constant: for comparing. */
+/* Returns the number of open descriptors of this process plus a constant; for comparisons. */
 #ifndef DISTI_TESTS_JOBS_DESCRIPTORS_H
 #define DISTI_TESTS_JOBS_DESCRIPTORS_H
 

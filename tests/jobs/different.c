@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * different BACKEND [STRIDE]: one rank calls something else than the others, every pair of the
- * table (every STRIDE-th). Some of them exchange no message that meets another. Then all call a
- * barrier: by its end every rank must have an error that names both calls, while the group of all
- * goes on. Some leave instead, and have that error by then.
+ * different BACKEND [STRIDE]: one rank makes another call than the other ranks, for every (or every
+ * STRIDE-th) pair of the table. In some pairs no two messages match. Then all ranks call a barrier;
+ * by its end every rank must have an error that names both calls, and the group of all ranks must
+ * continue to work. In some cases the ranks leave the group instead and get the error then.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -11,16 +11,16 @@
 #include <string.h>
 
 #define COUNT 600
-#define LONG 20000 /* of one block only */
+#define LONG 20000 /* elements of a single block */
 #define RANKS_MAX 16
 #define TIMEOUT_MS 20000
-#define HABIT 40 /* short calls of one kind before another */
+#define HABIT 40 /* short calls of one kind before the other call */
 
 static int rank, ranks, checks;
 static int32_t faults, all_faults;
 static float in[RANKS_MAX * COUNT + LONG], out[RANKS_MAX * COUNT + LONG];
 
-/* A call of some ranks. `name`: as errors call it. */
+/* A call that some ranks make; `name` is its name in errors. */
 struct called {
     const char *name;
     size_t count;
@@ -87,7 +87,7 @@ static dist_status call_all_to_all(dist_group *g, const struct called *c)
     return dist_all_to_all(g, in, out, c->count, c->dtype);
 }
 
-/* Every rank gives the next `count`, and nothing to the others. */
+/* Every rank sends `count` elements to the next rank only. */
 static dist_status call_all_to_all_v(dist_group *g, const struct called *c)
 {
     size_t send[RANKS_MAX] = {0}, recv[RANKS_MAX] = {0};
@@ -129,7 +129,7 @@ static dist_status call_all_gather_v(dist_group *g, const struct called *c)
     return dist_all_gather_v(g, in, out, counts, NULL, c->dtype);
 }
 
-/* What comes behind it differs in the list of all: the barrier is the second call. */
+/* The barrier as one of the two calls of a pair. */
 static dist_status call_barrier(dist_group *g, const struct called *c)
 {
     (void)c;
@@ -190,7 +190,7 @@ static const struct called calls[] = {
 };
 #define CALLS ((int)(sizeof(calls) / sizeof(calls[0])))
 
-/* Each rank is its own root, and most go on at once. */
+/* Each rank passes itself as the root, so most ranks return at once. */
 static const struct called own_roots[] = {
     {"broadcast", 5, DIST_FLOAT32, DIST_SUM, -1, call_broadcast},
     {"broadcast", COUNT, DIST_FLOAT32, DIST_SUM, -1, call_broadcast},
@@ -199,7 +199,7 @@ static const struct called own_roots[] = {
 };
 #define OWN_ROOTS ((int)(sizeof(own_roots) / sizeof(own_roots[0])))
 
-/* The last rank calls each with the count of the next. */
+/* The last rank makes each call with the count of the next entry. */
 #define FORMS(count)                                                                               \
     {"gather_v", count, DIST_FLOAT32, DIST_SUM, 0, call_gather_v},                                 \
         {"scatter_v", count, DIST_FLOAT32, DIST_SUM, 0, call_scatter_v},                           \
@@ -221,12 +221,13 @@ static void check_sound(dist_group *world, const struct called *a, const struct 
     int32_t mine = rank + 1, sum = 0;
 
     if (dist_all_reduce(world, &mine, &sum, 1, DIST_INT32, DIST_SUM) != DIST_OK)
-        fault(a->name, b->name, "the group of all has ended", dist_last_error());
+        fault(a->name, b->name, "the group of all ranks has failed", dist_last_error());
     else if (sum != ranks * (ranks + 1) / 2)
-        fault(a->name, b->name, "the group of all", "its sum is wrong");
+        fault(a->name, b->name, "the group of all ranks", "its sum is wrong");
 }
 
-/* All call a so many times; then the others a, the last rank b; then all a barrier. */
+/* All ranks make call a `same` times. Then the last rank calls b, the other ranks call a, and all
+ * call a barrier. */
 static void differ_after(dist_group *world, int same, const struct called *a,
                          const struct called *b)
 {
@@ -249,12 +250,12 @@ static void differ_after(dist_group *world, int same, const struct called *a,
     if (status != DIST_ERR_MISMATCH)
         fault(a->name, b->name, "status", status == DIST_OK ? "OK" : dist_last_error());
     else if (!strstr(dist_last_error(), a->name) || !strstr(dist_last_error(), b->name))
-        fault(a->name, b->name, "not both are named", dist_last_error());
+        fault(a->name, b->name, "the error does not name both calls", dist_last_error());
     dist_destroy_process_group(g);
     check_sound(world, a, b);
 }
 
-/* All leave at once: whoever has not found it in its call finds it as it leaves. */
+/* All ranks leave at once; a rank that did not get the error in its call gets it as it leaves. */
 static void differ_and_leave(dist_group *world, const struct called *a, const struct called *b)
 {
     const struct called *mine = rank == ranks - 1 ? b : a;
@@ -271,7 +272,7 @@ static void differ_and_leave(dist_group *world, const struct called *a, const st
     if ((status ? status : left) != DIST_ERR_MISMATCH)
         fault(a->name, b->name, "left with status", status || left ? dist_last_error() : "OK");
     else if (!strstr(dist_last_error(), a->name) || !strstr(dist_last_error(), b->name))
-        fault(a->name, b->name, "not both are named as they leave", dist_last_error());
+        fault(a->name, b->name, "the error of leaving does not name both calls", dist_last_error());
 }
 
 static void differ(dist_group *world, const struct called *a, const struct called *b)
@@ -305,12 +306,12 @@ int main(int argc, char **argv)
         differ_after(world, HABIT, &own_counts[c], &own_counts[c + 3]);
     for (int a = 0; a < CALLS; a++) {
         for (int b = 0; b < CALLS; b++) {
-            /* A barrier beside a call of no data is two barriers in a row. */
+            /* A barrier against a call without data would be two barriers in a row. */
             if (a != b && pair++ % stride == 0)
                 differ(world, &calls[a], &calls[b]);
         }
     }
-    /* Before a rank ends, of which a launcher may make an end of all. */
+    /* A launcher may kill all ranks when one exits, so no rank may exit early. */
     if (dist_all_reduce(world, &faults, &all_faults, 1, DIST_INT32, DIST_SUM) != DIST_OK)
         fault("all", "all", "the sum of the faults", dist_last_error());
     else if (rank == 0 && !all_faults)

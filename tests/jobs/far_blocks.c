@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * far_blocks BACKEND: the forms with offsets, which exceed 32 bits here. The memory is reserved,
- * but only what is around the blocks is touched. Exit 0 if all is right, 77 if there is no address
- * space.
+ * far_blocks BACKEND: the v-forms with offsets above 32 bits. The memory is reserved, but only the
+ * surroundings of the blocks are touched. Exit 0 if all is right, 77 if the address space is too
+ * small.
  */
 #include <dist/dist.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #define RANKS_MAX 4
-#define STRIDE ((uint64_t)9 << 28) /* bytes from block to block: 2.25 GiB */
+#define STRIDE ((uint64_t)9 << 28) /* bytes between blocks: 2.25 GiB */
 #define MARGIN 64
 
 enum kind { ALL_GATHER, GATHER, SCATTER, ALL_TO_ALL, KINDS };
@@ -20,7 +20,7 @@ static const char *const names[KINDS] = {"all_gather_v", "gather_v", "scatter_v"
 
 static dist_group *group;
 static int rank, ranks, faults;
-static size_t size; /* of an element */
+static size_t size; /* bytes of an element */
 static unsigned char *in, *out;
 
 /* Returns the number of elements from rank `from` for rank `to`. */
@@ -46,7 +46,8 @@ static void give(int to, size_t offset)
         in[offset * size + i] = value(rank, to, i);
 }
 
-/* The block from `from`, made for `to`, and the margins around it, which are zero. Clears it. */
+/* Checks the block from rank `from` for rank `to` and its margins, which are zero. Clears the
+ * block. */
 static void check(enum kind kind, int from, int to, size_t offset)
 {
     unsigned char *block = out + offset * size;
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
         out = reserve();
     }
     if (!in || !out) {
-        printf("no address space for blocks that far apart\n");
+        printf("not enough address space for blocks that far apart\n");
         return 77;
     }
     if (dist_init_process_group(&options, &group) != DIST_OK) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs that do one wrong thing, named on the command line, and see what comes of it. */
+/*
+ * Shared by programs that misuse the library in the way named on the command line and check the
+ * outcome.
+ */
 #include "faults.h"
 
 #include <stdio.h>
@@ -21,7 +24,7 @@ void fault_expect(const char *what, dist_status got, dist_status wanted, const c
     fault_count++;
 }
 
-/* One turn, in a group of its own. */
+/* One attempt, in a group of its own. */
 static void fault_scarce_turn(dist_status (*create)(void), void (*end)(void), int number)
 {
     dist_group *const world = fault_group;

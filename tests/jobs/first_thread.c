@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * first_thread BACKEND URL [shares]: the first thread of each rank ends by pthread_exit, and
- * another goes on using the library, with memory that the ranks share too. Then the ranks meet once
- * more, at URL. first_thread spawn: the thread that goes on starts the ranks. Exit 0: all was as if
- * the first thread were there.
+ * first_thread BACKEND URL [shares]: the first thread of each rank ends by pthread_exit while
+ * another thread continues to use the library, including shared memory. Then the ranks join again,
+ * at URL. first_thread spawn: the remaining thread starts the ranks. Exit 0: everything worked as
+ * if the first thread still ran.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -16,14 +16,14 @@
 #define TAG 1
 #define RANKS_MOST 8
 #define SPAWNED 2
-/* The first offers a segment, later ones use it. */
+/* The first call offers a segment; later calls use it. */
 #define CALLS 3
 
 static const char *backend, *url;
 static dist_group *world;
 static int rank, ranks, shares;
 
-/* Ends the process too if the call has failed. */
+/* Exits the process if the call has failed. */
 static void must(dist_status status, const char *what)
 {
     if (status == DIST_OK)
@@ -40,7 +40,8 @@ static void must_hold(int holds, const char *what)
     _exit(1);
 }
 
-/* The process is a zombie to the kernel then, and alive. */
+/* Waits until the first thread has ended: the process then has state Z (zombie) although it runs.
+ */
 static int first_has_ended(void)
 {
     FILE *file = fopen("/proc/self/stat", "re");
@@ -65,7 +66,7 @@ static int is_from(const unsigned char *bytes, int from)
     return bytes[0] == from + 1 && memcmp(bytes, bytes + 1, LONG - 1) == 0;
 }
 
-/* Long enough to be read where it lies. */
+/* Messages are long enough to be read directly from the sender's memory. */
 static void passes_messages(void)
 {
     const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
@@ -75,7 +76,7 @@ static void passes_messages(void)
     must(dist_isend(world, mine, LONG, DIST_UINT8, next, TAG, &work), "isend");
     must(dist_recv(world, theirs, LONG, DIST_UINT8, before, TAG, NULL), "recv");
     must(dist_wait(work), "wait");
-    must_hold(is_from(theirs, before), "a message came wrong");
+    must_hold(is_from(theirs, before), "a message is wrong");
     free(mine);
     free(theirs);
 }
@@ -87,7 +88,7 @@ static void broadcasts(void)
     for (int root = 0; root < ranks; root++) {
         memset(bytes, rank + 1, LONG);
         must(dist_broadcast(world, bytes, LONG, DIST_UINT8, root), "broadcast");
-        must_hold(is_from(bytes, root), "a broadcast came wrong");
+        must_hold(is_from(bytes, root), "a broadcast is wrong");
     }
     free(bytes);
 }
@@ -96,10 +97,10 @@ static void reduces(unsigned char *bytes)
 {
     memset(bytes, 1, LONG);
     must(dist_all_reduce(world, bytes, bytes, LONG, DIST_UINT8, DIST_SUM), "all_reduce");
-    must_hold(is_from(bytes, ranks - 1), "a sum came wrong");
+    must_hold(is_from(bytes, ranks - 1), "a sum is wrong");
 }
 
-/* A block of each rank, which the others see. */
+/* Allocates a block per rank that the other ranks can map. */
 static void shares_blocks(void)
 {
     void *blocks[RANKS_MOST];
@@ -109,7 +110,7 @@ static void shares_blocks(void)
     memset(blocks[rank], rank + 1, LONG);
     must(dist_barrier(world), "barrier");
     for (int from = 0; from < ranks; from++)
-        must_hold(is_from(blocks[from], from), "a block came wrong");
+        must_hold(is_from(blocks[from], from), "a block is wrong");
     must(dist_barrier(world), "barrier");
     must(dist_shared_free(blocks[rank]), "shared_free");
 }
@@ -125,7 +126,7 @@ static void reduces_registered(void)
     free(bytes);
 }
 
-/* All that a process finds out about itself and its machine it finds out again. */
+/* Joins again, which repeats the detection of process and machine. */
 static void meets_again(void)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -135,11 +136,11 @@ static void meets_again(void)
     options.init_method = url;
     options.rank = rank;
     options.world_size = ranks;
-    must(dist_init_process_group(&options, &world), "init once more");
+    must(dist_init_process_group(&options, &world), "second init");
     reduces(bytes);
     passes_messages();
     free(bytes);
-    must(dist_destroy_process_group(world), "destroy once more");
+    must(dist_destroy_process_group(world), "second destroy");
 }
 
 static void *go_on(void *arg)
@@ -202,7 +203,7 @@ int main(int argc, char **argv)
     must(dist_init_process_group(&options, &world), "init");
     rank = dist_get_rank(world);
     ranks = dist_get_world_size(world);
-    passes_messages(); /* the ranks know by now how each other's memory is read */
+    passes_messages(); /* selects how the ranks read each other's memory */
     must_hold(pthread_create(&thread, NULL, go_on, NULL) == 0, "cannot start a thread");
     pthread_exit(NULL);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * flight KIND: three ranks make eight all-reduces and a barrier, with what happens to rank 1 before
- * that; exit 0 if every rank gets the right status and text.
+ * flight KIND: three ranks make eight all-reduces and a barrier. Before the barrier, rank 1 suffers
+ * what KIND says. Exit 0 if every rank gets the right status and text.
  *
- *   healthy   nothing: each rank gets SIGUSR1 twice, then writes RANK.json, and gets SIGUSR1 when
- * it has no group any more own       nothing: the program handles SIGUSR1 itself, and must get it
+ *   healthy   nothing: each rank gets SIGUSR1 twice, then writes RANK.json, and gets SIGUSR1 again
+ *             when it has no group any more
+ *   own       nothing: the program handles SIGUSR1 itself, and must receive it
  *   absent    it makes no barrier, and gets SIGUSR1
- *   other     it calls a broadcast in its place
+ *   other     it calls a broadcast instead
  *   killed    it is killed
- *   stopped   it is stopped, and goes on when rank 0 has failed
+ *   stopped   it is stopped, and continues after rank 0 has failed
  *   unsent    nothing: rank 0 sends one message to rank 2, which waits for two
- *   mapped    nothing; root's files are another user's, as where a mount maps users
+ *   mapped    nothing; root's files belong to another user, as where a mount maps users
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -65,8 +66,8 @@ static int write_own(dist_group *group)
     return dist_flight_dump(path) == DIST_OK ? 0 : fail(dist_get_rank(group), "a dump");
 }
 
-/* A new file is the process's own, whoever the file system says it belongs to; one that was there
- * and is a stranger's is left alone. */
+/* A new file belongs to the process, whatever owner the file system reports. An existing file of
+ * another user is not overwritten. */
 static int write_mapped(dist_group *group)
 {
     const int rank = dist_get_rank(group);
@@ -82,7 +83,7 @@ static int write_mapped(dist_group *group)
     return dist_flight_dump(path) == DIST_ERR_SYSTEM ? 0 : fail(rank, "a stranger's file");
 }
 
-/* What becomes of the victim instead of its barrier. */
+/* What the victim does instead of its barrier. */
 static int suffer(dist_group *group, const char *kind)
 {
     const struct timespec others_time_out = {.tv_sec = TIMEOUT_MS / 1000 + 1};
@@ -100,7 +101,7 @@ static int suffer(dist_group *group, const char *kind)
     return dist_barrier(group) == DIST_OK;
 }
 
-/* What the others get. */
+/* Checks the status and text of the other ranks. */
 static int check(int rank, const char *kind, dist_status status)
 {
     const char *text = dist_last_error();
@@ -108,7 +109,7 @@ static int check(int rank, const char *kind, dist_status status)
 
     if (kills)
         return status == DIST_ERR_PEER_LOST && strstr(text, "barrier #8: rank 1 (host ") &&
-                       strstr(text, " alive") /* one may have left since */
+                       strstr(text, " alive") /* another rank may have left since */
                    ? 0
                    : fail(rank, "killed");
     if (!strstr(text, "(dist_info flight)"))
@@ -118,7 +119,7 @@ static int check(int rank, const char *kind, dist_status status)
     return strstr(text, "barrier #8: rank ") && strstr(text, "silent") ? 0 : fail(rank, "silent");
 }
 
-/* In place of the barrier. */
+/* Messages instead of the barrier. */
 static int run_messages(dist_group *group)
 {
     const int rank = dist_get_rank(group);
@@ -160,7 +161,8 @@ static int run(dist_group *group, const char *kind)
     if (well)
         return status == DIST_OK ? write_own(group) : fail(rank, "barrier");
     if (strcmp(kind, "stopped") == 0 && rank == 0) {
-        nanosleep(&others_end, NULL); /* or the victim may come before their time is over */
+        nanosleep(&others_end,
+                  NULL); /* otherwise the victim could arrive before the other ranks' timeout */
         kill(pids[VICTIM], SIGCONT);
     }
     return check(rank, kind, status);

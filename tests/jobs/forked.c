@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * forked BACKEND: every rank forks while it has groups, works and threads in the library. The
- * children are refused by each call, may join jobs of their own, and exit as they like; the
- * parents' job goes on as if they had not been there. Exit 0: so it was.
+ * forked BACKEND: every rank forks while it has groups, requests and threads in the library. Every
+ * call on the parent's objects is refused in the children, which may join jobs of their own and
+ * exit in any way. Exit 0: the parents' job was not disturbed.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -20,16 +20,16 @@
 
 static const char *backend;
 
-/* What a rank has when it forks. */
+/* The objects that a rank has when it forks. */
 static struct {
-    dist_group *group, *busy; /* of the second, a thread makes use all the time */
+    dist_group *group, *busy; /* a thread uses `busy` all the time */
     dist_work *work, *persistent;
-    dist_work *orphan; /* of a group that has been destroyed */
+    dist_work *orphan; /* its group has been destroyed */
     void *memory;
     atomic_bool stop;
 } mine;
 
-static atomic_int problems; /* that any thread met */
+static atomic_int problems; /* problems seen by any thread */
 
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
@@ -174,7 +174,7 @@ static void fork_and_look(int number)
     all_is_well();
 }
 
-/* A child that lives as long as the job, as a loader of data does. */
+/* Forks a child that lives as long as the job, like a data loader's worker. */
 static pid_t leave_a_worker(void)
 {
     pid_t child = fork();
@@ -232,12 +232,12 @@ int main(int argc, char **argv)
     if (argc != 2)
         return 2;
         /*
-         * A child of a process with threads waits for ever for a lock of AddressSanitizer's
-         * allocator that another thread held at the fork; LLVM 17 was first to take care of it.
-         * ThreadSanitizer lets it start no thread.
+         * With AddressSanitizer before LLVM 17, a child of a process with threads deadlocks on an
+         * allocator lock that another thread held at the fork. ThreadSanitizer lets the child start
+         * no thread.
          */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    puts("with this sanitizer a child of a process with threads does not go on");
+    puts("with this sanitizer a child of a process with threads cannot continue");
     return 77;
 #endif
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
         printf("init: %s\n", dist_last_error());
         return 1;
     }
-    /* A program's threads need more of an MPI than it may give. */
+    /* A program's threads need MPI_THREAD_MULTIPLE, which an MPI may not provide. */
     be_a_parent(strcmp(backend, "mpi") != 0);
     return problems != 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hooked BACKEND: registers and unregisters memory in a process whose calls of libc for mappings
- * have been replaced: by UCX, by MPI, or by tests/standin/hooks.c, with which it tests more. Exit
- * 0: address 0 is free, the memory is shared and then private, contents and sums are right, and
- * another thread's mappings are its own.
+ * hooked BACKEND: registers and unregisters memory in a process in which libc's functions for
+ * mappings are hooked by UCX, by MPI, or by tests/standin/hooks.c, which enables more checks. Exit
+ * 0: address 0 is free, the memory becomes shared and then private again, contents and sums are
+ * right, and the mappings of another thread are unaffected.
  */
 #include <dist/dist.h>
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define BYTES ((size_t)1 << 20)
-#define LOWEST 0x10000 /* below it the kernel maps nothing for ordinary processes */
+#define LOWEST 0x10000 /* the kernel maps nothing below it for ordinary processes */
 #define ROUNDS 100
 
 #define CHECK(condition)                                                                           \
@@ -36,7 +36,7 @@
 static dist_group *group;
 static int32_t *memory;
 
-/* Functions of tests/standin/hooks.c; NULL: the hooks are another library's. */
+/* Functions of tests/standin/hooks.c; NULL if another library's hooks are used. */
 static struct {
     void (*pin)(const void *memory, size_t bytes);
     bool (*has_pinned)(void);
@@ -54,9 +54,9 @@ static void hooks_find(void)
     CHECK(!getenv("LD_PRELOAD") || !strstr(getenv("LD_PRELOAD"), "hooks") || hooks.mislead);
 }
 
-/* ---- what is mapped ---- */
+/* ---- mappings ---- */
 
-/* The kind of the mapping that `memory` is in, 's' or 'p'. */
+/* Returns the kind of the mapping that contains `memory`: 's' or 'p'. */
 static char kind_of_memory(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -91,7 +91,7 @@ static bool is_filled(int32_t number)
     return true;
 }
 
-/* In the memory itself, so that whatever keeps pages of it is used. */
+/* Sums in the memory itself, so that a library that has cached its pages uses them. */
 static void sum_up(void)
 {
     fill(dist_get_rank(group) + 1);
@@ -114,7 +114,7 @@ static void register_and_back(void)
     sum_up();
 }
 
-/* Each swap removes pages: whoever has pinned them must have seen it by then. */
+/* Each swap replaces pages; a library that has pinned them must have been told by then. */
 static void forget_pages(void)
 {
     hooks.pin(memory, BYTES);
@@ -127,7 +127,7 @@ static void forget_pages(void)
 
 static atomic_bool ended;
 
-/* Mappings as large as the memory, so that they fit where one has just been moved away. */
+/* Makes mappings as large as the memory, which fit where one has just been moved away. */
 static void *map_and_unmap(void *arg)
 {
     (void)arg;
@@ -160,7 +160,8 @@ static void leave_other_threads(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* The memory does not change, and nothing is left where the pages went. */
+/* Checks that the memory is unchanged if mremap places the pages elsewhere, and that nothing
+ * remains mapped there. */
 static void end_up_elsewhere(void)
 {
     fill(8);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * idle BACKEND: all ranks but the last wait for it for some seconds, in each way there is to wait,
- * and may use 2 % of a CPU for it (more under sanitizers). Exit 0 if they do not use more.
+ * idle BACKEND: all ranks but the last wait for it for some seconds, by each kind of wait, and may
+ * use 2 % of a CPU meanwhile (more under sanitizers). Exit 0 if they do not use more.
  *
- * What else runs on the machine makes the same work take more CPU time, since it empties the
- * caches: a way has failed if it takes too much several times in a row.
+ * Other processes of the machine empty the caches, which makes the same wait take more CPU time. A
+ * kind of wait therefore fails only if it takes too much several times in a row.
  */
 #include <dist/dist.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 
 #define SECONDS 2
 #define TRIES 3
-/* Sanitizers make the same work several times as long. */
+/* Sanitizers make the same work several times as expensive. */
 #ifdef __SANITIZE_ADDRESS__
 #define MOST_PERCENT 10.0
 #else
@@ -48,7 +48,7 @@ static dist_status in_a_barrier(void)
     return dist_barrier(group);
 }
 
-/* Of more than one piece, but little work. */
+/* An all-reduce of several chunks, but little work. */
 static dist_status in_an_all_reduce(void)
 {
     static float in[1 << 16], out[1 << 16];
@@ -71,7 +71,7 @@ static dist_status in_a_receive(void)
     return DIST_OK;
 }
 
-/* The program does something else meanwhile, here nothing. */
+/* Waits in a progress thread while the program does other work, here nothing. */
 static dist_status behind_the_program(void)
 {
     dist_work *work;
@@ -92,7 +92,7 @@ static const struct {
             {"a receive", in_a_receive},
             {"the progress thread", behind_the_program}};
 
-/* Waits once. True: within the limit. */
+/* Waits once. Returns true if the CPU time is within the limit. */
 static int try(int way)
 {
     dist_status status = dist_barrier(group);
@@ -113,7 +113,7 @@ static int try(int way)
     return percent < MOST_PERCENT;
 }
 
-/* Tries until no rank takes too much. Returns how many ways have failed, 0 or 1. */
+/* Repeats until no rank takes too much. Returns 1 if all tries failed, otherwise 0. */
 static int try_again(int way)
 {
     for (int i = 0; i < TRIES; i++) {

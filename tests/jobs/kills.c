@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kills BACKEND PHASE VICTIM [COUNT]: one rank is killed (SIGKILL) in that phase of a job; exit 0
- * if no other rank takes a wrong result for a right one, and each gets an error that names the
- * victim, or, where it never came, that it is missing. Prints how long after the death each knew.
+ * kills BACKEND PHASE VICTIM [COUNT]: one rank is killed (SIGKILL) in that phase of a job. Exit 0
+ * if no other rank reports success for a wrong result, and each gets an error that names the
+ * victim, or that says that it is missing if it never joined. Prints how long after the death each
+ * rank got it.
  *
  *   start     before the library is called
- *   connect   at a random moment of joining: on the way to the store, waiting, connecting in pairs
- *   join      as it has come to the store, which does not know of it
- *   open      as the others know it, and connect with it
+ *   connect   at a random moment of joining: before it reaches the store, waiting, connecting
+ *   join      when it has connected to the store, before it has registered there
+ *   open      when the other ranks know its addresses and connect to it
  *   idle      between two calls
  *   barrier   as it enters a barrier
  *   first     as it sends the first message of an all-reduce
- *   middle    as it sends the second
- *   reduce    at a random moment of a row of all-reduces, which may be in memory that all share
+ *   middle    as it sends the second message
+ *   reduce    at a random moment in a series of all-reduces, which may use shared memory
  *   destroy   as it leaves
  *
- *   stop      not killed, but stopped: the others know at their deadline, and the rank, as it
- *             continues, too
- *   slow      not killed, but slow within the deadline: nobody gets an error
- *   network   nothing is done to it here: all say that they have met, call for a while, and are to
- *             end with right results, or with an error
- *   cut       the same, until an error comes
- *   silence   the same as network, and the error is to come; all three: at DIST_TIMEOUT, if it is
- * set
+ *   stop      the victim is stopped, not killed: the other ranks time out, and so does the victim
+ *             after it is continued
+ *   slow      the victim is slow, but within the timeout: no rank gets an error
+ *   network   the script cuts the network: all ranks print that they have joined, call for a while,
+ *             and must end with right results or with an error
+ *   cut       as network, until an error occurs
+ *   silence   as network, but the error is required
  *
- * The deaths come from DIST_FAULT, except where the victim ends itself.
+ * With network, cut and silence the timeout is DIST_TIMEOUT, if it is set.
+ * DIST_FAULT causes the deaths, except where the victim kills itself.
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -37,12 +38,12 @@
 #include "kills.h"
 
 #define COUNT (1 << 19)
-#define ROUNDS 4         /* good ones; the next is operation 4 */
-#define TIMEOUT_MS 60000 /* nobody needs it who is told of the death */
-#define MISSING_MS 2000  /* what those have who wait for a rank that never comes */
-#define SILENT_MS 3000   /* and for one that is stopped */
-#define CONNECT_US 20000 /* within so long the victim dies while it joins */
-#define REDUCE_US 8000   /* and while it reduces */
+#define ROUNDS 4         /* successful calls before the fault, which is in call 4 */
+#define TIMEOUT_MS 60000 /* not reached by ranks that are notified of the death */
+#define MISSING_MS 2000  /* timeout of ranks that wait for a rank that never joins */
+#define SILENT_MS 3000   /* timeout of ranks that wait for a stopped rank */
+#define CONNECT_US 20000 /* the victim dies within this time while it joins */
+#define REDUCE_US 8000   /* the victim dies within this time while it reduces */
 
 static float data[COUNT];
 static int count = COUNT;
@@ -61,7 +62,7 @@ static void nap_ms(long ms)
     nanosleep(&time, NULL);
 }
 
-/* This process is killed at a random moment, within so many microseconds. */
+/* Arms a timer that kills this process at a random moment within `us` microseconds. */
 static void die_within(long us)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -75,7 +76,7 @@ static void die_within(long us)
         _exit(9);
 }
 
-/* What the victim suffers in this phase, where DIST_FAULT can do it. */
+/* Sets DIST_FAULT for the victim, in the phases for which it has a fault. */
 static void plan_fault(void)
 {
     static const struct {
@@ -95,7 +96,7 @@ static void plan_fault(void)
     }
 }
 
-/* One all-reduce; a wrong result that is called right ends the test. */
+/* One all-reduce; exits if it reports success for a wrong result. */
 static dist_status reduce(dist_group *group)
 {
     int ranks = dist_get_world_size(group);
@@ -114,7 +115,7 @@ static dist_status reduce(dist_group *group)
     return status;
 }
 
-/* The calls of the phase, until one fails. *began_p: when that was called. */
+/* Makes the calls of the phase until one fails. *began_p: when the failing call began. */
 static dist_status suffer(dist_group *group, double *began_p)
 {
     bool dies = dist_get_rank(group) == victim, last = is("slow") || is("network") || is("silence");
@@ -135,7 +136,7 @@ static dist_status suffer(dist_group *group, double *began_p)
     return status;
 }
 
-/* A survivor has its error: does it say who is dead? */
+/* Returns 0 if a survivor's error names the victim. */
 static int judge(int rank, double began, dist_status status)
 {
     const char *text = dist_last_error();
@@ -159,7 +160,8 @@ static bool of_network(void)
     return is("network") || is("silence") || is("cut");
 }
 
-/* Nobody may know of the victim; and of rank 0, who has not come to its store yet. */
+/* True if the victim never joins; also if rank 0, the store's host, dies before it serves the
+ * store. */
 static bool rank_is_missing(void)
 {
     return is("start") || is("connect") || (is("join") && victim == 0);
@@ -201,7 +203,7 @@ static int be_a_rank(const char *backend)
     return code ? code : is("slow") && left != DIST_OK;
 }
 
-/* The launcher shall not see that a rank was killed, and somebody has to see when. */
+/* Hides the signal that killed a rank from the launcher, and prints when it died. */
 int main(int argc, char **argv)
 {
     int status;
@@ -228,8 +230,8 @@ int main(int argc, char **argv)
             return 1;
     }
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strcmp(argv[1], "ucx") == 0) {
-        printf("UCX has ended a process that was connecting with the dead one\n");
-        return 77; /* UCX 1.13 does: an assertion in tcp_ep.c */
+        printf("UCX has aborted a process that was connecting to the killed rank\n");
+        return 77; /* UCX 1.13 fails an assertion in tcp_ep.c */
     }
     if (WIFSIGNALED(status))
         return WTERMSIG(status) == SIGKILL ? 0 : 1;

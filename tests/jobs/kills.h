@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the programs share in which a rank is killed. */
+/* Shared by the programs in which a rank is killed. */
 #ifndef TESTS_JOBS_KILLS_H
 #define TESTS_JOBS_KILLS_H
 
 #include <stdlib.h>
 #include <time.h>
 
-/* The same clock in all ranks of a machine. */
+/* Returns the time of a clock that all ranks of a machine share. */
 static inline double now(void)
 {
     struct timespec t;
@@ -15,7 +15,7 @@ static inline double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* This rank, as the launcher says. */
+/* Returns this process's rank from the launcher's variables. */
 static inline int launched_as(void)
 {
     static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};

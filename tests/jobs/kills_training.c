@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kills_training FILE VICTIM PROGRAM [ARGUMENT]...: runs PROGRAM, a training that keeps itself in
- * FILE again and again, as this rank. The rank VICTIM is killed (SIGKILL) while FILE is written,
- * some time after it has been there. Exit 0 if that came to pass, and the other ranks end by
+ * kills_training FILE VICTIM PROGRAM [ARGUMENT]...: runs as this rank PROGRAM, a training that
+ * saves its state in FILE repeatedly. The rank VICTIM is killed (SIGKILL) while FILE is written,
+ * after it has been complete some times. Exit 0 if that happened, and the other ranks ended by
  * themselves with an error that names the victim. Prints when, as kills does.
  *
  *     FILE.tmp-XXXXXXXX made   written   ...   FILE replaced
- *     |------- here the victim dies ----------------|---->
+ *     |------- the victim dies in this time --------|---->
  */
 #include <poll.h>
 #include <signal.h>
@@ -19,14 +19,14 @@
 
 #include "kills.h"
 
-#define KEPT_MOST 6       /* it dies behind one of so many good files */
-#define WRITING_US 3000   /* and within so long of the next one */
-#define PATIENCE_MS 30000 /* so long a file may take to come */
+#define KEPT_MOST 6       /* the victim dies after at most this number of complete files */
+#define WRITING_US 3000   /* and within this time after it begins to write the next file */
+#define PATIENCE_MS 30000 /* the maximum time until a file appears */
 
 static char **command;
 static int victim;
 
-/* The training; `errors`: what its standard error is, -1: this process's. */
+/* Starts the training; `errors` becomes its standard error, -1: inherits this process's. */
 static pid_t start(int errors)
 {
     pid_t child = fork();
@@ -42,7 +42,8 @@ static pid_t start(int errors)
 
 /* ---- the victim ---- */
 
-/* Until something of that kind has come to a file whose name begins so. False: it did not. */
+/* Waits for an inotify event of that kind on a file whose name begins with `name`. Returns false if
+ * none arrives in time. */
 static int await(int watch, const char *name, uint32_t kind)
 {
     char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -89,7 +90,7 @@ static int be_killed(const char *folder, const char *name)
     return !written || !WIFSIGNALED(status);
 }
 
-/* ---- the others ---- */
+/* ---- the other ranks ---- */
 
 static int survive(void)
 {

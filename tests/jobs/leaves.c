@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * leaves BACKEND WAY: of three ranks rank 2 leaves, and the others call what needs it. Exit 0: they
- * got an error at once that names it. The timeout is longer than a job may take.
+ * leaves BACKEND WAY: rank 2 of three leaves while the other ranks make a call that needs it. Exit
+ * 0: they got an error at once that names it. The timeout is longer than a job may take.
  *
- *   reduce, recv, send    it leaves the world, and the others wait for it in that
- *   monitored, group      the same, in monitored_barrier, and in dist_new_group
- *   other                 it leaves the world, and begins with another group than that in which
- *                         the others wait
- *   one                   it leaves one group, and the others wait in that; the world goes on
- *   exit                  it ends without leaving
- *   broadcast             it is the root of the last call, and the others are late: no error
+ *   reduce, recv, send    it leaves the world while the other ranks wait in that call
+ *   monitored, group      as above, in monitored_barrier and in dist_new_group
+ *   other                 it leaves the world, starting with another group than the one in which
+ *                         the other ranks wait
+ *   one                   it leaves one group, in which the other ranks wait; the world continues
+ *   exit                  it exits without leaving
+ *   broadcast             it is the root of the last call, and the other ranks are late: no error
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static dist_status reduce(dist_group *group)
     return dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
 }
 
-/* The call that needs the one that leaves. */
+/* Makes the call that needs the rank that leaves. */
 static dist_status wait_for_leaver(dist_group *world, dist_group *group, const char *way)
 {
     static const int all[] = {0, 1, 2};
@@ -56,7 +56,7 @@ static dist_status wait_for_leaver(dist_group *world, dist_group *group, const c
     return reduce(world);
 }
 
-/* Named, and in time. */
+/* Checks that the error names the leaver and was returned in time. */
 static int judge(const char *way, int rank, dist_status status)
 {
     printf("rank %d, %s: %s: %s\n", rank, way, dist_status_string(status), dist_last_error());
@@ -74,7 +74,7 @@ static int leave(dist_group *world, dist_group *group, const char *way)
     status = dist_destroy_process_group(strcmp(way, "one") == 0 ? group : world);
     if (strcmp(way, "one") == 0 && reduce(world) != DIST_OK)
         return 1;
-    /* What is not collective ends for the others alone; that they go then is in order. */
+    /* These calls fail on their own and leave the group usable, so leaving must succeed. */
     if (strcmp(way, "monitored") == 0 || strcmp(way, "group") == 0 || strcmp(way, "broadcast") == 0)
         return status != DIST_OK;
     return judge(way, LEAVER, status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who listens where, as the kernel says. */
+/* Lists the listening sockets of a process, as the kernel reports them. */
 #include "listeners.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Has a process that socket? */
+/* True if the process has that socket open. */
 static bool listeners_holds(pid_t process, unsigned long inode)
 {
     char folder[64], path[400], link[64], wanted[64];
@@ -33,7 +33,8 @@ static bool listeners_holds(pid_t process, unsigned long inode)
     return found;
 }
 
-/* "0100007F:1F90", or 32 digits of IPv6: words as they are in memory, and the port. */
+/* Parses "0100007F:1F90", or 32 digits for IPv6: the words of the address in memory order, and the
+ * port. */
 static void listeners_read(const char *text, struct listener *listener)
 {
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)&listener->address;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The TCP sockets at which processes listen, from /proc. */
+/* Lists the TCP sockets on which processes listen, from /proc. */
 #ifndef DISTI_TESTS_JOBS_LISTENERS_H
 #define DISTI_TESTS_JOBS_LISTENERS_H
 
@@ -12,10 +12,10 @@
 struct listener {
     struct sockaddr_storage address;
     socklen_t length;
-    bool everywhere; /* its address is the wildcard */
+    bool everywhere; /* bound to the wildcard address */
 };
 
-/* Those of a process, at most LISTENERS_MOST. */
+/* Finds the listening sockets of a process, at most LISTENERS_MOST. Returns their number. */
 int listeners_of(pid_t process, struct listener found[LISTENERS_MOST]);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * many_groups BACKEND GROUPS WHAT: GROUPS groups of all ranks, alive at once, each used in
- * collectives, v-forms, sends and receives; then used again and destroyed in an order that differs
- * from that of making. A further group must cost no more than two descriptors; how long it takes to
- * make one is printed. WHAT: "all", or
- * "fails": in the middle one of them ends in an error, which must be the others' no matter; or
- * "threads": two threads use two groups at once. Exit 0 if all is right.
+ * many_groups BACKEND GROUPS WHAT: makes GROUPS groups of all ranks that exist at the same time,
+ * and uses each in collectives, v-forms, sends and receives. Then uses them again and destroys them
+ * in another order than they were made in. Each group may cost at most two descriptors; the time to
+ * make one is printed. Exit 0 if all is right. WHAT:
+ *
+ *     all      as above
+ *     fails    meanwhile one group fails, which must not affect the other groups
+ *     threads  two threads use two groups at once
  */
 #include "descriptors.h"
 
@@ -18,7 +20,7 @@
 #include <time.h>
 
 #define RANKS_MAX 16
-#define LONG (40 * 1024) /* elements: more than a window's round of two ranks */
+#define LONG (40 * 1024) /* elements: more than one round of a bounce buffer for two ranks */
 #define OPERATIONS 200
 
 static int rank, ranks;
@@ -64,7 +66,7 @@ static void use_reduce(dist_group *group, int number, size_t count)
     free(data);
 }
 
-/* Rank r gives r + 1 elements. */
+/* Rank r sends r + 1 elements. */
 static void use_gather_v(dist_group *group, int number)
 {
     int32_t in[RANKS_MAX], out[RANKS_MAX * (RANKS_MAX + 1) / 2];
@@ -85,7 +87,7 @@ static void use_gather_v(dist_group *group, int number)
     }
 }
 
-/* Round the ring. */
+/* Sends around the ring. */
 static void use_messages(dist_group *group, int number, size_t count)
 {
     int32_t *out = calloc(count, sizeof(*out)), *in = calloc(count, sizeof(*in));
@@ -116,7 +118,7 @@ static void use(dist_group *group, int number)
     }
 }
 
-/* A receive that nobody sends to meets its deadline, with a long message of its own halfway. */
+/* A receive without a sender reaches its deadline while a long message to itself is in progress. */
 static void break_one(dist_group *group)
 {
     int32_t *data = calloc(LONG * 20, sizeof(*data));
@@ -126,7 +128,7 @@ static void break_one(dist_group *group)
     check(dist_isend(group, data, LONG, DIST_INT32, to, 8, &sends), "isend", -1);
     check(dist_irecv(group, data, LONG * 20, DIST_INT32, from, 9, NULL, &receives), "irecv", -1);
     if (dist_wait(receives) == DIST_OK)
-        fail("a receive ends that nobody sends to", -1);
+        fail("a receive without a sender has ended", -1);
     dist_wait(sends);
     memset(data, 0xff, LONG * 20 * sizeof(*data));
     free(data);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mishap BACKEND KIND VICTIM: one rank comes to grief in a loop of all-reduces; exit 0 if every
- * other rank gets the right error, naming the victim, and they make a group without it. Where the
- * timeout is not what ends the wait it is longer than the test may take; not over MPI, which is
- * left only after it.
+ * mishap BACKEND KIND VICTIM: one rank fails in a loop of all-reduces. Exit 0 if every other rank
+ * gets the right error, which names the victim, and they can make a group without it. Unless the
+ * timeout is the expected error, it is longer than the test may take; except over MPI, whose
+ * finalization waits for the timeout.
  *
  *   kill      the victim is killed (SIGKILL) between two operations
- *   kill-in   it is killed while an operation is under way
- *   kill-fork it is killed, and a child that it has forked lives on
- *   exit      it leaves without a goodbye, with exit code 0
+ *   kill-in   it is killed while an operation is in progress
+ *   kill-fork it is killed, and a child that it has forked stays alive
+ *   exit      it exits without leaving, with exit code 0
  *   exit-atexit, exit-thread, exit-function: it calls exit(), in a thread of its own, or in a
  *             function of dist_on_complete
- *   silent    it stays alive and does not come: the timeout ends it
+ *   silent    it stays alive and makes no call, so that the timeout ends the wait
  *   count     it calls with another count
  *   dtype     it calls with another dtype
  *   op        it calls another collective
@@ -46,7 +46,7 @@ static void exit_function(void *arg, dist_status status)
     exit(0);
 }
 
-/* In a function that is called when a message to itself has come. */
+/* Calls exit() in a completion function of a message to itself. */
 static void exit_in_function(dist_group *group)
 {
     int me = dist_get_rank(group);
@@ -72,7 +72,7 @@ static dist_status come_to_grief(dist_group *group, const char *kind)
     dist_work *work;
     pthread_t thread;
 
-    if (is_gone(kind)) /* what a process has sent last may be lost with it */
+    if (is_gone(kind)) /* lets data in flight arrive, which the exit could discard */
         nanosleep(&arrive, NULL);
     if (strcmp(kind, "kill-in") == 0) {
         bool done;
@@ -105,7 +105,8 @@ static dist_status come_to_grief(dist_group *group, const char *kind)
     return dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
 }
 
-/* Something of a silent or a forked one lives for two timeouts: who needs its end runs into one. */
+/* A silent victim or a forked child lives for two timeouts, so a rank that waits for its end times
+ * out. */
 static int timeout_of(const char *backend, const char *kind)
 {
     bool lives = strcmp(kind, "silent") == 0 || strcmp(kind, "kill-fork") == 0;
@@ -122,7 +123,7 @@ static bool status_fits(const char *kind, dist_status status)
     return status == DIST_ERR_MISMATCH;
 }
 
-/* Those who are left make a group, from the one that broke, which adds up what they give. */
+/* The survivors make a group from the failed group and sum in it. */
 static int go_on(dist_group *broken, int victim)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -138,18 +139,18 @@ static int go_on(dist_group *broken, int victim)
     if (dist_new_group(broken, left, count, &options, &group) != DIST_OK ||
         dist_all_reduce(group, &sum, &sum, 1, DIST_FLOAT32, DIST_SUM) != DIST_OK ||
         dist_destroy_process_group(group) != DIST_OK) {
-        printf("rank %d: no group of those who are left: %s\n", dist_get_rank(broken),
+        printf("rank %d: no group of the survivors: %s\n", dist_get_rank(broken),
                dist_last_error());
         return 1;
     }
     return sum == (float)count ? 0 : 1;
 }
 
-/* A survivor: the error must come, be the right one, and name the victim. It has come already to a
- * rank that is slow, if status is one. */
+/* A survivor: waits for the error, which must be the right one and name the victim. On a slow rank
+ * `status` already is that error. */
 static int survive(dist_group *group, const char *kind, int victim, dist_status status)
 {
-    bool nameless = strcmp(kind, "silent") == 0; /* who is silent is not known yet */
+    bool nameless = strcmp(kind, "silent") == 0; /* a silent rank may not be named */
     char name[32];
 
     while (status == DIST_OK)
@@ -163,11 +164,11 @@ static int survive(dist_group *group, const char *kind, int victim, dist_status 
         return 1;
     status = dist_all_reduce(group, data, data, 1, DIST_FLOAT32, DIST_SUM);
     if (status != DIST_ERR_ABORTED) {
-        printf("rank %d: a broken group took another call: %s\n", dist_get_rank(group),
+        printf("rank %d: a failed group accepted another call: %s\n", dist_get_rank(group),
                dist_status_string(status));
         return 1;
     }
-    return is_gone(kind) && victim != 0 ? go_on(group, victim) : 0; /* rank 0 has the store */
+    return is_gone(kind) && victim != 0 ? go_on(group, victim) : 0; /* rank 0 serves the store */
 }
 
 static int be_a_rank(const char *backend, const char *kind, int victim)
@@ -201,7 +202,7 @@ int main(int argc, char **argv)
     if (argc != 4)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    child = fork(); /* the launcher shall not see that a rank was killed */
+    child = fork(); /* hides the signal that killed a rank from the launcher */
     if (child == 0) {
         setpgid(0, 0);
         exit(be_a_rank(argv[1], argv[2], atoi(argv[3])));
@@ -209,7 +210,7 @@ int main(int argc, char **argv)
     if (child < 0 || waitpid(child, &status, 0) < 0)
         return 1;
     if (strcmp(argv[2], "kill-fork") == 0 && WIFSIGNALED(status)) {
-        sleep(2 * TIMEOUT_MS / 1000); /* the others must not need its end */
+        sleep(2 * TIMEOUT_MS / 1000); /* the other ranks must not need the child's end */
         kill(-child, SIGKILL);
     }
     if (WIFSIGNALED(status))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * movers ERROR WHO: collectives that only copy, in ordinary memory, of many sizes, with every root,
- * in place and not; so often that all ways of moving data are tried. From a third of the calls on
- * the kernel refuses rank WHO (-1: all, -2: none) to copy between processes, with errno ERROR.
- * Exit 0 if all is right.
+ * in place and not, repeated until all copy methods have been tried. After a third of the calls the
+ * kernel refuses rank WHO (-1: all, -2: none) to copy between processes, with errno ERROR. Exit 0
+ * if all is right.
  */
 #include "refuse.h"
 
@@ -22,9 +22,9 @@
 
 static int rank, ranks;
 static dist_group *group;
-static int copies; /* that the kernel was asked for */
+static int copies; /* copies requested from the kernel */
 
-/* What the library calls instead of the C library's. */
+/* Replaces the C library's function for this program and the library. */
 __attribute__((visibility("default"))) ssize_t
 process_vm_readv(pid_t pid, const struct iovec *here, unsigned long here_count,
                  const struct iovec *there, unsigned long there_count, unsigned long flags)
@@ -116,7 +116,7 @@ static void call_all_to_all(unsigned char *in, unsigned char *out, int call, siz
 
 typedef void (*mover_call)(unsigned char *in, unsigned char *out, int call, size_t bytes);
 
-/* Memory that begins and ends anywhere, and is new in every call. */
+/* Calls with memory that begins and ends at any address and is new in every call. */
 static void call_in_new_memory(mover_call function, int call, size_t bytes)
 {
     size_t most = (size_t)ranks * bytes, before = (size_t)(call * 37 % 4096);
@@ -129,7 +129,8 @@ static void call_in_new_memory(mover_call function, int call, size_t bytes)
     free(out);
 }
 
-/* A program that makes a few calls waits for no page of a window, where the kernel copies. */
+/* A program that makes only a few calls must copy by CMA, if the kernel permits it, and not wait
+ * for pages of a bounce buffer. */
 static void few_calls(void)
 {
     for (int call = 0; call < FEW_CALLS; call++) {
@@ -139,7 +140,7 @@ static void few_calls(void)
         if (copies == before && call == 0)
             return;
         if (copies == before)
-            fail("not by the kernel: one of a few calls", MAX_BLOCK);
+            fail("not copied by CMA: one of a few calls", MAX_BLOCK);
     }
 }
 

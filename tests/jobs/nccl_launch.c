@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nccl_launch RANKS: what the host pays to launch a small all-reduce, by NCCL alone and by libdist.
- */
+/* nccl_launch RANKS: CPU time to launch a small all-reduce, by NCCL alone and by libdist. */
 #include "backends/nccl/abi.h"
 #include "device/driver.h"
 
@@ -16,12 +15,12 @@ enum { ROUNDS = 20, CALLS = 50, COUNT = 4 };
 struct launch {
     dist_group *group;
     const struct disti_driver *driver;
-    struct disti_nccl_api api; /* of which only what is below is found */
+    struct disti_nccl_api api; /* only the members used below are set */
     void *comm, *stream;
     float *data;
 };
 
-/* Ends the rank where something is not as it must be. */
+/* Exits the rank if the expression is false. */
 #define CHECK(expression)                                                                          \
     do {                                                                                           \
         if (!(expression)) {                                                                       \
@@ -39,7 +38,7 @@ static double launch_now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* This thread on the rank's device, as a program with CUDA is. */
+/* Binds this thread to the rank's device, as a CUDA program does. */
 static void launch_device(struct launch *l, int rank)
 {
     char reason[512] = "";
@@ -58,7 +57,7 @@ static void launch_device(struct launch *l, int rank)
     CHECK(l->driver->memory_alloc((uintptr_t *)&l->data, COUNT * sizeof(float)) == 0);
 }
 
-/* The library that the backend has loaded. */
+/* Finds the functions of the NCCL library that the backend has loaded. */
 static void launch_library(struct disti_nccl_api *api)
 {
     const char *given = getenv("DIST_NCCL_LIBRARY");
@@ -74,7 +73,7 @@ static void launch_library(struct disti_nccl_api *api)
 #undef LAUNCH_TAKE
 }
 
-/* Where the communicator does not block, what it has taken may not be launched yet. */
+/* Waits until calls on a non-blocking communicator have been launched. */
 static void launch_settled(const struct launch *l)
 {
     int error = DISTI_NCCL_IN_PROGRESS;
@@ -99,7 +98,7 @@ static void launch_libdist(struct launch *l)
     CHECK(dist_all_reduce(l->group, l->data, l->data, COUNT, DIST_FLOAT32, DIST_SUM) == DIST_OK);
 }
 
-/* The best round's mean: what others on the machine do only adds. */
+/* Returns the mean of the fastest round, since other load of the machine only adds time. */
 static double launch_measure(struct launch *l, void (*launch)(struct launch *l))
 {
     double best = 1e12, start, mean;
@@ -116,7 +115,7 @@ static double launch_measure(struct launch *l, void (*launch)(struct launch *l))
     return best;
 }
 
-/* A communicator of NCCL's own, as programs without libdist make it. */
+/* Makes a communicator of NCCL directly, as programs without libdist do. */
 static double launch_alone(struct launch *l, bool blocking)
 {
     struct disti_nccl_config config = {sizeof(config), DISTI_NCCL_MAGIC,

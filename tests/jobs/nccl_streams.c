@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nccl_streams RANKS [CASE]: are calls of backend nccl where they belong on the streams? */
+/* nccl_streams RANKS [CASE]: checks that calls of backend nccl are ordered correctly on streams. */
 #include "nccl_streams.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ void streams_fill(const struct streams *s, float *vector, size_t count, float va
     CHECK(host);
     for (size_t i = 0; i < count; i++)
         host[i] = value + (float)(i % 7);
-    /* From memory that is not pinned: it is taken before the call returns. */
+    /* From pageable memory: it has been read when the call returns. */
     CHECK(s->driver->copy_in((uintptr_t)vector, host, count * sizeof(float), stream) == 0);
     free(host);
 }
@@ -78,7 +78,7 @@ float streams_sum(const struct streams *s)
     return sum;
 }
 
-/* This thread on the rank's device, as a program with CUDA is. */
+/* Binds this thread to the rank's device, as a CUDA program does. */
 static void use_device(struct streams *s)
 {
     char reason[512] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the cases of nccl_streams share: a rank with a device, streams and vectors on it. */
+/* Shared by the cases of nccl_streams: a rank with a device, and streams and vectors on it. */
 #ifndef TESTS_JOBS_NCCL_STREAMS_H
 #define TESTS_JOBS_NCCL_STREAMS_H
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define COUNT ((size_t)5000) /* elements of a vector, float32 */
+#define COUNT ((size_t)5000) /* float32 elements of a vector */
 
 struct streams {
     dist_group *group;
@@ -19,7 +19,7 @@ struct streams {
     void *a, *b; /* streams; a is the group's */
 };
 
-/* Ends the rank where something is not as it must be. */
+/* Exits the rank if the expression is false. */
 #define CHECK(expression)                                                                          \
     do {                                                                                           \
         if (!(expression)) {                                                                       \
@@ -30,23 +30,23 @@ struct streams {
     } while (0)
 #define DONE(call) CHECK((call) == DIST_OK)
 
-/* Device memory for count floats; freed by streams_drop. */
+/* Returns device memory for count floats; freed by streams_drop. */
 float *streams_vector(const struct streams *s, size_t count);
 void streams_drop(const struct streams *s, float *vector);
 
-/* Puts on the stream: every element becomes `value` plus its index modulo 7. */
+/* Enqueues on the stream: every element becomes `value` plus its index modulo 7. */
 void streams_fill(const struct streams *s, float *vector, size_t count, float value, void *stream);
 
 /*
- * Waits for the stream, and for nothing else; is every element `value` plus `factor` times its
- * index modulo 7?
+ * Waits for the stream only. Returns true if every element is `value` plus `factor` times (its
+ * index modulo 7).
  */
 bool streams_is(const struct streams *s, const float *vector, size_t count, float value,
                 float factor, void *stream);
 
 void streams_rest_us(long us);
 
-/* The sum over all ranks of rank + 1. */
+/* Returns the sum of rank + 1 over all ranks. */
 float streams_sum(const struct streams *s);
 
 /* ---- cases ---- */

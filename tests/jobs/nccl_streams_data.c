@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cases of nccl_streams: sends and receives, and memory of all sorts. */
+/* Cases of nccl_streams: sends and receives, and all kinds of memory. */
 #include "nccl_streams.h"
 
-/* Around the ring; half of the ranks name the send first, half the receive. */
+/* Batches around the ring; half of the ranks post the send first, half the receive. */
 void streams_batched(const struct streams *s)
 {
     int next = (s->rank + 1) % s->ranks, previous = (s->rank + s->ranks - 1) % s->ranks;
@@ -19,14 +19,14 @@ void streams_batched(const struct streams *s)
         if (!send_first)
             DONE(dist_send(s->group, x, COUNT, DIST_FLOAT32, next, 0));
         DONE(dist_group_end());
-        streams_fill(s, x, COUNT, -1, s->a); /* it has been sent */
+        streams_fill(s, x, COUNT, -1, s->a); /* it has been sent already */
         CHECK(streams_is(s, y, COUNT, (float)(previous + round), 1, s->a));
     }
     streams_drop(s, x);
     streams_drop(s, y);
 }
 
-/* One by one, every rank the send first; then waited for, tested, or left alone for a while. */
+/* One by one, every rank the send first; then waited for, tested, or left pending for a while. */
 void streams_unbatched(const struct streams *s)
 {
     int next = (s->rank + 1) % s->ranks, previous = (s->rank + s->ranks - 1) % s->ranks;
@@ -53,7 +53,7 @@ void streams_unbatched(const struct streams *s)
     streams_drop(s, y);
 }
 
-/* To oneself: the send first, the receive first, on two streams, and both in a batch. */
+/* Messages to itself: send first, receive first, on two streams, and both in a batch. */
 void streams_to_itself(const struct streams *s)
 {
     float *x = streams_vector(s, COUNT), *y = streams_vector(s, COUNT);
@@ -88,7 +88,7 @@ void streams_to_itself(const struct streams *s)
     streams_drop(s, y);
 }
 
-/* dist_alloc gives memory of the device, zeroed, on a page. */
+/* dist_alloc returns zeroed, page-aligned device memory. */
 void streams_allocated(const struct streams *s)
 {
     static const size_t counts[] = {1, COUNT, (size_t)1 << 20};
@@ -105,12 +105,12 @@ void streams_allocated(const struct streams *s)
         streams_fill(s, memory, counts[i], (float)(s->rank + 1), s->a);
         DONE(dist_all_reduce(s->group, memory, memory, counts[i], DIST_FLOAT32, DIST_SUM));
         CHECK(streams_is(s, memory, counts[i], streams_sum(s), (float)s->ranks, s->a));
-        if (i != 1) /* the group takes it back itself */
+        if (i != 1) /* otherwise the group frees it when it is destroyed */
             DONE(dist_free(s->group, memory));
     }
 }
 
-/* Memory of NCCL in a group whose backend takes none of a device: it belongs to no context. */
+/* Memory of NCCL in a group whose backend refuses device memory: it belongs to no context. */
 void streams_elsewhere(const struct streams *s)
 {
     const struct dist_group_options gloo = {.size = sizeof(gloo), .backend = "gloo"};
@@ -145,7 +145,7 @@ static bool host_is(const float *vector, size_t count, float value, float factor
     return true;
 }
 
-/* Two at a time. */
+/* Makes two calls at a time. */
 static void host_size(const struct streams *s, size_t count)
 {
     float *x = host_vector(count, (float)(s->rank + 1)), *y = host_vector(count, 0);
@@ -161,7 +161,7 @@ static void host_size(const struct streams *s, size_t count)
     free(y);
 }
 
-/* As much as there is pinned memory; more, and not a whole number of its pieces; a little. */
+/* As much as the pinned memory; more, not a multiple of its pieces; and very little. */
 void streams_host(const struct streams *s)
 {
     host_size(s, (size_t)1 << 20);
@@ -169,7 +169,7 @@ void streams_host(const struct streams *s)
     host_size(s, 1);
 }
 
-/* Buffers here and there in one call: what is on the host is there when it returns. */
+/* Host and device buffers in one call: results on the host are complete when it returns. */
 static void mixed_coalesced(const struct streams *s, float *host, float *device)
 {
     void *const buffers[] = {host, device, NULL};
@@ -183,7 +183,8 @@ static void mixed_coalesced(const struct streams *s, float *host, float *device)
     CHECK(streams_is(s, device, COUNT, streams_sum(s), (float)s->ranks, s->a));
 }
 
-/* Some ranks here, some there, and one end here, the other there: behind what makes the data. */
+/* Some ranks use host and some device memory, also at the two ends of a message; calls are ordered
+ * after the work that makes their data. */
 void streams_mixed(const struct streams *s)
 {
     float *device = streams_vector(s, COUNT), *host = host_vector(COUNT, (float)(s->rank + 1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cases of nccl_streams: collectives, and what stands before and behind them on the streams. */
+/* Cases of nccl_streams: collectives and the work before and after them on the streams. */
 #include "nccl_streams.h"
 
 #include <dlfcn.h>
@@ -8,8 +8,8 @@
 
 #define LIMIT_S 15
 
-/* The plain form: what is before it is in, what is behind it sees the result and cannot spoil it.
- */
+/* Blocking calls: they see the results of earlier work of the stream; later work sees their result
+ * and cannot change their input. */
 void streams_blocking(const struct streams *s)
 {
     float *x = streams_vector(s, COUNT), *copy = streams_vector(s, COUNT);
@@ -28,7 +28,8 @@ void streams_blocking(const struct streams *s)
     streams_drop(s, copy);
 }
 
-/* It begins behind what is on the stream, and what comes behind dist_wait begins behind it. */
+/* An asynchronous call begins after the stream's earlier work, and work after dist_wait begins
+ * after the call. */
 void streams_async(const struct streams *s)
 {
     float *in[4], *out[4];
@@ -37,21 +38,21 @@ void streams_async(const struct streams *s)
     for (int i = 0; i < 4; i++) {
         in[i] = streams_vector(s, COUNT);
         out[i] = streams_vector(s, COUNT);
-        for (int k = 3; k >= 0; k--) /* the last one counts */
+        for (int k = 3; k >= 0; k--) /* the last value counts */
             streams_fill(s, in[i], COUNT, (float)((s->rank + 1) * (i + 1) + k), s->a);
         DONE(dist_all_reduce_async(s->group, in[i], out[i], COUNT, DIST_FLOAT32, DIST_SUM,
                                    &works[i]));
     }
     for (int i = 3; i >= 0; i--) {
         DONE(dist_wait(works[i]));
-        streams_fill(s, in[i], COUNT, -1, s->a); /* it has been read */
+        streams_fill(s, in[i], COUNT, -1, s->a); /* it has been read already */
         CHECK(streams_is(s, out[i], COUNT, streams_sum(s) * (float)(i + 1), (float)s->ranks, s->a));
         streams_drop(s, in[i]);
         streams_drop(s, out[i]);
     }
 }
 
-/* When dist_test says so the device is done with it, whatever the stream that looks. */
+/* If dist_test reports completion the device has finished, whatever stream reads the result. */
 void streams_tested(const struct streams *s)
 {
     float *x = streams_vector(s, COUNT);
@@ -88,7 +89,7 @@ void streams_two(const struct streams *s)
     streams_drop(s, y);
 }
 
-/* When it returns, every rank's stream has done what it had when the rank called it. */
+/* When a barrier returns, every rank's stream has completed the work that preceded the call. */
 void streams_barrier(const struct streams *s)
 {
     float *x = streams_vector(s, COUNT);
@@ -104,7 +105,7 @@ void streams_barrier(const struct streams *s)
     streams_drop(s, x);
 }
 
-/* A group of its own beside the first: their works do not wait for each other. */
+/* A second group beside the first: their requests do not wait for each other. */
 void streams_groups(const struct streams *s)
 {
     float *x = streams_vector(s, COUNT), *y = streams_vector(s, COUNT);
@@ -126,7 +127,7 @@ void streams_groups(const struct streams *s)
     streams_drop(s, y);
 }
 
-/* Two ranks each, or one: each goes on with the device and the stream that it has. */
+/* Groups of one or two ranks; each continues to use its device and stream. */
 void streams_subgroups(const struct streams *s)
 {
     int first = s->rank / 2 * 2, last = first + 1 < s->ranks ? first + 1 : first;
@@ -143,7 +144,7 @@ void streams_subgroups(const struct streams *s)
     streams_drop(s, x);
 }
 
-/* ---- graphs: the driver's calls for them, which the library does not use ---- */
+/* ---- graphs: functions of the driver that the library does not use ---- */
 
 struct graphs {
     int (*begin)(void *stream, int mode);
@@ -176,7 +177,7 @@ static bool graphs_find(const struct streams *s, struct graphs *graphs_p)
     return true;
 }
 
-/* Captures, in the mode that forbids most: x = sum of x, y = sum of x by an async call. */
+/* Captures, in the strictest mode: x = sum of x, y = sum of x by an async call. */
 static void *graphs_capture(const struct streams *s, const struct graphs *graphs, float *x,
                             float *y)
 {
@@ -195,8 +196,8 @@ static void *graphs_capture(const struct streams *s, const struct graphs *graphs
 }
 
 /*
- * Nothing happens while it is captured; each launch does all of it. Meanwhile the library looks
- * after a work that is under way, which must not spoil the capture.
+ * Capturing executes nothing; each launch executes all calls. Meanwhile the library tests a request
+ * that is in progress, which must not invalidate the capture.
  */
 void streams_captured(const struct streams *s)
 {
@@ -210,7 +211,7 @@ void streams_captured(const struct streams *s)
     CHECK(graphs_find(s, &graphs));
     streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
     streams_fill(s, z, COUNT, (float)(s->rank + 1), s->a);
-    if (s->rank == s->ranks - 1) /* the others wait for it, and capture */
+    if (s->rank == s->ranks - 1) /* the other ranks wait for it, and capture */
         streams_rest_us(50000);
     DONE(dist_all_reduce_async(s->group, z, z, COUNT, DIST_FLOAT32, DIST_SUM, &work));
     exec = graphs_capture(s, &graphs, x, y);
@@ -224,7 +225,8 @@ void streams_captured(const struct streams *s)
         streams_is(s, y, COUNT, sum * ranks * ranks * ranks, ranks * ranks * ranks * ranks, s->a));
     CHECK(graphs.exec_destroy(exec) == 0);
     streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
-    DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM)); /* as before */
+    DONE(
+        dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM)); /* as before the capture */
     CHECK(streams_is(s, x, COUNT, sum, ranks, s->a));
     streams_drop(s, x);
     streams_drop(s, y);

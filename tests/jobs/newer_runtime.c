@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stands for a CUDA library that is newer than the stand-in's driver. */
+/* A stand-in for a CUDA library that is newer than the stand-in driver. */
 __attribute__((visibility("default"))) int cudaRuntimeGetVersion(int *version);
 
 int cudaRuntimeGetVersion(int *version)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nth KIND VICTIM FIRST STEP: a world of two ranks begins, sums, and ends, again and again. In
- * world number i the FIRST + i * STEP-th call of that KIND fails in rank VICTIM, until it makes no
- * so many. KIND: "malloc", the allocator has no memory; "system", a system call fails as it may.
+ * nth KIND VICTIM FIRST STEP: a world of two ranks joins, sums, and leaves, repeatedly. In world i
+ * the (FIRST + i * STEP)-th call of that KIND fails in rank VICTIM, until it makes fewer calls than
+ * that. KIND: "malloc", the allocator has no memory; "system", a system call fails with a possible
+ * error.
  *
- * Exit 0: each time both ranks ended by themselves, with success or an error that says something,
- * before the deadline, with right sums and no descriptor left open.
+ * Exit 0: each time both ranks ended by themselves, with success or an error with a text, before
+ * the deadline, with right sums and no descriptor left open.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -33,13 +34,13 @@
 #include <unistd.h>
 
 #define TIMEOUT_S 10
-#define LIMIT_S 30 /* a rank that has not ended by then hangs */
+#define LIMIT_S 30 /* a rank that has not ended by then is considered hanging */
 #define FRAMES 12
 
-/* How a rank ends, besides 0. */
+/* Exit codes of a rank besides 0. */
 enum nth_end { NTH_ERROR = 3, NTH_TIMEOUT, NTH_LEFT, NTH_WRONG, NTH_SILENT };
 
-/* What a victim leaves for the parent to see. */
+/* What the ranks report to the parent, in shared memory. */
 static struct nth_note {
     atomic_bool struck;
     const char *call;
@@ -48,7 +49,8 @@ static struct nth_note {
     char text[2][300]; /* each rank's error */
 } * note;
 
-static atomic_int countdown; /* the call at 1 fails; 0 and below: none does */
+static atomic_int
+    countdown; /* the call that decrements it to 0 fails; none if it is 0 or negative */
 static bool strikes_malloc;
 
 static bool due(const char *call)
@@ -184,8 +186,8 @@ int open(const char *path, int flags, ...)
 
 /* ---- a rank ---- */
 
-/* Open descriptors, but for what a process keeps for all its groups (see churn.c): an eventfd, and
- * the memory behind dist_alloc. last: one of them. */
+/* Counts open descriptors except those that a process keeps for all its groups (see churn.c): an
+ * eventfd and the memory of dist_alloc. last: the name of one of them. */
 static int open_ones(char last[64])
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -256,13 +258,14 @@ static _Noreturn void rank_main(int rank, int port, int number)
     }
     if (status != DIST_OK && !note->text[rank][0])
         _exit(NTH_SILENT);
-    /* Who fails before it has reached the store cannot tell anybody: it has not come. */
+    /* A rank that fails before it reaches the store cannot notify the other rank, which reports a
+     * missing rank. */
     if (status == DIST_ERR_TIMEOUT && !strstr(note->text[rank], "for all ranks to join"))
         _exit(NTH_TIMEOUT);
     _exit(status == DIST_OK ? 0 : NTH_ERROR);
 }
 
-/* ---- all of it ---- */
+/* ---- main ---- */
 
 static int free_port(void)
 {
@@ -277,7 +280,7 @@ static int free_port(void)
     return ntohs(address.sin_port);
 }
 
-/* Waits for the rank; one that hangs is killed. */
+/* Waits for the rank; kills it if it hangs. */
 static int await(pid_t pid)
 {
     const struct timespec nap = {0, 2000000};
@@ -297,17 +300,18 @@ static const char *end_text(int status)
 {
     static const char *const texts[] = {
         [NTH_ERROR] = NULL,
-        [NTH_TIMEOUT] = "was not told: its deadline ended it",
+        [NTH_TIMEOUT] = "was not notified: its timeout ended it",
         [NTH_LEFT] = "left descriptors open",
         [NTH_WRONG] = "got a wrong sum",
-        [NTH_SILENT] = "got an error that says nothing",
+        [NTH_SILENT] = "got an error without a text",
     };
 
     if (status == -1)
         return "hangs";
     if (WIFSIGNALED(status))
         return "crashed";
-    return WEXITSTATUS(status) <= NTH_SILENT ? texts[WEXITSTATUS(status)] : "ended oddly";
+    return WEXITSTATUS(status) <= NTH_SILENT ? texts[WEXITSTATUS(status)]
+                                             : "ended in an unexpected way";
 }
 
 static void print_frames(void)
@@ -322,7 +326,7 @@ static void print_frames(void)
     }
 }
 
-/* True: both ended well. */
+/* Returns true if both ranks ended as they should. */
 static bool try_one(int victim, int number)
 {
     int port = free_port();
@@ -364,7 +368,7 @@ int main(int argc, char **argv)
     step = atoi(argv[4]);
     setenv("WORLD_SIZE", "2", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
-    backtrace(frames, FRAMES); /* loads what it needs */
+    backtrace(frames, FRAMES); /* loads the libraries it needs */
     note = mmap(NULL, sizeof(*note), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (note == MAP_FAILED)
         return 99;

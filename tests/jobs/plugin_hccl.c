@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * plugin_hccl PART: backend hccl on memory of Ascend devices, which dist_info selftest does not
- * know. `streams`: collectives that a stream orders, sends, receives, mixed memory. `stuck`: rank 1
- * does not come, and the others are told in time. `fails`: an operation fails, with HCCL's reason.
+ * use. `streams`: collectives ordered by a stream, sends, receives, mixed memory. `stuck`: rank 1
+ * makes no call, and the other ranks get an error in time. `fails`: an operation fails with HCCL's
+ * reason.
  */
 #include <dist/dist.h>
 #include <dlfcn.h>
@@ -14,7 +15,7 @@
 
 enum { TO_DEVICE = 1, TO_HOST = 2, COUNT = 1000 };
 
-/* CANN's runtime, of the same library that the backend loads. */
+/* Functions of CANN's runtime, from the library that the backend loads. */
 static struct {
     int (*device_set)(int32_t device);
     int (*malloc)(void **memory, size_t bytes, int policy);
@@ -70,7 +71,7 @@ static int32_t *device(size_t count)
     return memory;
 }
 
-/* Element i of rank r's numbers of a round. */
+/* Element i of rank r's input in a round. */
 static int32_t number(int r, size_t i, int round)
 {
     return (int32_t)((size_t)(r + 1) * 1000 + i % 37 + (size_t)round);
@@ -104,7 +105,7 @@ static void get(int32_t *to, const int32_t *from, size_t count)
     check(acl.memcpy(to, count * 4, from, count * 4, TO_HOST) == 0, "aclrtMemcpy");
 }
 
-/* Each call works on what the one before made; nobody waits between them. */
+/* Each call uses the result of the previous one, without a wait between them. */
 static void try_chain(void)
 {
     int32_t *a = device(COUNT), *b = device(COUNT), *all = device((size_t)ranks * COUNT);
@@ -118,7 +119,7 @@ static void try_chain(void)
         check(is_sum(found + r * COUNT, 0, COUNT, 0), "all_reduce, then all_gather");
 }
 
-/* In place, where HCCL is not asked to. */
+/* In place; the backend does not use HCCL's in-place mode. */
 static void try_in_place(void)
 {
     int32_t *all = device((size_t)ranks * COUNT), found[ranks * COUNT];
@@ -139,7 +140,7 @@ static void try_in_place(void)
     check(is_sum(found, (size_t)rank * COUNT, COUNT, 4), "reduce_scatter in place is right");
 }
 
-/* Many at once; after dist_wait, what the stream does comes behind the work. */
+/* Many requests at once; the stream's work after dist_wait begins after the request. */
 static void try_works(void)
 {
     static int32_t found[300][COUNT];
@@ -159,10 +160,10 @@ static void try_works(void)
     }
     check(acl.stream_sync(stream) == 0, "aclrtSynchronizeStream");
     for (int w = 0; w < 300; w++)
-        check(is_sum(found[w], 0, COUNT, w), "work that the stream waited for");
+        check(is_sum(found[w], 0, COUNT, w), "request that the stream waited for");
 }
 
-/* One buffer here, one there; and blocks of different sizes. */
+/* One buffer in host and one in device memory; and blocks of different sizes. */
 static void try_mixed(void)
 {
     int32_t host[COUNT], *to = device(COUNT), found[COUNT];
@@ -189,7 +190,7 @@ static void try_mixed(void)
     check(right, "all_gather_v is right");
 }
 
-/* Round the ranks, all send first; from memory of dist_alloc, which is zeroed. */
+/* Around the ring, all ranks send first; in memory of dist_alloc, which is zeroed. */
 static void try_messages(void)
 {
     int32_t *from = device(COUNT), found[COUNT];
@@ -202,7 +203,7 @@ static void try_messages(void)
     get(found, to, COUNT);
     for (int i = 0; i < COUNT; i++)
         right = right && found[i] == 0;
-    check(right, "dist_alloc gives zeroes");
+    check(right, "dist_alloc returns zeroed memory");
     put(from, COUNT, 7);
     check(dist_isend(group, from, COUNT, DIST_INT32, (rank + 1) % ranks, 3, &work) == DIST_OK,
           "isend");
@@ -242,7 +243,8 @@ static void part_streams(void)
     check(dist_barrier(group) == DIST_OK, "barrier");
 }
 
-/* The first operation blocks in HCCL until the ranks are connected, later ones on the device. */
+/* The first operation blocks in HCCL until the ranks are connected; later ones block on the device.
+ */
 static void part_stuck(bool warm, bool on_host)
 {
     int32_t host[COUNT] = {0}, *memory = on_host ? host : device(COUNT);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pmix BACKEND...: joins a group of each backend in turn, sums up, and ends it, all in one process.
- * For "fork" in a backend's place a child of the rank exits, which may not end the rank's PMIx; for
- * "spawn" the rank starts ranks of its own; for "absent" all but rank 0 stay away; for "late" a
- * second passes, also after a failure. Says when each is over. Exit 0 if all is right.
+ * pmix BACKEND...: joins a group of each backend in turn, sums, and leaves, all in one process.
+ * These words may replace a backend: "fork": a child of the rank exits, which must not finalize the
+ * rank's PMIx; "spawn": the rank starts ranks of its own; "absent": only rank 0 joins; "late":
+ * waits a second, also after a failure. Prints when each is over. Exit 0 if all is right.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static int spawned(int rank, void *arg)
     return sum_up(arg);
 }
 
-/* The launcher ends them once rank 0 has failed. */
+/* Sleeps; the launcher kills these ranks after rank 0 has failed. */
 static int stay_away(void)
 {
     const char *rank = getenv("PMIX_RANK");

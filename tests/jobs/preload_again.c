@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: calls that are like the one before them, but for one thing. */
+/* Part of the MPI test program: calls that differ from the previous call in one respect. */
 #include "preload_program.h"
 
 #define AGAIN_RANKS 64
@@ -10,9 +10,9 @@ static void again_expect(const struct place *place, const char *what, int value,
         program_wrong(place, "%s: %d, not %d", what, value, wanted);
 }
 
-/* ---- another communicator, with the handle of one that was freed ---- */
+/* ---- another communicator, with the handle of a freed one ---- */
 
-/* Ranks that are in another order in each: its calls are those of other ranks. */
+/* Each communicator has its ranks in another order, so its calls involve other ranks. */
 static void again_in_order(const struct place *place, int key)
 {
     int given, got, all[AGAIN_RANKS], rank, first = key < 0 ? place->ranks - 1 : 0;
@@ -37,7 +37,7 @@ static void again_in_order(const struct place *place, int key)
 
 /* ---- in place, and not ---- */
 
-/* What each has for each: so whatever is given is at the place of who gets it. */
+/* Fills in data for each pair of ranks; what a rank receives is stored at its sender's block. */
 static void again_fill(const struct place *place, int *in, int *out)
 {
     for (int r = 0; r < place->ranks; r++) {
@@ -85,9 +85,9 @@ static void again_moved(const struct place *place, int root, bool in_place, int 
     again_expect(place, "alltoall again", out[last], 100 * last + rank);
 }
 
-/* ---- other counts and displacements, where the last ones stood ---- */
+/* ---- other counts and displacements in the arrays of the previous call ---- */
 
-/* Up to two numbers of three belong to each rank. */
+/* Each rank has one or two numbers in a block of three. */
 #define AGAIN_ROOM 3
 static int again_counts[AGAIN_RANKS], again_displs[AGAIN_RANKS];
 static int again_out[AGAIN_ROOM * AGAIN_RANKS + 1];
@@ -97,7 +97,8 @@ static int again_many(int rank, int change)
     return 1 + (rank + change) % 2;
 }
 
-/* As what each has for `own`: the next change is of the counts, and every other time of both. */
+/* Sets the counts for which every rank sends to rank `own`. Each change changes the counts, and
+ * every second one also the displacements. */
 static void again_count(const struct place *place, int own, int change)
 {
     for (int r = 0; r < place->ranks; r++) {
@@ -108,7 +109,8 @@ static void again_count(const struct place *place, int own, int change)
         again_out[i] = -1;
 }
 
-/* Each rank gave 100 * rank, 100 * rank + 1, ... ; between them nothing was written. */
+/* Checks that rank r sent 100 * r, 100 * r + 1, ... and that nothing was written between the
+ * blocks. */
 static void again_counted_right(const struct place *place, const char *what)
 {
     for (int i = 0; i <= AGAIN_ROOM * place->ranks; i++) {
@@ -171,7 +173,7 @@ static void again_reduced_counts(const struct place *place, int change)
                                                    : -1);
 }
 
-/* ---- another type, with the handle of one that was freed ---- */
+/* ---- another type, with the handle of a freed one ---- */
 
 static void again_of_type(const struct place *place, int elements)
 {
@@ -189,7 +191,7 @@ static void again_of_type(const struct place *place, int elements)
     MPI_Type_free(&type);
 }
 
-/* The same call is so in other memory too. Up to 64 ranks. */
+/* Repeats calls in the same and in other memory. At most 64 ranks. */
 void program_again(void)
 {
     struct place place = {.name = "again", .comm = MPI_COMM_WORLD};

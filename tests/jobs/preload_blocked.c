@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program: rank 0 waits in a call of MPI, of whatever kind, for ranks that come to it only
- * when a collective has ended that rank 0 has begun and takes part in.
+ * Part of the MPI test program: rank 0 blocks in an MPI call of any kind. The other ranks reach
+ * that call only after a collective that rank 0 has started as a nonblocking one, so rank 0's MPI
+ * call must also make progress on the collective.
  */
 #include "preload_program.h"
 
@@ -13,7 +14,7 @@
 static int *blocked_in, *blocked_out;
 static MPI_Win blocked_win;
 
-/* ---- what rank 0 waits in; the others call it too ---- */
+/* ---- calls in which rank 0 blocks; the other ranks make them too ---- */
 
 static void blocked_scan(const struct place *place)
 {
@@ -24,7 +25,7 @@ static void blocked_scan(const struct place *place)
     MPI_Allreduce(&in, &out, 1, MPI_INT, MPI_SUM, place->comm);
 }
 
-/* In a ring. */
+/* Replaces data around a ring. */
 static void blocked_replace(const struct place *place)
 {
     int to = (place->rank + 1) % place->ranks, token = place->rank;
@@ -84,7 +85,7 @@ static void blocked_wait(const struct place *place)
     MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
 }
 
-/* Rank 0 is in `wait` first, the others have the collective's end behind them. */
+/* Rank 0 starts the collective and enters `wait`; the other ranks enter it after the collective. */
 static void blocked_in_call(struct place *place, void (*wait)(const struct place *))
 {
     MPI_Request request;
@@ -119,9 +120,9 @@ static void blocked_persistent(struct place *place)
 #endif
 }
 
-/* ---- Fortran waits for what C began ---- */
+/* ---- Fortran's waits complete requests that C started ---- */
 
-/* In the MPI's Fortran library. NULL: there is none here. */
+/* Returns a function of the MPI's Fortran library, or NULL if it has none. */
 static void *blocked_fortran(const char *name)
 {
 #ifdef OPEN_MPI
@@ -157,7 +158,7 @@ static void blocked_for_fortran(const struct place *place)
         requests[1] = other;
         wait_all(&two, requests, statuses, &code);
         if (MPI_Request_f2c(requests[0]) != MPI_REQUEST_NULL)
-            program_wrong(place, "the request is left after mpi_waitall");
+            program_wrong(place, "the request remains after mpi_waitall");
     }
     if (code != MPI_SUCCESS || out[0] + out[1] + out[2] != 3 * place->ranks)
         program_wrong(place, "Fortran's waits: code %d, %d, %d, %d", (int)code, out[0], out[1],

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: what is sent and what is received lie in one array. */
+/* Part of the MPI test program: sent and received data in one array. */
 #include "preload_program.h"
 
 #include <stdlib.h>
 
-/* ---- what is given stands in the gaps of what is got, or is the same memory ---- */
+/* ---- sent data in the gaps of the received data, or in the same memory ---- */
 
-/* What rank `from` has for rank `to`. */
+/* Returns what rank `from` sends to rank `to`. */
 static int gaps_value(int from, int to)
 {
     return 1000 * from + to + 5;
 }
 
-/* Integers: rank r's place is 2r, the gaps are between them. */
+/* Integers: rank r's element is 2r; the gaps are the odd elements. */
 static void gaps_fill(const struct place *place, int *at)
 {
     for (int r = 0; r < place->ranks; r++) {
@@ -48,7 +48,7 @@ void program_gaps(const struct place *place, int root)
         program_wrong(place, "scatterv in gaps: %d", at[1]);
 }
 
-/* ---- what MPI forbids, and not every rank does ---- */
+/* ---- overlaps that MPI forbids, on some ranks only ---- */
 
 static void overlaps_expect(const struct place *place, const char *what, int value, int wanted)
 {
@@ -56,7 +56,7 @@ static void overlaps_expect(const struct place *place, const char *what, int val
         program_wrong(place, "%s, where in and out overlap: %d, not %d", what, value, wanted);
 }
 
-/* Calls that differ in where their memory is, and in nothing else. */
+/* Calls that differ only in the place of their memory. */
 static void overlaps_again(struct place place, MPI_Comm comm)
 {
     int at[2] = {1 + place.rank, 0}, other = 1 + place.rank, ranks = place.ranks;
@@ -83,7 +83,7 @@ static void overlaps_again(struct place place, MPI_Comm comm)
     }
 }
 
-/* The odd ranks' buffers overlap, without MPI_IN_PLACE: no rank may be refused alone. */
+/* The odd ranks' buffers overlap without MPI_IN_PLACE: no rank may be refused alone. */
 void program_overlaps(void)
 {
     struct place place = {.name = "overlaps", .comm = MPI_COMM_WORLD};
@@ -95,7 +95,7 @@ void program_overlaps(void)
     ranks = place.ranks;
     sum = ranks * (ranks - 1) / 2;
     for (int n = 0; n < 4; n++) {
-        MPI_Comm_dup(place.comm, &dup); /* often with the handle of the one before */
+        MPI_Comm_dup(place.comm, &dup); /* often with the handle of the previous one */
         overlaps_again(place, n % 2 ? dup : place.comm);
         MPI_Comm_free(&dup);
     }
@@ -124,7 +124,7 @@ void program_overlaps(void)
 
 #define BUFFERS_GIANT ((1 << 28) + 8)
 
-/* As rank 0 has it: every second number. The others have one after the other. */
+/* Rank 0's type takes every second number; the other ranks' numbers are contiguous. */
 static void buffers_giant(const struct place *place, double *numbers, MPI_Datatype gapped, int root)
 {
     size_t step = place->rank == 0 ? 2 : 1, last = step * (BUFFERS_GIANT - 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counts calls of MPI that wait for all ranks, by their profiling names, as libdist_mpi.so makes
- * them: loaded before that. Each costs ranks that share CPUs some time slices.
+ * A library that is loaded before libdist_mpi.so and counts, by their profiling names, its calls of
+ * MPI functions that wait for all ranks. Each such call costs ranks that share CPUs some time
+ * slices.
  */
 #include <mpi.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: communicators in numbers, one after another and side by side. */
+/* Part of the MPI test program: many communicators, one after another and at the same time. */
 #include "preload_program.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 /* ---- one after another ---- */
 
-/* A way to make a communicator of `place`. */
+/* Makes a communicator from that of `place`. */
 typedef void comms_maker(const struct place *place, int round, MPI_Comm *comm_p);
 
 static void comms_dup(const struct place *place, int round, MPI_Comm *comm_p)
@@ -43,7 +43,7 @@ static void comms_create(const struct place *place, int round, MPI_Comm *comm_p)
     MPI_Group_free(&group);
 }
 
-/* Each rank knows the next. */
+/* A graph in which each rank is connected to the next. */
 static void comms_graph(const struct place *place, int round, MPI_Comm *comm_p)
 {
     int from = (place->rank + place->ranks - 1) % place->ranks, weight = 1;
@@ -63,7 +63,7 @@ static void comms_use(const struct place *place, MPI_Comm comm, int round)
         program_wrong(place, "the sum in round %d of %d ranks: %d", round, ranks, sum);
 }
 
-/* Never used; a barrier on each; a few calls; many calls. */
+/* Makes communicators that are never used, used for a barrier, for a few calls, for many calls. */
 static void comms_one_after_another(const struct place *place, comms_maker *make, int rounds)
 {
     static const int calls[] = {0, 1, 3, 40};
@@ -82,9 +82,9 @@ static void comms_one_after_another(const struct place *place, comms_maker *make
     }
 }
 
-/* ---- freed without the others ---- */
+/* ---- freed by one rank early ---- */
 
-/* Rank 0 frees and then sends to the last, which receives and then frees. */
+/* Rank 0 frees and then sends to the last rank, which receives and then frees. */
 static void comms_free_then_send(const struct place *place)
 {
     int last = place->ranks - 1, token = 5;
@@ -113,8 +113,8 @@ static void comms_free_crossed(const struct place *place)
 }
 
 /*
- * An operation ends well though its communicator is freed, and others are made meanwhile. Open MPI
- * 4.1 crashes then.
+ * An operation must complete although its communicator is freed and other communicators are made
+ * meanwhile. Open MPI 4.1 crashes in this case.
  */
 static void comms_free_under_way(const struct place *place)
 {
@@ -129,10 +129,10 @@ static void comms_free_under_way(const struct place *place)
     comms_free_crossed(place);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     if (out != place->ranks * (place->ranks - 1) / 2)
-        program_wrong(place, "a sum on a communicator that was freed meanwhile: %d", out);
+        program_wrong(place, "a sum on a communicator that was freed before it completed: %d", out);
 }
 
-/* ---- begun in another order on each rank, and late ---- */
+/* ---- started in a different order on each rank, and late ---- */
 
 static void comms_begin_crossed(const struct place *place)
 {
@@ -146,12 +146,12 @@ static void comms_begin_crossed(const struct place *place)
         MPI_Iallreduce(&in[c], &out[c], 1, MPI_INT, MPI_SUM, comms[c], &requests[c]);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     if (out[0] != place->ranks || out[1] != 10 * place->ranks)
-        program_wrong(place, "begun in another order: %d, %d", out[0], out[1]);
+        program_wrong(place, "started in a different order: %d, %d", out[0], out[1]);
     for (int c = 0; c < 2; c++)
         MPI_Comm_free(&comms[c]);
 }
 
-/* Rank 0 begins, and only then tells the others to. */
+/* Rank 0 starts the operation, and only then tells the other ranks to start it. */
 static void comms_begin_late(const struct place *place)
 {
     MPI_Request request;
@@ -188,12 +188,12 @@ void program_comms(int rounds)
         comms_one_after_another(&place, makers[m], rounds);
 }
 
-/* ---- side by side ---- */
+/* ---- at the same time ---- */
 
-/* Before the 33rd call and after: with groups for some and without. */
+/* Communicators get a group at their 33rd call; this uses some with and some without one. */
 #define COMMS_CALLS 40
 
-/* Has the limit of descriptors been raised as far as it may be? */
+/* Checks that the soft limit of descriptors has been raised to the hard limit. */
 static void many_limit(const struct place *place)
 {
     struct rlimit limit;
@@ -262,7 +262,7 @@ static void comms_operations_end(const struct place *place, struct operation *op
     }
 }
 
-/* Two on each of three communicators; between two rounds there is a blocking one. */
+/* Two operations on each of three communicators, and a blocking one between two rounds. */
 void program_persistent(void)
 {
     struct place place = {.name = "persistent", .comm = MPI_COMM_WORLD, .form = PERSISTENT};

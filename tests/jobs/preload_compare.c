@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: each collective so often that it is found out who does it faster. */
+/* Part of the MPI test program: repeats each collective until MPI and libdist have been compared.
+ */
 #include "preload_program.h"
 
 #include <stdlib.h>
@@ -8,9 +9,10 @@
 #define COMPARE_INTS 40
 #define COMPARE_MOST (64 * COMPARE_INTS)
 
-static MPI_Datatype compare_pair; /* two integers: what some ranks call otherwise than others */
+static MPI_Datatype
+    compare_pair; /* two integers: some ranks describe the data with it, others with MPI_INT */
 
-/* Of element i in round n, from rank `from` to rank `to`. */
+/* Element i in round n, from rank `from` to rank `to`. */
 static int compare_value(int from, int to, int i, int n)
 {
     return 10000 * from + 100 * to + i + n;

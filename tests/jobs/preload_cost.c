@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program, of which rank 0 runs under callgrind. */
+/* Part of the MPI test program: rank 0 runs under callgrind. */
 #include "preload_program.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #define COST_LATE_NS (50 * 1000)
 
-/* Two numbers from each of two ranks for each. */
+/* Numbers from each of two ranks for each. */
 #define COST_COUNT 2
 static const int cost_counts[2] = {COST_COUNT, COST_COUNT}, cost_places[2] = {0, COST_COUNT};
 static int cost_in[2 * COST_COUNT], cost_out[2 * COST_COUNT];
@@ -44,7 +44,7 @@ static void cost_gatherv(void)
                 MPI_COMM_WORLD);
 }
 
-/* Root 1: rank 0, which is counted, waits for what it gets. */
+/* With root 1, rank 0, whose instructions are counted, is a receiver. */
 static void cost_scatterv(void)
 {
     MPI_Scatterv(cost_in, cost_counts, cost_places, MPI_INT, cost_out, COST_COUNT, MPI_INT, 1,
@@ -65,7 +65,7 @@ static void cost_alltoallv(void)
 static const struct cost_kind {
     const char *name;
     void (*call)(void);
-    int first, second; /* of rank 0's result, by what in[0] is */
+    int first, second; /* of rank 0's result, as multiples of in[0] */
 } cost_kinds[] = {
     {"Allreduce", cost_allreduce, 2, 0}, {"Reduce_scatter", cost_reduce_scatter, 2, 0},
     {"Allgather", cost_allgather, 1, 1}, {"Allgatherv", cost_allgatherv, 1, 1},
@@ -91,7 +91,7 @@ static void cost_check(const struct cost_kind *kind, struct place *place, int n)
         program_wrong(place, "%s %d: %d, %d", kind->name, n, first, second);
 }
 
-/* Rank 0 makes short calls, some time after the other, but before that sleeps. */
+/* Rank 0 makes short calls COST_LATE_NS after rank 1; it sleeps before each call. */
 void program_cost(int calls, const char *name)
 {
     const struct timespec late = {.tv_nsec = COST_LATE_NS};
@@ -114,7 +114,7 @@ void program_cost(int calls, const char *name)
     }
 }
 
-/* After so many messages MPI has set up all that it has for a peer. */
+/* After this number of messages MPI has allocated all that it needs for a peer. */
 #define COST_MESSAGES 64
 
 static void cost_exchange(int rank)
@@ -127,7 +127,7 @@ static void cost_exchange(int rank)
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Named, for callgrind: nothing but the program's own tests. */
+/* A function of its own, so that callgrind can count the program's MPI_Test calls only. */
 void program_tests(MPI_Request *request, int calls);
 __attribute__((noinline)) void program_tests(MPI_Request *request, int calls)
 {
@@ -137,7 +137,7 @@ __attribute__((noinline)) void program_tests(MPI_Request *request, int calls)
         MPI_Test(request, &done, MPI_STATUS_IGNORE);
 }
 
-/* Rank 0 asks again and again for a message that the other sends when that is over. */
+/* Rank 0 polls for a message that rank 1 sends after the polling. */
 void program_polls(int calls)
 {
     MPI_Request request;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of an MPI program, for an MPI that libdist knows nothing of: with -DLIBRARY alone, for a
- * program that has no MPI itself, with -DPROGRAM alone such a program, and with both one that has.
- * With -DTOOL a profiling tool.
+ * Makes MPI calls with an MPI that libdist does not recognize. -DLIBRARY alone: a library for a
+ * program that is not linked with an MPI; -DPROGRAM alone: such a program; both: a program linked
+ * with the MPI. -DTOOL: a profiling tool.
  *
  *    preload_foreign                  the calls that it was linked with
- *    preload_foreign opened LIBRARY   those of a library that it opens for itself
- *    preload_foreign later LIBRARY    its own, and after those a library's, without MPI_Init
+ *    preload_foreign opened LIBRARY   those of a library that it opens itself
+ *    preload_foreign later LIBRARY    its own, and then those of a library, without MPI_Init
  *    preload_foreign session          its own, without MPI_Init
  */
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ int foreign_calls(int begins);
 #ifdef LIBRARY
 #include "preload_foreign.h"
 
-/* A pointer that is filled when the program is loaded. */
+/* A function pointer that is relocated when the program is loaded. */
 int (*foreign_pointer)(void *, int, MPI_Datatype, int, MPI_Comm) = MPI_Bcast;
 
 int foreign_calls(int begins)

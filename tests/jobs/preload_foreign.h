@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A few calls of an MPI whose handles are pointers, as the standard ABI's are. */
+/* A few functions of an MPI whose handles are pointers, as in the standard ABI. */
 #ifndef TESTS_PRELOAD_FOREIGN_H
 #define TESTS_PRELOAD_FOREIGN_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI of one rank that libdist knows nothing of. Ends the process if a handle is none of its
- * own. With -DABI_VERSION it says that it has the standard ABI.
+ * An MPI with one rank that libdist does not recognize. Exits the process if a handle is not its
+ * own. With -DABI_VERSION it reports the standard ABI.
  */
 #include "preload_foreign.h"
 
@@ -17,7 +17,7 @@ struct foreign_request {
     struct foreign_request *self;
 };
 
-/* Pointers that do not fit into 32 bits, where there are more. */
+/* Returns handles that do not fit into 32 bits, if pointers are wider. */
 static void *foreign_new(size_t bytes)
 {
     void *memory = malloc(bytes);
@@ -31,7 +31,7 @@ static void foreign_check(int good, const char *what)
 {
     if (good)
         return;
-    fprintf(stderr, "foreign MPI: no handle of mine: %s\n", what);
+    fprintf(stderr, "foreign MPI: not one of its handles: %s\n", what);
     _Exit(3);
 }
 

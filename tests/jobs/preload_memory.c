@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: memory that MPI gives, in every kind of call. */
+/* Part of the MPI test program: memory of MPI_Alloc_mem in every kind of call. */
 #include "preload_program.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 #define MEMORY_INTS 100000
 
-/* Is it of libdist, that is, mapped from a file without a name? */
+/* True if libdist allocated it, that is, it is mapped from an unlinked memory file. */
 static bool memory_is_shared(const void *memory)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -32,7 +32,7 @@ static int *memory_get(const struct place *place, MPI_Info info)
     int *memory = NULL;
 
     if (MPI_Alloc_mem(MEMORY_INTS * sizeof(int), info, &memory) != MPI_SUCCESS || !memory)
-        program_wrong(place, "MPI_Alloc_mem has none");
+        program_wrong(place, "MPI_Alloc_mem has failed");
     return memory;
 }
 
@@ -79,7 +79,7 @@ static int memory_give(MPI_Comm comm, int key, void *memory, void *extra)
     return MPI_Free_mem(memory);
 }
 
-/* What the program has attached to MPI_COMM_SELF, MPI_Finalize gives back. */
+/* Memory that the program has attached to MPI_COMM_SELF is freed by MPI_Finalize. */
 static void memory_until_finalize(const struct place *place)
 {
     int *memory = memory_get(place, MPI_INFO_NULL), key;

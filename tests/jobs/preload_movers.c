@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: collectives that only move data, with types that differ from rank to rank. */
+/*
+ * Part of the MPI test program: collectives that only move data, with types that differ between
+ * ranks.
+ */
 #include "preload_program.h"
 
 #include <stdlib.h>
 
 /*
- * Data are pairs of integers. They lie side by side, two elements of MPI_INT, or in one element of
- * a derived type:
+ * Data are pairs of integers: two elements of MPI_INT (plain), or one element of a derived type:
  *
- *    plain    | a | b |           contiguous: an element is that
+ *    plain    | a | b |           contiguous: the same in one element
  *    gapped   | a |   | b |   |
  *    turned   | b | a |           (packed as a, b)
  */
@@ -17,7 +19,7 @@ enum layout { PLAIN, CONTIGUOUS, GAPPED, TURNED, LAYOUTS };
 static MPI_Datatype movers_types[LAYOUTS];
 static bool movers_long;
 
-/* A buffer that is all -1 where nothing was put. */
+/* A buffer; integers that were not written are -1. */
 struct buffer {
     enum layout layout;
     int *data;
@@ -45,7 +47,7 @@ static void movers_free_types(void)
         MPI_Type_free(&movers_types[l]);
 }
 
-/* Elements of so many pairs. */
+/* Returns the number of elements for that number of pairs. */
 static int movers_count(const struct buffer *buffer, int pairs)
 {
     return buffer->layout == PLAIN ? 2 * pairs : pairs;
@@ -56,7 +58,7 @@ static MPI_Datatype movers_type(const struct buffer *buffer)
     return movers_types[buffer->layout];
 }
 
-/* The place of integer k behind `pair` pairs. */
+/* Returns the address of integer k after `pair` pairs. */
 static int *movers_at(const struct buffer *buffer, int pair, int k)
 {
     pair += k / 2;
@@ -66,7 +68,8 @@ static int *movers_at(const struct buffer *buffer, int pair, int k)
     return &buffer->data[2 * pair + (buffer->layout == TURNED ? 1 - k : k)];
 }
 
-/* Open MPI 4.1 chooses algorithms for long blocks by the types that each rank has, and hangs. */
+/* Open MPI 4.1 selects algorithms for long blocks by each rank's own types, and hangs if they
+ * differ. */
 static int movers_mixes(const struct place *place, int shift)
 {
     return movers_long && !program_bold ? 0 : place->rank + shift;
@@ -87,7 +90,7 @@ static void movers_clear(const struct buffer *buffer)
         buffer->data[i] = -1;
 }
 
-/* What rank `from` has for rank `to`. */
+/* Returns integer k that rank `from` sends to rank `to`. */
 static int movers_value(int from, int to, int k)
 {
     return from * 1000003 + to * 10007 + k;
@@ -99,7 +102,7 @@ static void movers_put(const struct buffer *buffer, int pair, int pairs, int fro
         *movers_at(buffer, pair, k) = movers_value(from, to, k);
 }
 
-/* The block must be there; it is taken away, so that in the end nothing may be left. */
+/* Checks a block and clears it; at the end the whole buffer must be clear. */
 static void movers_take(const struct place *place, const char *what, const struct buffer *buffer,
                         int pair, int pairs, int from, int to)
 {
@@ -127,9 +130,9 @@ static void movers_end(const struct place *place, const char *what, const struct
     }
 }
 
-/* ---- arguments that mean something at the root only ---- */
+/* ---- arguments that are significant at the root only ---- */
 
-/* Elsewhere they are what must not be looked at. */
+/* On other ranks they are invalid, since they must not be used. */
 static void *movers_wild(const struct place *place)
 {
     return place->form == NONBLOCKING ? MPI_IN_PLACE : (void *)16;
@@ -163,7 +166,8 @@ static void movers_gather(const struct place *place, int pairs, int root, bool i
     struct buffer in = movers_buffer(place, root + 1, pairs);
     struct buffer out = movers_buffer(place, root + 2, gets ? pairs * place->ranks : 0);
     const void *from = own ? MPI_IN_PLACE : in.data;
-    int garbage = gets ? movers_count(&out, pairs) : -77; /* only root's receive count matters */
+    int garbage =
+        gets ? movers_count(&out, pairs) : -77; /* only the root's receive count is significant */
 
 #define FILL                                                                                       \
     {                                                                                              \
@@ -230,7 +234,7 @@ static void movers_exchange(const struct place *place, int pairs, bool in_place)
     free(out.data);
 }
 
-/* ---- blocks of different sizes, last first, with gaps, from a base in the middle ---- */
+/* ---- blocks of different sizes, in reverse order, with gaps, around a base in the middle ---- */
 
 struct spread {
     int pairs[64], at[64]; /* by rank, in pairs */
@@ -238,7 +242,7 @@ struct spread {
     int base, all;
 };
 
-/* from, to: whose block; -1: each rank's. Empty ones have a displacement that means nothing. */
+/* Computes counts and displacements of blocks; the displacement of an empty block is arbitrary. */
 static void movers_spread(const struct place *place, const struct buffer *buffer,
                           const int pairs[64], struct spread *spread)
 {
@@ -248,7 +252,8 @@ static void movers_spread(const struct place *place, const struct buffer *buffer
         spread->at[r] = spread->all;
         spread->all += pairs[r] + 1;
     }
-    spread->base = program_bold ? spread->all / 2 : 0; /* alone, MPICH 4.0 forgets displacements */
+    spread->base = program_bold ? spread->all / 2
+                                : 0; /* MPICH 4.0 on its own ignores displacements in some calls */
     for (int r = 0; r < place->ranks && buffer; r++) {
         spread->counts[r] = movers_count(buffer, pairs[r]);
         spread->displs[r] =
@@ -334,7 +339,7 @@ static void movers_scatter_v(const struct place *place, int pairs, int root, boo
     free(out.data);
 }
 
-/* In place both directions have the same sizes. */
+/* In place, both directions have the same sizes. */
 static void movers_exchange_v(const struct place *place, int pairs, bool in_place)
 {
     int gives[64] = {0}, gets[64] = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: what is not served, what must move together, threads. */
+/* Part of the MPI test program: calls that libdist does not serve, simultaneous progress, threads.
+ */
 #include "preload_program.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ static struct place others_world(const char *name)
     return place;
 }
 
-/* ---- right, whoever does it ---- */
+/* ---- right, whether libdist or MPI executes them ---- */
 
 static void others_add(void *in, void *inout, int *count, MPI_Datatype *type)
 {
@@ -81,7 +82,7 @@ static void others_duplicate(const struct place *place)
     MPI_Comm_free(&comm);
 }
 
-/* Even and odd ranks face each other. */
+/* An intercommunicator between the even and the odd ranks. */
 static void others_inter(const struct place *place)
 {
     int odd = place->rank % 2, mine = place->rank, sum = -1, wanted = 0;
@@ -97,7 +98,8 @@ static void others_inter(const struct place *place)
     if (sum != wanted)
         program_wrong(place, "the sum of the other half: %d, not %d", sum, wanted);
     MPI_Intercomm_merge(inter, odd, &whole);
-    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, whole); /* served: a communicator as others */
+    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM,
+                  whole); /* served, as on any intracommunicator */
     if (sum != place->ranks * (place->ranks - 1) / 2)
         program_wrong(place, "the sum of both halves: %d", sum);
     MPI_Comm_free(&whole);
@@ -136,7 +138,7 @@ void program_large(const struct place *place)
     MPI_Allgatherv_c(in, mine, MPI_INT, out, counts, displs, MPI_INT, place->comm);
     if (out[all - 1] != 100 * root + root)
         program_wrong(place, "MPI_Allgatherv_c: %d", out[all - 1]);
-    /* One call may have the large form on one rank and the other elsewhere. */
+    /* MPI permits that one rank uses the large form of a call and another rank the small one. */
     if (place->rank == 0)
         MPI_Ibcast_c(in, 3, MPI_INT, 0, place->comm, &request);
     else
@@ -149,7 +151,7 @@ void program_large(const struct place *place)
 #endif
 }
 
-/* ---- errors: the ranks disagree, which MPI itself may not find out ---- */
+/* ---- errors: the ranks' calls differ, which MPI itself may not detect ---- */
 
 static void others_expect(const struct place *place, const char *what, int code)
 {
@@ -157,8 +159,8 @@ static void others_expect(const struct place *place, const char *what, int code)
         program_wrong(place, "%s has succeeded though the ranks disagree", what);
 }
 
-/* A collective in which rank 0 gives another count than the others, on a communicator of its own.
- */
+/* A collective in which rank 0 passes another count than the other ranks, on a communicator of its
+ * own. */
 static int others_disagree(const struct place *place, MPI_Comm comm)
 {
     int in[2] = {0}, out[64] = {0}, count = 1 + (place->rank == 0), code;
@@ -190,21 +192,22 @@ void program_errors(void)
     for (int form = 0; form < FORMS && place.ranks > 1; form++) {
         place.form = (enum form)form;
         MPI_Comm_dup(place.comm, &comm);
-        MPI_Barrier(comm); /* nonblocking calls are served from here on */
+        MPI_Barrier(comm); /* nonblocking calls are served after this */
         others_expect(&place, "a collective", others_disagree(&place, comm));
         if (form != PERSISTENT) /* which has a group of its own */
             others_expect(&place, "the next one", MPI_Barrier(comm));
         MPI_Comm_free(&comm);
         if (MPI_Barrier(place.comm) != MPI_SUCCESS)
-            program_wrong(&place, "another communicator has ended too");
+            program_wrong(&place, "another communicator has failed too");
     }
 }
 
-/* ---- each side must move while the other is waited for ---- */
+/* ---- libdist and MPI must make progress while the program waits for the other one ---- */
 
 #define OTHERS_BIG (1 << 20)
 
-/* Rank 0 waits for a message, which is sent only after the collective: all must take part. */
+/* Rank 0 waits for a message that is sent only after the collective, so all ranks must take part in
+ * it. */
 static void others_message_after(const struct place *place, int *big, int *sum)
 {
     MPI_Request request;
@@ -220,8 +223,8 @@ static void others_message_after(const struct place *place, int *big, int *sum)
         program_wrong(place, "collective then message: %d, %d", sum[OTHERS_BIG - 1], token);
 }
 
-/* Rank 0 is in the collective while its long message must leave: the other comes only after that.
- */
+/* Rank 0 is in the collective while its long message is still to be sent; the receiver enters the
+ * collective only after the message. */
 static void others_message_before(const struct place *place, int *big, int *sum)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -237,7 +240,7 @@ static void others_message_before(const struct place *place, int *big, int *sum)
         program_wrong(place, "message then collective: %d", all);
 }
 
-/* Two communicators, whose operations are waited for in another order on each rank. */
+/* The ranks wait for the operations of two communicators in different orders. */
 static void others_crossed(const struct place *place)
 {
     MPI_Comm comms[2];
@@ -281,7 +284,7 @@ struct worker {
     MPI_Comm comm;
 };
 
-/* Its copy goes when it has ended, in whatever thread. */
+/* The packed copy is freed when the call has completed, in any thread. */
 static void others_gapped(const struct place *place, MPI_Comm comm)
 {
     int values[64];
@@ -299,7 +302,7 @@ static void others_gapped(const struct place *place, MPI_Comm comm)
         program_wrong(place, "a type with gaps: %d, %d", values[4], values[5]);
 }
 
-/* Communicators of the same ranks are made at the same time, in whatever order. */
+/* Threads make communicators of the same ranks at the same time, in any order. */
 static void *others_work(void *arg)
 {
     const struct worker *worker = arg;

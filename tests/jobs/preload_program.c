@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI program that knows nothing of libdist: collectives of every kind, whose results it checks.
- * Rank 0 prints a hash of them.
+ * An MPI program that does not use libdist: collectives of every kind, whose results it checks.
+ * Rank 0 prints a hash of the results.
  *
- *    preload_program
- * tame|bold|handed-on|errors|refused|giant|overlaps|again|blocked|progress|threads preload_program
- * persistent preload_program comms|many NUMBER [bold] preload_program level NUMBER
+ *    preload_program tame|bold|handed-on|errors|refused|giant|overlaps
+ *    preload_program again|blocked|progress|threads|persistent
+ *    preload_program comms|many NUMBER [bold]
+ *    preload_program level NUMBER
  */
 #include "preload_program.h"
 
@@ -45,9 +46,9 @@ void program_hash(const void *data, size_t bytes)
         program_sum = (program_sum ^ at[i]) * 1099511628211u;
 }
 
-/* ---- ways to wait ---- */
+/* ---- kinds of wait ---- */
 
-/* The collective's request between two messages to this rank itself, and one that is none. */
+/* The collective's request between two messages to this rank itself, and MPI_REQUEST_NULL. */
 #define MIXED 4
 struct mixed {
     MPI_Request requests[MIXED];
@@ -156,8 +157,8 @@ void program_start(const struct place *place, MPI_Request *request)
     turns++;
     program_wait(place, request);
     if (*request == MPI_REQUEST_NULL)
-        program_wrong(place, "a persistent request is gone after its wait");
-    MPI_Wait(request, MPI_STATUS_IGNORE); /* inactive: returns at once */
+        program_wrong(place, "a persistent request does not exist after its wait");
+    MPI_Wait(request, MPI_STATUS_IGNORE); /* inactive, so it returns at once */
 }
 
 /* ---- communicators ---- */
@@ -219,7 +220,7 @@ static void program_served(void)
     MPI_Group_free(&all);
 }
 
-/* ---- the level of threads that MPI_Init brings ---- */
+/* ---- the thread level of MPI_Init ---- */
 
 static void program_level(int wanted)
 {
@@ -233,7 +234,7 @@ static void program_level(int wanted)
         program_wrong(&place, "the level is %d, not %d", level, wanted);
 }
 
-/* ---- the end ---- */
+/* ---- result ---- */
 
 static int program_result(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program that knows nothing of libdist: what its parts share. */
+/* Shared by the parts of the MPI test program, which does not use libdist. */
 #ifndef TESTS_PRELOAD_PROGRAM_H
 #define TESTS_PRELOAD_PROGRAM_H
 
@@ -13,8 +13,8 @@
 #endif
 
 /*
- * Persistent collectives are MPI-4's. Open MPI 5 has them though it says MPI 3.1, Open MPI 4 has
- * them under another name.
+ * Persistent collectives are part of MPI 4. Open MPI 5 has them although it reports MPI 3.1; Open
+ * MPI 4 has them under another name.
  */
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define PROGRAM_INIT(name) MPI_##name##_init
@@ -22,10 +22,10 @@
 #define PROGRAM_INIT(name) MPIX_##name##_init
 #endif
 
-/* How a collective is called. */
+/* The form of a collective call. */
 enum form { BLOCKING, NONBLOCKING, PERSISTENT, FORMS };
 
-/* Where it is called. */
+/* The communicator and form of a call, with a name for messages. */
 struct place {
     const char *name;
     MPI_Comm comm;
@@ -34,25 +34,25 @@ struct place {
 };
 
 /*
- * Do all that MPI allows, though MPI libraries get some of it wrong. Tame, the program leaves that
- * out, but has the same results.
+ * Use everything that MPI permits, although some MPI libraries fail at it. If false (tame), those
+ * cases are left out; the results are the same.
  */
 extern bool program_bold;
 
-/* Prints what is wrong, with rank and place, and remembers it. */
+/* Prints what is wrong, with rank and place, and counts it. */
 void program_wrong(const struct place *place, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Takes results into the hash, which must be the same whoever computed them. */
+/* Adds results to the hash, which must not depend on whether MPI or libdist computed them. */
 void program_hash(const void *data, size_t bytes);
 
 /*
- * Waits for the request in one of many ways, beside messages of this rank's own: the ways take
- * turns.
+ * Waits for the request in one of many ways, in turn, together with messages from this rank to
+ * itself.
  */
 void program_wait(const struct place *place, MPI_Request *request);
 
-/* The same for a persistent request: starts it and waits for it; it stays. */
+/* As program_wait, for a persistent request: starts it and waits for it; the request remains. */
 void program_start(const struct place *place, MPI_Request *request);
 
 #ifdef PROGRAM_INIT
@@ -78,8 +78,8 @@ void program_start(const struct place *place, MPI_Request *request);
     } while (0)
 
 /*
- * Fills the buffers and calls MPI_<name> in the place's form, to its end. MPICH 4.0 reads types
- * that are freed in persistent calls, and takes no array with their requests: bold only.
+ * Fills the buffers, calls MPI_<name> in the place's form and completes it. MPICH 4.0 reads freed
+ * types in persistent calls, and rejects arrays that contain their requests: bold only.
  */
 #define PROGRAM_CALL(place, fill, name, begin, ...)                                                \
     do {                                                                                           \
@@ -96,46 +96,46 @@ void program_start(const struct place *place, MPI_Request *request);
         }                                                                                          \
     } while (0)
 
-/* preload_movers.c: what only moves data, in blocks of `pairs` pairs of integers. */
+/* preload_movers.c: collectives that only move data, in blocks of `pairs` pairs of integers. */
 void program_movers(const struct place *place, int pairs);
 
-/* preload_reductions.c: types that libdist takes, by all operations. */
+/* preload_reductions.c: types that libdist supports, with all operations. */
 void program_reductions(const struct place *place, int count);
 
-/* preload_buffers.c; up to 64 ranks */
+/* preload_buffers.c; at most 64 ranks */
 void program_gaps(const struct place *place, int root);
-void program_giant(void);    /* an element of more than 2 GiB; takes 8 GiB */
-void program_overlaps(void); /* not MPI, but each rank must be served, or none */
+void program_giant(void);    /* an element of more than 2 GiB; needs 8 GiB */
+void program_overlaps(void); /* MPI forbids it, but all ranks must be served, or none */
 
-/* preload_again.c: what was called before, but for one thing; up to 64 ranks */
+/* preload_again.c: calls that differ from the previous one in one respect; at most 64 ranks */
 void program_again(void);
 
-/* preload_blocked.c: collectives go on while MPI waits in any call, and Fortran for them */
+/* preload_blocked.c: progress of collectives in any MPI call, and in Fortran's waits */
 void program_blocked(void);
 
 /* preload_comms.c */
-void program_comms(int rounds); /* one after another, freed without the others, begun crossed */
-void program_many(int many);    /* side by side */
+void program_comms(int rounds); /* one after another, freed early, started in a different order */
+void program_many(int many);    /* at the same time */
 void program_persistent(void);  /* made in one order, started in another */
 
 /* preload_compare.c */
-void program_compare(void); /* what MPI may do faster, often */
+void program_compare(void); /* repeats calls that MPI may execute faster */
 
 /* preload_cost.c; two ranks */
 void program_cost(int calls, const char *name); /* MPI_<name> */
 void program_polls(int calls);
 
 /* preload_memory.c */
-void program_memory(bool served); /* MPI_Alloc_mem's */
+void program_memory(bool served); /* of MPI_Alloc_mem */
 
 /* preload_refused.c */
-void program_refused(void); /* what MPI refuses */
+void program_refused(void); /* calls that MPI refuses */
 
 /* preload_others.c */
 void program_large(const struct place *place); /* MPI-4's large counts */
-void program_handed_on(void);                  /* what must be right though libdist has it not */
-void program_errors(void);                     /* calls that disagree: only libdist says so */
-void program_progress(void);                   /* messages and collectives wait for each other */
-void program_threads(void);                    /* needs MPI_THREAD_MULTIPLE */
+void program_handed_on(void);                  /* calls that libdist passes on must be right */
+void program_errors(void);   /* calls that differ between ranks: only libdist reports it */
+void program_progress(void); /* messages and collectives wait for each other */
+void program_threads(void);  /* needs MPI_THREAD_MULTIPLE */
 
 #endif

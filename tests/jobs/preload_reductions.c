@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: reductions of every kind of type by every operation that takes it. */
+/* Part of the MPI test program: reductions with every type and every operation it permits. */
 #include "preload_program.h"
 
 #include <complex.h>
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* X(MPI's type, C's, class): I integers of C, J others, F floating, B bytes, L logical. */
+/* X(MPI's type, C's type, class): I integers of C, J other integers, F floating, B bytes, L
+ * logical. */
 #define TYPES(X)                                                                                   \
     X(MPI_SIGNED_CHAR, signed char, 'I')                                                           \
     X(MPI_UNSIGNED_CHAR, unsigned char, 'I')                                                       \
@@ -76,7 +77,8 @@ static int reductions_combine(MPI_Op op, int a, int b)
     return !a != !b;
 }
 
-/* Small, so that sums and products of some ranks fit in every type; zeros only to be logical. */
+/* Small, so that sums and products over some ranks fit in every type; 0 only for logical
+ * operations. */
 static int reductions_value(const struct type *type, MPI_Op op, int rank, int i)
 {
     bool logical = type->class == 'L' || op == MPI_LAND || op == MPI_LOR || op == MPI_LXOR;
@@ -102,7 +104,7 @@ static void reductions_fill(const struct place *place, const struct type *type, 
         type->set(data, i, reductions_value(type, op, place->rank, i));
 }
 
-/* Elements [from, from + count) of the whole result. */
+/* Checks elements [from, from + count) of the whole result. */
 static void reductions_check(const struct place *place, const char *what, const struct type *type,
                              MPI_Op op, const void *data, int from, int count)
 {
@@ -147,7 +149,7 @@ static void reductions_root(const struct place *place, const struct type *type, 
     free(out);
 }
 
-/* In place the result is at the beginning of the buffer. */
+/* In place, the result is at the beginning of the buffer. */
 static void reductions_block(const struct place *place, const struct type *type, MPI_Op op,
                              int count, bool in_place)
 {
@@ -183,7 +185,7 @@ static void reductions_scatter(const struct place *place, const struct type *typ
     free(out);
 }
 
-/* One type and operation, by one of the four calls: all of them come round. */
+/* One type and operation by one of the four calls; `turn` selects the call. */
 static void reductions_one(const struct place *place, const struct type *type, MPI_Op op, int count,
                            int turn)
 {
@@ -228,7 +230,7 @@ static void reductions_complex(const struct place *place)
     program_hash(&product, sizeof(product));
 }
 
-/* The least value, which several ranks have, and the first of them. */
+/* The minimum, which several ranks have, with the index of the first of them. */
 static void reductions_located(const struct place *place)
 {
     struct {
@@ -259,7 +261,7 @@ static void reductions_located(const struct place *place)
     program_hash(&most.index, sizeof(most.index));
 }
 
-/* Which of the operations below MPI allows for a class of types. */
+/* True if MPI permits the operation, an index into the list below, for that class of types. */
 static bool reductions_taken(char class, size_t op)
 {
     bool arithmetic = op < 4, bitwise = !arithmetic && op < 7, logical = op >= 7;

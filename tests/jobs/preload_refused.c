@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program: calls that MPI refuses, on all ranks or on one alone, which must not matter
- * later. */
+/*
+ * Part of the MPI test program: calls that MPI refuses, on all ranks or on one rank. Later calls
+ * must not be affected.
+ */
 #include "preload_program.h"
 
 /* ---- on all ranks ---- */
 
-/* What the MPIs say of a buffer in place that may not be, and of a request that is nowhere. */
+/* The error classes with which the MPIs refuse a bad in-place buffer and a NULL request. */
 #ifdef OPEN_MPI
 #define REFUSED_IN_PLACE MPI_ERR_ARG
 #define REFUSED_REQUEST MPI_ERR_REQUEST
@@ -31,7 +33,7 @@ static void refused_check(const struct place *place, const struct refused *calls
 }
 #define REFUSED_CHECK(place, calls) refused_check(place, calls, sizeof(calls) / sizeof((calls)[0]))
 
-/* Arguments that are refused at once, by whoever gets the call. */
+/* Arguments that are refused at once, by MPI and by libdist. */
 static void refused_arguments(const struct place *place)
 {
     int in[2] = {0}, out[2] = {0}, counts[1] = {-1}, displs[1] = {0};
@@ -78,7 +80,7 @@ static void refused_in_place(const struct place *place)
     REFUSED_CHECK(place, calls);
 }
 
-/* Arrays and requests that are nowhere. */
+/* Arrays and requests that are NULL. */
 static void refused_nowhere(const struct place *place)
 {
     int in[2] = {0}, out[2] = {0}, counts[1] = {1}, displs[1] = {0};
@@ -106,7 +108,7 @@ static void refused_nowhere(const struct place *place)
         {"Start", MPI_Start(NULL), REFUSED_REQUEST},
         {"Startall", MPI_Startall(2, NULL), REFUSED_REQUEST},
         {"Cancel", MPI_Cancel(NULL), REFUSED_REQUEST},
-#ifndef OPEN_MPI /* which falls down itself */
+#ifndef OPEN_MPI /* Open MPI crashes */
         {"Comm_free", MPI_Comm_free(NULL), MPI_ERR_ARG},
         {"Comm_disconnect", MPI_Comm_disconnect(NULL), MPI_ERR_ARG},
         {"Waitsome", MPI_Waitsome(0, NULL, NULL, NULL, MPI_STATUSES_IGNORE), MPI_ERR_ARG},
@@ -116,7 +118,8 @@ static void refused_nowhere(const struct place *place)
     REFUSED_CHECK(place, calls);
 }
 
-/* The root would pack, the others receive: all are told, by no other communicator's handler. */
+/* An uncommitted type, which the root would pack: all ranks get the error, through this
+ * communicator's error handler. */
 static void refused_uncommitted(const struct place *place)
 {
     int in[4] = {0}, out[64 * 4] = {0};
@@ -141,7 +144,7 @@ static void refused_uncommitted(const struct place *place)
     MPI_Type_free(&row);
 }
 
-/* Ranks other than the root, whose blocks are nowhere else. */
+/* MPI_IN_PLACE on ranks other than the root, which is invalid there. */
 static void refused_away_from_root(const struct place *place)
 {
     int in[64] = {0}, root = (place->rank + 1) % place->ranks;
@@ -158,13 +161,13 @@ static void refused_away_from_root(const struct place *place)
     REFUSED_CHECK(place, calls);
 }
 
-/* ---- on one rank, of which the others know nothing ---- */
+/* ---- refused on one rank only, without the other ranks' knowledge ---- */
 
-/* More than a communicator's calls until it is served, and than calls until both sides take turns.
+/* More calls than a communicator makes before it is served, and before libdist and MPI alternate.
  */
 #define REFUSED_CALLS 100
 
-/* Five calls, as no call of MPI can be; the last is handed on, and refused by MPI. */
+/* Five invalid calls; the last one is passed on to MPI, which refuses it. */
 static int refused_make(MPI_Comm comm)
 {
     float numbers[2] = {0};
@@ -204,7 +207,7 @@ static void refused_alone(struct place place, MPI_Comm comm)
     refused_use(&place);
 }
 
-/* The last of so many communicators is served from its 33rd call on. */
+/* The last of these communicators is served from its 33rd call on. */
 #define REFUSED_COMMS 24
 
 void program_refused(void)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * With -DTOOL a profiling tool, which counts all-reduces; with -DPROGRAM an MPI program, which
- * calls some, or those of a Fortran library that it opens:
+ * -DTOOL: a profiling tool that counts all-reduces. -DPROGRAM: an MPI program that makes
+ * all-reduces, itself or through a Fortran library that it opens:
  *
  *    preload_tool                   makes all-reduces
- *    preload_tool LIBRARY           the library begins and ends MPI
- *    preload_tool LIBRARY opened    MPI has begun when the library is opened
+ *    preload_tool LIBRARY           the library initializes and finalizes MPI
+ *    preload_tool LIBRARY opened    MPI is initialized before the library is opened
  */
 #include <mpi.h>
 
@@ -50,7 +50,7 @@ int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_
 
 #ifdef OPEN_MPI
 
-/* What Fortran programs call, with what does it. */
+/* The functions that Fortran programs call, implemented by the C functions. */
 void pmpi_allreduce_(void *in, void *out, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op,
                      MPI_Fint *comm, MPI_Fint *code) __attribute__((weak));
 void mpi_allreduce_(void *in, void *out, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A kernel that copies nothing between processes. */
+/* Makes the kernel refuse to copy between processes. */
 #ifndef DISTI_TESTS_JOBS_REFUSE_H
 #define DISTI_TESTS_JOBS_REFUSE_H
 
@@ -10,8 +10,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* It answers process_vm_readv and process_vm_writev of this process with that errno from now on.
- * False: it has no seccomp. */
+/* Makes process_vm_readv and process_vm_writev of this process fail with that errno. Returns false
+ * if the kernel has no seccomp. */
 static inline bool refuse_copies(int error)
 {
     struct sock_filter filter[] = {

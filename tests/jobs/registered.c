@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * registered BACKEND RANKS PAIRS SEED: random collectives, two at a time, on areas of one piece of
- * ordinary memory that lie side by side, at any address, some of them registered, others not, and
- * on each rank others. All that a call does not write stays as it was, whatever page it is in. Exit
- * 0: so it was, and results are right.
+ * registered BACKEND RANKS PAIRS SEED: random collectives, two at a time, on adjacent areas of one
+ * allocation, at any address; each rank registers some of the areas, independently of the other
+ * ranks. Exit 0: results are right, and no byte outside a result has changed, whatever its page.
  */
 #include <dist/dist.h>
 #include <stdint.h>
@@ -20,14 +19,14 @@ static int ranks, pairs;
 static const char *backend;
 static uint64_t seed;
 
-/* A rank. */
+/* This rank. */
 static struct {
     dist_group *group;
     int rank;
     unsigned char *slab, *expected;
     size_t starts[AREAS + 1]; /* of the areas, in the slab */
     bool registered[AREAS];
-    uint64_t common, own; /* random numbers: the same on all ranks, and not */
+    uint64_t common, own; /* random states: the same on all ranks, and this rank's own */
     int registrations;
 } me;
 
@@ -62,7 +61,7 @@ static void area_toggle(int area)
     me.registrations += me.registered[area];
 }
 
-/* Most are registered most of the time, so that calls find all of theirs registered. */
+/* Registers most areas most of the time, so that many calls use registered memory only. */
 static void areas_change(void)
 {
     int area = (int)chance(&me.own, AREAS);
@@ -84,7 +83,7 @@ static void areas_open(void)
         me.slab[i] = me.expected[i] = (unsigned char)chance(&me.own, 256);
 }
 
-/* A place for so many bytes, somewhere in the area, often at one of its ends. */
+/* Returns a random place for `bytes` bytes in the area, often at one of its ends. */
 static size_t area_place(int area, size_t bytes)
 {
     size_t room = me.starts[area + 1] - me.starts[area] - bytes, at = chance(&me.own, room);
@@ -119,11 +118,11 @@ struct call {
     int number, root;
     size_t count; /* bytes of a block */
     bool in_place;
-    int area;       /* that it uses, and the next one */
-    size_t in, out; /* places */
+    int area;       /* the area used, with the next one */
+    size_t in, out; /* offsets in the slab */
 };
 
-/* Two calls are under way at a time; the one that is looked at. */
+/* Two calls are in progress at a time; `call` is the current one. */
 static struct call both[2], *call;
 
 /* Byte i of a rank's block for another rank. */
@@ -167,7 +166,7 @@ static int out_blocks(void)
     }
 }
 
-/* Which block of the other side one that is in place is. */
+/* The offset of the shared block, in the longer operand, of an in-place call. */
 static size_t in_place_offset(void)
 {
     bool blocks = in_blocks() != out_blocks();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * reproducible BACKEND RANKS MODE: reduces numbers of very different sizes in several ways and
- * prints "hash HEX" over all results. RANKS 0: those of the launcher. MODE:
+ * reproducible BACKEND RANKS MODE: reduces numbers of very different magnitude in several ways and
+ * prints "hash HEX" over all results. RANKS 0: the launcher's number of ranks. MODE:
  *
- *   option       struct dist_options asks for reproducible results: all ways must give the same
- * bits places       the same, with the ranks laid on the machine in another order than their
- * numbers rounding     the same, with another floating-point environment in each odd rank
- *   environment  the same, and it is DIST_REPRODUCIBLE that asks, which the caller has set
- *   free         nobody asks: one way only
+ *   option       struct dist_options requests reproducible results: all ways must give equal bits
+ *   places       as option, but ranks are placed on the machine in another order than their numbers
+ *   rounding     as option, with another floating-point environment in each odd rank
+ *   environment  as option, but requested by DIST_REPRODUCIBLE, which the caller has set
+ *   free         not requested: one way only
  */
 #include "../unit/base/environment.h"
 
@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No multiple of anything, and more than a segment for the wide types. */
+/* A prime, larger than a pipeline segment for the wide types. */
 #define COUNT 20011
 #define RANKS_MAX 8
 
-/* A float type, and how far from 1 its numbers may lie for the sum of eight to be finite. */
+/* A float type; `reach` limits the exponents so that the sum of eight numbers is finite. */
 struct number {
     dist_dtype dtype;
     int exponent_bits, mantissa_bits, reach;
@@ -38,7 +38,7 @@ struct run {
     bool faulty;
 };
 
-/* One reduction: what goes in, and the first result of it. */
+/* One reduction: its input and its first result. */
 struct job {
     struct run *run;
     const struct number *number;
@@ -55,7 +55,8 @@ static uint64_t job_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Any sign and mantissa, an exponent within reach; of products within 1, so that none vanishes. */
+/* Fills with any sign and mantissa and an exponent within reach; for products within 1, so that
+ * none underflows. */
 static void job_fill(struct job *job)
 {
     const struct number *n = job->number;
@@ -80,7 +81,7 @@ static void job_try(struct job *job, dist_status status)
     job->run->faulty = true;
 }
 
-/* ---- ways to the same result, in job->out ---- */
+/* ---- ways to compute the same result, in job->out ---- */
 
 static void way_whole(struct job *job)
 {
@@ -130,7 +131,7 @@ static void way_reduce_and_broadcast(struct job *job)
     job_try(job, dist_broadcast(job->run->group, job->out, COUNT, job->number->dtype, root));
 }
 
-/* Blocks of unequal size, that of rank 0 by far the largest. */
+/* Blocks of unequal size; rank 0's is the largest by far. */
 static void way_scatter_and_gather(struct job *job)
 {
     int ranks = job->run->ranks, rank = job->run->rank;
@@ -150,7 +151,7 @@ static void way_scatter_and_gather(struct job *job)
                                    job->out, counts, NULL, job->number->dtype));
 }
 
-/* Equal blocks; the end that is left over is reduced by itself. */
+/* Equal blocks; the remainder is reduced separately. */
 static void way_equal_blocks(struct job *job)
 {
     size_t block = COUNT / (size_t)job->run->ranks, done = block * (size_t)job->run->ranks;
@@ -176,7 +177,7 @@ static const struct {
     {"reduce_scatter and all_gather", way_equal_blocks},
 };
 
-/* ---- the whole ---- */
+/* ---- main ---- */
 
 static uint64_t job_hash(uint64_t hash, const unsigned char *data, size_t bytes)
 {
@@ -190,7 +191,7 @@ static void job_compare(struct job *job, const char *way)
     for (size_t i = 0; i < COUNT; i++) {
         if (memcmp(job->out + i * job->element, job->first + i * job->element, job->element) == 0)
             continue;
-        fprintf(stderr, "rank %d: FAULT %s of %s %s: element %zu has other bits than %s gives\n",
+        fprintf(stderr, "rank %d: FAULT %s of %s %s: element %zu has other bits than with %s\n",
                 job->run->rank, way, dist_op_string(job->op), dist_dtype_string(job->number->dtype),
                 i, ways[0].name);
         job->run->faulty = true;
@@ -234,7 +235,7 @@ static int run_rank(int number, void *arg)
 
     options.backend = run->backend;
     options.reproducible = strcmp(run->mode, "option") == 0 || places || odd;
-    if (places) /* odd ranks take themselves for those of a larger machine, on its higher cores */
+    if (places) /* odd ranks see a larger machine and take its higher cores */
         setenv("HWLOC_SYNTHETIC", number % 2 ? "core:64 pu:1" : "core:8 pu:1", 1);
     if (dist_init_process_group(&options, &run->group) != DIST_OK) {
         fprintf(stderr, "init: %s\n", dist_last_error());

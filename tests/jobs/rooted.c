@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rooted BACKEND WAY: short collectives in which some ranks only give. Exit 0 if all is right.
+ * rooted BACKEND WAY: short collectives in which some ranks only send. Exit 0 if all is right.
  *
- *   ahead    the root's calls end while the others sleep: as many as the boards hold, and no more
- *   mixed    collectives, roots and lengths in a random order, every result checked
- *   differ   one rank calls something else among calls that nobody waits in: told in the barrier
- *   lost     rank 1 ends while the root broadcasts to it: the root learns of it
- *   leave    the root broadcasts and leaves the group, the others take the data later
- *   forked   the same between a fork and the child's end
+ *   ahead    the root's calls complete while the other ranks sleep: as many as fit in the mailboxes
+ *   mixed    collectives, roots and lengths in random order, with every result checked
+ *   differ   one rank makes another call among calls that no rank blocks in: reported by the
+ * barrier lost     rank 1 exits while the root broadcasts to it: the root gets an error leave the
+ * root broadcasts and leaves the group; the other ranks read the data later forked   as leave,
+ * between a fork and the child's exit
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static int64_t now_ms(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What `giver` gives in that call as element i for `taker`. */
+/* Element i that `giver` sends to `taker` in that call. */
 static int32_t value(int number, int giver, int taker, size_t i)
 {
     return number * 31 + giver * 1009 + taker * 77 + (int32_t)i;
@@ -70,7 +70,7 @@ static bool is_from(const int32_t *block, int number, int giver, int taker, size
     return true;
 }
 
-/* ---- one of each, checked ---- */
+/* ---- each collective, checked ---- */
 
 static bool broadcast(int number, size_t count, int root)
 {
@@ -97,7 +97,7 @@ static bool gather(int number, size_t count, int root)
     return right;
 }
 
-/* Every other rank has half as much. */
+/* Every second rank has half of the count. */
 static size_t list_counts(size_t count, size_t *list)
 {
     for (int r = 0; r < ranks; r++)
@@ -167,12 +167,12 @@ static bool barrier(int number, size_t count, int root)
 typedef bool (*one_call)(int number, size_t count, int root);
 static const one_call calls[] = {broadcast, scatter,  gather,     reduce,
                                  scatter_v, gather_v, all_reduce, barrier};
-#define ROOTED 6 /* of them come first */
+#define ROOTED 6 /* the number of rooted calls, which are first in the list */
 #define CALLS ((int)(sizeof(calls) / sizeof(calls[0])))
 
-/* ---- the ways ---- */
+/* ---- the tests, one per WAY ---- */
 
-/* Fits in a slot, in an area of a board, and in neither. */
+/* Counts that fit in a slot, in an overflow slot, and in neither. */
 static const size_t counts[] = {1, 2, 16, 56, 57, 256, 300, COUNT_MAX};
 #define COUNTS (int)(sizeof(counts) / sizeof(counts[0]))
 
@@ -192,7 +192,8 @@ static void mixed(void)
     }
 }
 
-/* How many calls of rank 0, which only gives, end before the others begin theirs. */
+/* Counts the calls of rank 0, which only sends, that complete before the other ranks begin theirs.
+ */
 static void ahead(one_call call, int root, size_t count, int least, int most)
 {
     int64_t until;
@@ -208,7 +209,7 @@ static void ahead(one_call call, int root, size_t count, int least, int most)
         early += now_ms() < until;
     }
     if (rank == 0 && (early < least || early > most))
-        fault("so many calls ahead", early);
+        fault("number of calls that completed early", early);
 }
 
 static void all_ahead(void)
@@ -232,7 +233,7 @@ static void differ(void)
     if (status != DIST_ERR_MISMATCH)
         fault("differ", 0);
     if (!strstr(dist_last_error(), "operation 5"))
-        fault("differ: the call is not named", 0);
+        fault("differ: the error does not name the call", 0);
 }
 
 static void lost(void)
@@ -257,7 +258,7 @@ static void leave(void)
     }
 }
 
-/* The child shares the boards' memory, and must leave it as it is. */
+/* The child shares the memory of the mailboxes, and must not change it. */
 static void forked(void)
 {
     pid_t child;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A process without memory for one of its allocations. */
+/* Makes one allocation of this process fail. */
 #include "scarce.h"
 
 #include <errno.h>
@@ -10,9 +10,10 @@ void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *memory, size_t bytes);
 
-static atomic_int scarce_left; /* the allocation at 1 fails; 0 and below: none does */
+static atomic_int
+    scarce_left; /* the allocation that decrements it to 0 fails; none if it is 0 or negative */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* they have the allocator */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* they replace the allocator */
 bool scarce_works(void)
 {
     return false;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A process without memory for one of its allocations. */
+/* Makes one allocation of this process fail. */
 #ifndef TESTS_JOBS_SCARCE_H
 #define TESTS_JOBS_SCARCE_H
 
 #include <stdbool.h>
 
-/* False: the allocator is another one's here. */
+/* Returns false if the allocator has been replaced, for example by a sanitizer. */
 bool scarce_works(void);
 
-/* From now on the allocation of that number fails, counted from 1. */
+/* Makes the allocation with that number, counted from 1, fail. */
 void scarce_from(int number);
 
-/* None fails any more. Returns whether one has. */
+/* Ends that. Returns whether an allocation has failed. */
 bool scarce_end(void);
 
 #endif

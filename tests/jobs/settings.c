@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A test program that is a rank of a job, with NAME=VALUE on its command line. */
+/* Main function of a test program that runs as a rank of a job, with NAME=VALUE arguments. */
 #include "settings.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * short_calls BACKEND CALLS: threads that make short blocking calls in a row, so many each, and
- * check every result. Two of them share a group: there all calls are alike, as nobody knows whose
- * comes first. Two have a group each; one of those waits for works too. The last one's group is
- * aborted in the middle by the main thread, and the others go on. Exit 0 if all is right.
+ * short_calls BACKEND CALLS: each thread makes CALLS short blocking calls in a row and checks every
+ * result. Two threads share a group; their calls are all alike, since their order is undefined. Two
+ * have a group each, and one of these also waits for requests. The last thread's group is aborted
+ * halfway by the main thread, and the other threads continue. Exit 0 if all is right.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 
 #define LINES 5
-#define SHARED 0 /* and 1: of one group */
+#define SHARED 0 /* threads 0 and 1 share a group */
 #define WORKS 3
 #define ABORTED 4
 #define RANKS_MAX 8
@@ -54,7 +54,7 @@ static dist_status add_by_work(dist_group *group, int32_t mine, int32_t expected
     return status != DIST_OK || out == expected ? status : DIST_ERR_INTERNAL;
 }
 
-/* A call of each kind by turns, and of two lengths. */
+/* Calls of each kind in turn, with two lengths. */
 static dist_status call_some(dist_group *group, int number)
 {
     int32_t in[2 * RANKS_MAX], out[2 * RANKS_MAX] = {0};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * short_memory groups VICTIM: rank VICTIM has no memory for its first allocation as a group is made
- * of the world, in the next turn for the second, and so on. Exit 0: no rank ever waited for long,
- * and each time all ranks had the group, or none; who had none was told which rank could not.
+ * short_memory groups VICTIM: a group is made of the world repeatedly; in round i, rank VICTIM's
+ * allocation i fails. Exit 0: no rank ever waited for long, and each time all ranks had the group
+ * or none; ranks without it got an error that names the rank that lacked memory.
  *
- * short_memory BACKEND VICTIM STEP: rank VICTIM has no memory for its first allocation in a list of
- * calls, in the next world for the one STEP later, and so on. Exit 0: no rank ever waited for long,
- * and each time all ranks went on in step, or the group had ended on all of them.
+ * short_memory BACKEND VICTIM STEP: makes a list of calls repeatedly, each time in a new world; an
+ * allocation of rank VICTIM fails: first number 1, then STEP later each time. Exit 0: no rank ever
+ * waited for long, and each time all ranks continued in step or the group had failed on all of
+ * them.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #define TIMEOUT_MS 40000
 #define LONG_S 20.0
 #define SHORT 5         /* elements */
-#define LARGE (1 << 18) /* elements; also what a coalesced call does not pack */
+#define LARGE (1 << 18) /* elements; too long to be packed by a coalesced call */
 
 /* ---- the calls */
 
@@ -151,7 +152,7 @@ static dist_status messages(dist_group *g)
     return first == DIST_OK ? status : first;
 }
 
-/* Nothing has been called when a work could not be prepared: then it is tried again. */
+/* If a request could not be prepared, nothing has been called, so it is tried again. */
 static dist_status repeats(dist_group *g)
 {
     dist_work *work;
@@ -212,7 +213,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* All calls, until one fails. Returns which. */
+/* Makes all calls until one fails. Returns the index of that call. */
 static size_t run(dist_group *group)
 {
     dist_status status = DIST_OK;
@@ -227,9 +228,9 @@ static size_t run(dist_group *group)
     return CALLS;
 }
 
-/* How the turn before went, which the ranks tell each other in the next one's world. */
+/* The outcome of one round, which the ranks exchange in the next round's world. */
 struct outcome {
-    int32_t alive; /* the group, at the end */
+    int32_t alive; /* the group still worked at the end */
     int32_t short_of_memory;
 };
 
@@ -237,7 +238,8 @@ static bool in_step(dist_group *world, const struct outcome *mine, int victim, b
 {
     struct outcome all[RANKS];
 
-    must(dist_all_gather(world, mine, all, sizeof(*mine), DIST_UINT8), "what the others say");
+    must(dist_all_gather(world, mine, all, sizeof(*mine), DIST_UINT8),
+         "outcomes of the other ranks");
     *more_p = all[victim].short_of_memory;
     return mine->alive == all[0].alive;
 }
@@ -276,7 +278,7 @@ static dist_status make_group(dist_group *world, int way, dist_group **made_p)
     return dist_split_group(world, 0, 0, NULL, made_p);
 }
 
-/* All ranks made the group, or none; else says so. */
+/* Returns true if all ranks made the group or none did; otherwise prints the failure. */
 static bool all_made(dist_group *world, int victim, int way, int number, bool made, double began)
 {
     int32_t mine = made, all[RANKS];
@@ -285,10 +287,10 @@ static bool all_made(dist_group *world, int victim, int way, int number, bool ma
 
     snprintf(name, sizeof(name), "rank %d", victim);
     if (!made && rank != victim && !strstr(dist_last_error(), name)) {
-        fprintf(stderr, "rank %d is not told who: %s\n", rank, dist_last_error());
+        fprintf(stderr, "rank %d: the error does not name the rank: %s\n", rank, dist_last_error());
         return false;
     }
-    must(dist_all_gather(world, &mine, all, 1, DIST_INT32), "what the others have");
+    must(dist_all_gather(world, &mine, all, 1, DIST_INT32), "results of the other ranks");
     for (int r = 0; r < RANKS; r++)
         same = same && all[r] == all[0];
     if (same && now_s() - began < LONG_S)
@@ -298,8 +300,8 @@ static bool all_made(dist_group *world, int victim, int way, int number, bool ma
     return false;
 }
 
-/* One way of making groups, until no allocation is left to fail. The first group costs the world a
- * list of its own; it is made without a fault. */
+/* Makes groups in one way until no allocation is left to fail. The first group also allocates a
+ * list in the world; it is made without a fault. */
 static bool make_groups(dist_group *world, int victim, int way)
 {
     int32_t more[RANKS] = {1, 1, 1}, mine;
@@ -317,7 +319,7 @@ static bool make_groups(dist_group *world, int victim, int way)
         good = all_made(world, victim, way, number, status == DIST_OK, began);
         if (status == DIST_OK)
             dist_destroy_process_group(made);
-        must(dist_all_gather(world, &mine, more, 1, DIST_INT32), "whether there is more");
+        must(dist_all_gather(world, &mine, more, 1, DIST_INT32), "whether there is more to do");
     }
     return good;
 }
@@ -365,13 +367,14 @@ int main(int argc, char **argv)
         if (dist_get_world_size(world) != RANKS)
             return 2;
         if (!in_step(world, &last, victim, &more)) {
-            fprintf(stderr, "rank %d: before allocation %d the group was %s, elsewhere not\n", rank,
+            fprintf(stderr,
+                    "rank %d: before allocation %d the group was %s, but not on all ranks\n", rank,
                     number, last.alive ? "alive" : "gone");
             return 1;
         }
         if (more)
             last = turn(world, victim, number, &good);
-        dist_destroy_process_group(world); /* it may say again why the group ended */
+        dist_destroy_process_group(world); /* it may report again why the group failed */
         number += step;
     }
     printf("rank %d: %d allocations\n", rank, number);

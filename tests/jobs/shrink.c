@@ -2,18 +2,19 @@
 /*
  * shrink BACKEND VICTIMS SEED [any]: kills VICTIMS ranks at random times while all ranks reduce;
  * rank 0 only with `any`. The remaining ranks shrink their group each time they lose one. They exit
- * with 0 if all of them go on together, with right results, after the last death.
+ * with 0 if all of them continue together, with right results, after the last death.
  *
  * shrink BACKEND deaths RANK,RANK...: kills these ranks one after the other, each after the
- * remaining ranks have made some calls together. A remaining rank prints when it goes on. The ranks
- * are the processes that the launcher started, so it sees the deaths.
+ * remaining ranks have made some calls together. A remaining rank prints when it continues. The
+ * ranks are the processes that the launcher started, so it sees the deaths.
  *
- * shrink BACKEND spawned RANKS RANK,RANK...: the same, started by dist_spawn_with.
+ * shrink BACKEND spawned RANKS RANK,RANK...: as deaths, but started by dist_spawn_with.
  *
- * shrink BACKEND absent: rank 1 lives but does not call: the error of the other ranks names it.
+ * shrink BACKEND absent: rank 1 stays alive but makes no call: the error of the other ranks names
+ * it.
  *
- * shrink BACKEND store: rank 0, which holds the store, is killed. The error of the remaining ranks
- * says so, with a status at which no program tries again.
+ * shrink BACKEND store: rank 0, which serves the store, is killed. The error of the remaining ranks
+ * says so, with a status after which programs do not retry.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -27,7 +28,7 @@
 
 #define RANKS_MAX 64
 #define COUNT 20000
-#define AFTER 20 /* calls of those that are left */
+#define AFTER 20 /* calls of the remaining ranks */
 #define MOST_US 200000
 
 static unsigned long long shrink_state;
@@ -52,7 +53,8 @@ static void *shrink_die(void *arg)
     return NULL;
 }
 
-/* Of all ranks the same draw. Returns when this one dies, in microseconds; 0: it does not. */
+/* Draws the victims, equally on all ranks. Returns the microseconds after which this rank dies, or
+ * 0. */
 static unsigned shrink_draw(int rank, int ranks, int victims, int first)
 {
     unsigned dies[RANKS_MAX] = {0};
@@ -75,7 +77,7 @@ static int shrink_fault(const dist_group *world, const char *what)
     return 1;
 }
 
-/* Are there all ranks of the group in the sum, and nobody else's? */
+/* True if the sum contains all ranks of the group and no other rank. */
 static bool shrink_right(const dist_group *group, const int *sums)
 {
     int expected = 0;
@@ -108,7 +110,7 @@ static double shrink_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Until `left` ranks have made AFTER calls together in *group_p, which is then the latest group. */
+/* Shrinks until `left` ranks have made AFTER calls together in *group_p, the latest group. */
 static int shrink_go_on(dist_group *world, dist_group **group_p, int left)
 {
     dist_group *group = *group_p, *smaller;
@@ -134,7 +136,7 @@ static int shrink_go_on(dist_group *world, dist_group **group_p, int left)
             printf("rank %d goes on with %d after %.2f s\n", dist_get_rank(world), left,
                    shrink_now() - call);
     }
-    return dist_get_world_size(group) == left ? 0 : shrink_fault(world, "too few are left");
+    return dist_get_world_size(group) == left ? 0 : shrink_fault(world, "too few ranks are left");
 }
 
 static int shrink_deaths(dist_group *world, const char *list)
@@ -152,7 +154,7 @@ static int shrink_deaths(dist_group *world, const char *list)
     return code ? code : shrink_go_on(world, &group, left);
 }
 
-/* dist_shrink must fail so, with `text` in its error. */
+/* dist_shrink must fail with that status and `text` in its error. */
 static int shrink_refused(dist_group *world, dist_status expected, const char *text)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
@@ -160,7 +162,7 @@ static int shrink_refused(dist_group *world, dist_status expected, const char *t
 
     options.timeout_ms = 1000;
     if (dist_shrink(world, &options, &group) != expected)
-        return shrink_fault(world, "dist_shrink should have failed otherwise");
+        return shrink_fault(world, "dist_shrink should have failed in another way");
     return strstr(dist_last_error(), text) ? 0 : shrink_fault(world, text);
 }
 
@@ -178,7 +180,7 @@ static int shrink_run(dist_group *world, int argc, char **argv)
     if (strcmp(argv[2], "absent") == 0)
         return shrink_refused(world, DIST_ERR_TIMEOUT, "rank 1 (");
     if (strcmp(argv[2], "store") == 0) {
-        (void)dist_barrier(world); /* rank 0 is killed when all have joined */
+        (void)dist_barrier(world); /* rank 0 is killed after all ranks have joined */
         if (rank == 0)
             kill(getpid(), SIGKILL);
         return shrink_step(world, rank) == DIST_ERR_PEER_LOST
@@ -234,7 +236,7 @@ static int shrink_spawn(int argc, char **argv)
     return dist_spawn_with(atoi(argv[3]), shrink_spawned, &words, &options, &code) ? 3 : code;
 }
 
-/* The ranks are children, so that a rank which is killed is no failure of the job. */
+/* The ranks are children, so that a killed rank does not make the job fail. */
 int main(int argc, char **argv)
 {
     pid_t child;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * start_grows RANKS: starts as many ranks on this machine, has them join, meet in a barrier and
- * leave. Prints the most descriptors and mappings of files that a rank other than the store's, 0,
- * has once it has joined: "descriptors 19 mappings 39".
+ * start_grows RANKS: starts RANKS ranks on this machine, which join, call a barrier and leave.
+ * Prints the most descriptors and file mappings that a rank other than 0, which serves the store,
+ * has after it has joined: "descriptors 19 mappings 39".
  */
 #include "descriptors.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Mappings with a file behind them. What malloc and a sanitizer map for themselves has none. */
+/* Counts mappings of files. Mappings of malloc and of a sanitizer have no file. */
 static int mappings(void)
 {
     FILE *file = fopen("/proc/self/maps", "re");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * stopped [v]: rank 1 of two is stopped as it is about to write to rank 0's ordinary memory. Rank
- * 0's call fails, and rank 0 uses the memory for something else; then rank 1 continues. Exit 0 if
- * nothing is written any more, or if the ranks never write to each other's memory. v: in the
- * v-form.
+ * 0's call fails, and rank 0 reuses the memory; then rank 1 continues. Exit 0 if nothing is written
+ * after that, or if the ranks never write to each other's memory. v: with a v-form.
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -20,13 +19,13 @@
 #define CALLS 64
 #define TIMEOUT_MS 1000
 #define JOIN_MS 30000
-#define SLACK_S 15 /* far below JOIN_MS, on a machine with much else to do */
+#define SLACK_S 15 /* far below JOIN_MS, for a machine under high load */
 #define PATTERN 0xa5
 
 static int rank;
 static bool uneven;
 
-/* What the library calls instead of the C library's. */
+/* Replaces the C library's function for this program and the library. */
 __attribute__((visibility("default"))) ssize_t
 process_vm_writev(pid_t pid, const struct iovec *here, unsigned long here_count,
                   const struct iovec *there, unsigned long there_count, unsigned long flags)
@@ -46,7 +45,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Is what rank 0 has put there left alone when rank 1 continues? */
+/* Returns whether memory that rank 0 has reused stays unchanged after rank 1 continues. */
 static int stays(unsigned char *memory, size_t bytes, pid_t stopped)
 {
     memset(memory, PATTERN, bytes);

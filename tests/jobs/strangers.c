@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * strangers COUNT RATE RANKS PROGRAM [ARGUMENT]...: starts the ranks of a job on this machine, and
- * COUNT strangers, RATE a second, who call at all TCP sockets where the ranks listen while they
- * work. Some say nothing, some junk, some what other protocols say, some hang up at once, as port
- * scans do. Up to OPEN_MOST of them hold the line at a time. MASTER_PORT is the caller's.
+ * makes COUNT foreign connections ("strangers"), RATE per second, to all listening TCP sockets of
+ * the ranks while they work. A stranger sends nothing, junk, or another protocol's greeting, or
+ * closes at once, as port scans do. At most OPEN_MOST are open at a time. MASTER_PORT is the
+ * caller's.
  *
- * Exit 0 if all came while the job went on, no rank listens everywhere, no stranger heard more than
- * a greeting, and the ranks end well. Prints the most that a rank had of memory and descriptors:
+ * Exit 0 if all were made while the job ran, no rank listens on the wildcard address, no stranger
+ * received more than a greeting, and the ranks succeed. Prints the maximum memory and descriptors:
  *
  *     strangers: 3 sockets, 500 came, 480 were hung up on, the longest answer 24 bytes
  *     strangers: 0.10 s of CPU time, the ranks 6.00 s
@@ -28,17 +29,18 @@
 
 #define OPEN_MOST 1000
 #define RANKS_MOST 64
-#define START_SECONDS 30   /* so long the ranks may take to listen */
-#define GREETING_BYTES 256 /* no data, no secret, no place in the job */
+#define START_SECONDS 30   /* the maximum time until the ranks listen */
+#define GREETING_BYTES 256 /* no data, no secret, no rank number */
 
 static pid_t ranks[RANKS_MOST];
 static int rank_count, ended, failed;
 static struct listener listeners[LISTENERS_MOST];
 static int listener_count;
-static int lines[OPEN_MOST]; /* 0: nobody */
+static int lines[OPEN_MOST]; /* descriptors of open connections; 0 if unused */
 static int hung_up;
 static size_t longest;
-static unsigned char junk[4096]; /* made once: their CPU time is not what is measured */
+static unsigned char
+    junk[4096]; /* generated once, so that the measured CPU time does not include it */
 static long most_kib, most_descriptors;
 
 static double now(void)
@@ -85,7 +87,7 @@ static void start_ranks(char **command)
     }
 }
 
-/* Takes note of ranks that have ended. */
+/* Counts the ranks that have ended. */
 static void look_after_ranks(int options)
 {
     int status;
@@ -136,7 +138,8 @@ static void measure_ranks(void)
     }
 }
 
-/* All have met: each listens, rank 0 as the store, too. */
+/* Finds the listening sockets after all ranks have joined: one per rank, and the store's at rank 0.
+ */
 static int find_listeners(void)
 {
     const double until = now() + START_SECONDS;
@@ -154,14 +157,14 @@ static int find_listeners(void)
     }
     for (int i = 0; i < listener_count; i++) {
         if (listeners[i].everywhere)
-            return fail("a rank listens everywhere");
+            return fail("a rank listens on the wildcard address");
     }
     return listener_count > rank_count ? 0 : fail("the ranks do not listen");
 }
 
-/* ---- the strangers ---- */
+/* ---- strangers ---- */
 
-/* The line goes to somebody else. What has been said to its last one? */
+/* Closes the connection, and notes how many bytes it received. */
 static void hang_up(int *line_p)
 {
     char answer[4096];
@@ -235,7 +238,7 @@ static double cpu_seconds(int whose)
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
 }
 
-/* How many came before the first rank had ended. */
+/* Returns how many connections were made before the first rank ended. */
 static int come(int count, double rate)
 {
     const double begin = now();
@@ -286,8 +289,8 @@ int main(int argc, char **argv)
     printf("strangers: a rank had at most %ld KiB and %ld descriptors, all took %.2f s\n", most_kib,
            most_descriptors, now() - begin);
     if (came < count)
-        return fail("the job ended before all had come");
+        return fail("the job ended before all connections were made");
     if (longest > GREETING_BYTES)
-        return fail("a stranger was told more than a greeting");
+        return fail("a stranger received more than a greeting");
     return failed ? 1 : 0;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One forward and backward pass of a model, for a comparison with another program's.
+ * One forward and backward pass of a model, for comparison with another program.
  *
  *     train_pass ARCH SIDE CHANNELS COUNT WEIGHTS INPUT RESULT
  *
- * INPUT: COUNT images of SIDE x SIDE pixels, whose channels are next to each other, as float32,
- * then COUNT labels of a byte. Of RESULT.safetensors the tensors are the gradients of the mean
- * loss, and the running means and variances after the pass; RESULT.outputs are COUNT x 10 float32
- * of the pass, then as many of a test.
+ * INPUT: COUNT images of SIDE x SIDE pixels with interleaved channels, as float32, then COUNT
+ * labels of one byte. RESULT.safetensors contains the gradients of the mean loss, and the running
+ * means and variances after the pass. RESULT.outputs contains COUNT x 10 float32 of the pass, then
+ * as many of an evaluation.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static float *read_images(const char *path, struct shape shape, int count, uint8
     return images;
 }
 
-/* Both passes; the model's weights become the gradients. */
+/* Runs both passes; the model's weights are overwritten with the gradients. */
 static void run(struct model *model, const struct pass *pass, const float *images,
                 const uint8_t *labels, FILE *to)
 {

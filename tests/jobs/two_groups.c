@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * two_groups BACKEND OPERATIONS: ranks 0 1 2 and ranks 3 2 1 of four are two groups. A thread for
- * each starts that many operations on it, some at a time, and checks every result. Then one thread
- * does the same on both by turns. Exit 0 if all is right.
+ * two_groups BACKEND OPERATIONS: ranks 0 1 2 and ranks 3 2 1 of four form two groups. A thread per
+ * group starts OPERATIONS operations, up to AT_ONCE at a time, and checks every result. Then one
+ * thread does so on both groups alternately. Exit 0 if all is right.
  */
 #include <dist/dist.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 static const int members[GROUPS][MEMBERS] = {{0, 1, 2}, {3, 2, 1}};
 
-/* An operation under way. */
+/* An operation in progress. */
 struct slot {
     dist_work *work;
     int number;
@@ -27,13 +27,13 @@ struct slot {
     int32_t in[MEMBERS * COUNT_MAX], out[MEMBERS * COUNT_MAX];
 };
 
-/* One group and what is done on it. */
+/* One group and its operations. */
 struct line {
     pthread_t thread;
-    dist_group *group; /* NULL: this rank is not in it */
+    dist_group *group; /* NULL if this rank is not in it */
     int which, rank, operations;
     int failures;
-    atomic_int ended; /* counted by functions of the works */
+    atomic_int ended; /* counted by completion functions */
     struct slot slots[AT_ONCE];
 };
 
@@ -44,7 +44,7 @@ static size_t count_of(int which, int number)
     return counts[(size_t)(number + which) % (sizeof(counts) / sizeof(counts[0]))];
 }
 
-/* What rank gives as its element i of an operation. */
+/* Element i of a rank's input to an operation. */
 static int32_t value(int which, int number, int rank, size_t i)
 {
     return (int32_t)((i * 7 + (size_t)number * 13 + (size_t)which * 5) % 1000) * (rank + 1);
@@ -74,7 +74,7 @@ static dist_status start(struct line *line, struct slot *s)
     }
 }
 
-/* What out must hold at element i of block b. */
+/* The expected element i of block b of out. */
 static int32_t expected(const struct line *line, const struct slot *s, size_t b, size_t i)
 {
     int32_t sum = 0;
@@ -121,7 +121,7 @@ static void finish(struct line *line, struct slot *s)
                status == DIST_OK ? "wrong result" : dist_last_error());
 }
 
-/* Finishes what was in this slot, and starts the next operation there. */
+/* Completes the operation in this slot, and starts the next one there. */
 static void step(struct line *line, int number)
 {
     struct slot *s = &line->slots[number % AT_ONCE];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * uneven CALLS SEED [ERROR WHO]: the v-forms with counts of all kinds (none, equal, one rank with
- * everything, any), blocks in any order with gaps between them, in place and not, in memory that
- * every rank chooses for itself, blocking and not, once and some times with other data. From a
- * third of the calls on the kernel refuses rank WHO (-1: all) to copy between processes, with errno
- * ERROR; or, if that is EMFILE, from the first call on to open anything. Exit 0 if all is right,
- * and nothing is written between the blocks.
+ * everything, any), blocks in any order with gaps between them, in place and not, in a kind of
+ * memory that every rank chooses itself, blocking and asynchronous, once and repeatedly with other
+ * data. After a third of the calls the kernel refuses rank WHO (-1: all) to copy between processes,
+ * with errno ERROR; or, if that is EMFILE, refuses from the first call on to open descriptors. Exit
+ * 0 if all is right and nothing is written between the blocks.
  */
 #include "refuse.h"
 
@@ -25,7 +25,7 @@ enum kind { ALL_GATHER, GATHER, SCATTER, ALL_TO_ALL, REDUCE_SCATTER, KINDS };
 static const char *const names[KINDS] = {"all_gather_v", "gather_v", "scatter_v", "all_to_all_v",
                                          "reduce_scatter_v"};
 
-/* A call: how many elements go from each rank to each. */
+/* A call: the number of elements from each rank to each rank. */
 struct plan {
     enum kind kind;
     int root, number, rounds;
@@ -42,7 +42,7 @@ struct side {
 static int rank, ranks;
 static bool closed; /* no descriptor is left */
 static dist_group *group;
-static uint64_t shared, own; /* the same numbers on all ranks, and this rank's */
+static uint64_t shared, own; /* random states: the same on all ranks, and this rank's own */
 
 static uint64_t next(uint64_t *state, uint64_t below)
 {
@@ -133,8 +133,7 @@ static void give_back(struct memory *memory)
         free(memory->block);
 }
 
-/* Blocks from the last to the first or in order, with gaps; packed: as where no offsets are given.
- */
+/* Blocks in reverse or in ascending order, with gaps; packed: as if no offsets were given. */
 static void lay_out(struct side *side, bool packed)
 {
     bool back = !packed && next(&own, 2);
@@ -180,7 +179,7 @@ static void check_sum(const struct plan *plan, const int32_t *out)
     }
 }
 
-/* Is what lies between the blocks as it was? */
+/* Checks that the memory between the blocks is unchanged. */
 static void check_gaps(const struct plan *plan, const struct side *side, size_t bytes)
 {
     unsigned char *memory = side->memory;
@@ -226,7 +225,8 @@ static dist_status begin(const struct plan *plan, const struct side *in, const s
     }
 }
 
-/* Where one block stands for all, it is that of the only rank it goes to or comes from. */
+/* If a side has a single block, it is stored at the entry of the only rank it goes to or comes
+ * from. */
 static void prepare(const struct plan *plan, struct side *in, struct side *out)
 {
     bool one_in = plan->kind == ALL_GATHER || plan->kind == GATHER;
@@ -247,7 +247,7 @@ static void prepare(const struct plan *plan, struct side *in, struct side *out)
     lay_out(out, one_out);
 }
 
-/* A sender's block has the receiver's number, where all get the same block it is 0. */
+/* A sender's block has the receiver's number, or 0 if all receive the same block. */
 static void make(const struct plan *plan, const struct side *in, const struct side *out)
 {
     bool one_in = plan->kind == ALL_GATHER || plan->kind == GATHER;

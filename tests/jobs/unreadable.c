@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * unreadable BACKEND RANK before|after: that rank's memory cannot be opened by the other ranks,
- * from before it joins, or from the first calls on. unreadable BACKEND RANK pages: the data are in
- * pages that the kernel does not copy from, such as those of a device.
+ * unreadable BACKEND RANK before|after: the other ranks cannot open that rank's memory, from before
+ * it joins, or from the first calls on. unreadable BACKEND RANK pages: the data are in pages that
+ * the kernel does not copy from, such as those of a device.
  *
- * unreadable BACKEND RANK unmapped: rank 0 sends, and rank 1 receives, where no memory is mapped.
- * Exit 0: both are told so.
+ * unreadable BACKEND RANK unmapped: rank 0 sends and rank 1 receives at addresses where no memory
+ * is mapped. Exit 0: both get an error that says so.
  *
  * Exit 0 otherwise: every collective and every message has the right result, in the world and in a
  * group made later.
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define RANKS 3
-#define COUNT ((size_t)100000) /* floats of a block */
+#define COUNT ((size_t)100000) /* floats per block */
 #define BYTES (COUNT * sizeof(float))
 
 /* Marked pages have the same address in all ranks. */
@@ -37,7 +37,8 @@ static bool marked(const void *memory)
     return (const char *)memory >= MARKED && (const char *)memory < MARKED + MARKED_BYTES;
 }
 
-/* Replace the C library's: the kernel refuses marked pages as it refuses pages of a device. */
+/* Replace the C library's functions: marked pages are refused as the kernel refuses device pages.
+ */
 #define REPLACES __attribute__((visibility("default")))
 
 REPLACES ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long here_count,
@@ -71,7 +72,8 @@ REPLACES ssize_t send(int fd, const void *data, size_t bytes, int flags)
     return sendto(fd, data, bytes, flags, NULL, 0);
 }
 
-/* Real pages of that kind, where the kernel maps the buffer of an event so. All zeros. */
+/* Returns real pages of that kind, the buffer of a perf event, or NULL if the kernel refuses. All
+ * zeros. */
 #define EVENT_BYTES ((size_t)2 << 20)
 static const float *event_pages(void)
 {
@@ -83,7 +85,7 @@ static const float *event_pages(void)
     int fd = (int)syscall(SYS_perf_event_open, &event, 0, -1, -1, 0);
     char *memory = MAP_FAILED;
 
-    if (fd >= 0) /* a power of two of pages, and one */
+    if (fd >= 0) /* a power of two of pages, and one more */
         memory = mmap(NULL, page + EVENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return memory == MAP_FAILED ? NULL : (const float *)(memory + page);
 }
@@ -93,7 +95,7 @@ static void hide(void)
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-/* With CAP_SYS_PTRACE every process is readable. */
+/* Drops CAP_SYS_PTRACE, with which every process is readable. */
 static void drop_rights(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -126,7 +128,7 @@ static bool holds(const float *data, size_t count, float value)
     return true;
 }
 
-/* out: RANKS blocks. Block b of a rank's `in` is rank * scale. */
+/* out has RANKS blocks. Block b of a rank's `in` is rank * scale. */
 static void exchange(dist_group *group, const float *in, float *out, float scale)
 {
     float all = 0;
@@ -165,7 +167,7 @@ static void exchange(dist_group *group, const float *in, float *out, float scale
           "send and receive");
 }
 
-/* A long message from an address, or to one, at which nothing is mapped. */
+/* Sends a long message from or to an address at which nothing is mapped. */
 static int send_unmapped(dist_group *world, float *good)
 {
     void *gone = mmap(NULL, RANKS * BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -204,7 +206,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[3], "pages") == 0)
         in = mmap(MARKED, MARKED_BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    code = 77; /* AddressSanitizer has its own memory there */
+    code = 77; /* AddressSanitizer maps its own memory there */
     if ((void *)in == MAP_FAILED)
         goto out;
     if (marked(in))

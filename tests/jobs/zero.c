@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * zero [NAME=VALUE]...: trains a model by dist_zero, and the same one by dist_ddp with the same
- * optimizer on every rank, and compares all parameters after each step. Exit 0 if they agree.
+ * zero [NAME=VALUE]...: trains a model with dist_zero, trains the same model with dist_ddp and the
+ * same optimizer on every rank, and compares all parameters after each step. Exit 0 if they agree.
  *
  *     steps=30 bucket=BYTES optimizer=adam|adamw|sgd|nesterov|plain|own accumulate=1 clip=NORM
- *     sum=1 own=1 (gradients in malloc's memory) restore=1 (in the middle the state moves to
- *     another dist_zero, with other buckets) beside=1 (another dist_zero of half of the ranks makes
- *     steps too) sharers=N (expected) tolerance=0 (the same bits)
+ *     sum=1 own=1 (gradients in malloc's memory) restore=1 (halfway the state moves to another
+ *     dist_zero, with other buckets) beside=1 (another dist_zero of half of the ranks makes steps
+ *     too) sharers=N (expected) tolerance=0 (equal bits)
  */
 #include <dist/ddp.h>
 #include <dist/zero.h>
@@ -47,7 +47,7 @@ static int fail(const char *what)
     return 1;
 }
 
-/* A program's own: what a value becomes depends on where it is, the step and all state. */
+/* A user-defined optimizer: the new value depends on its position, the step and all its state. */
 static int own_step(void *arg, const struct dist_zero_slice *slice)
 {
     const float rate = *(const double *)arg > 0.0 ? 0.01f : 0.0f;
@@ -87,7 +87,7 @@ static void choose(struct job *job)
     job->options.first_bucket_bytes = job->options.bucket_bytes = (size_t)settings.bucket;
 }
 
-/* The parameters of the program, with what is in `values`. */
+/* Makes a dist_zero of the program's parameters, whose values are in `values`. */
 static int make_zero(struct job *job, float *const *values)
 {
     struct dist_zero_parameter parameters[MODEL_PARAMETERS];
@@ -142,7 +142,7 @@ static int make_beside(struct job *job)
     return 0;
 }
 
-/* Each rank has its own model, and rank 0's becomes that of all. */
+/* Each rank initializes its own model; rank 0's model replaces the others. */
 static int start(struct job *job)
 {
     struct dist_zero_stats stats = {.size = sizeof(stats)};
@@ -211,7 +211,7 @@ static int ddp_step(struct job *job, uint64_t step)
     return 0;
 }
 
-/* The sum of this half's gradients is taken off in each step. */
+/* Subtracts the sum of this half's gradients in each step. */
 static int beside_step(struct job *job, int step)
 {
     for (int r = job->rank % 2; r < job->world; r += 2)
@@ -245,7 +245,7 @@ static int compare(const struct job *job, int step)
 
 /* ---- a checkpoint ---- */
 
-/* By way of a dist_zero of one rank, which has to have the whole state. */
+/* Moves the state through a dist_zero of one rank, which has the whole state. */
 static int pass_through_one(struct job *job, float *state, int index, int which, dist_zero *one)
 {
     float *copy = malloc(model_counts[index] * sizeof(*copy));

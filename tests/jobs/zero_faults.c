@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * zero_faults CASE: what dist_zero says to wrong use. Rank 1 does it; exit 0 if every rank gets the
- * status that it should get, and the group can still be used.
+ * zero_faults CASE: misuses dist_zero on rank 1. Exit 0 if every rank gets the expected status and
+ * the group still works.
  *
  *     missing    leaves out a gradient         mismatch   has another count
- *     leaves     destroys it in a step         early      destroys it where others make a step
- *     scarce     has no memory for an allocation of create, one after the other
+ *     leaves     destroys it in a step         early      destroys it while other ranks make a step
+ *     scarce     create fails at each allocation in turn
  *     killed     is killed in a step           killed-in  is killed while it updates
- *     step       its step function fails       arguments  calls that are refused, on all ranks
- *     huge       all have parameters that no machine has room for
- *     forked     has a child that uses it      slow       reads parameters while others finish
+ *     step       its step function fails       arguments  calls that are refused on all ranks
+ *     huge       all ranks have parameters that do not fit any machine's memory
+ *     forked     has a child that uses it      slow       reads parameters while other ranks finish
  */
 #include <dist/zero.h>
 #include <math.h>
@@ -32,7 +32,7 @@ struct job {
 
 static struct job job;
 
-/* Takes the gradients off. */
+/* Subtracts the gradients. */
 static int descend(void *arg, const struct dist_zero_slice *slice)
 {
     (void)arg;
@@ -130,7 +130,8 @@ static void case_leaves(void)
     }
 }
 
-/* The rank that sees it says so; another one may see first that that one's group has ended. */
+/* The rank that detects the error reports it; another rank may first see that the first rank's
+ * group has failed. */
 static void case_early(void)
 {
     dist_status status;
@@ -223,7 +224,7 @@ static void case_arguments(void)
         fault_count++;
 }
 
-/* What is told is why, not what comes of it. */
+/* The error names the cause, not its consequences. */
 static void case_huge(void)
 {
     const struct dist_zero_options options = options_of();
@@ -234,7 +235,7 @@ static void case_huge(void)
     fault_expect("huge", DIST_ERR_NO_MEMORY, DIST_ERR_NO_MEMORY, "memory");
 }
 
-/* The child sees the parameters, and harms nothing. */
+/* The child can read the parameters, and has no effect on the parent. */
 static void case_forked(void)
 {
     pid_t pid;
@@ -256,7 +257,7 @@ static void case_forked(void)
     fault_count += dist_zero_values(job.zero, 0)[1] != -2.0f;
 }
 
-/* A rank that is far ahead changes nothing that this one still reads. */
+/* A rank that is far ahead changes nothing that this rank still reads. */
 static void case_slow(void)
 {
     const struct timespec while_others_finish = {.tv_nsec = 20000000};
@@ -293,7 +294,7 @@ static dist_status create_scarce(void)
     return create(COUNT, &options);
 }
 
-/* What it allocates itself: its struct, two arrays, a name for each parameter, four lists. */
+/* Allocations of create itself: the struct, two arrays, a name for each parameter, four lists. */
 static void case_scarce(void)
 {
     fault_scarce(create_scarce, end, 11);
