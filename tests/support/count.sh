@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# count.sh DIRECTORY: what make check left there, as one line "N passed, N failed, N skipped".
+# count.sh DIRECTORY: counts the results of make check there, as one line "N passed, N failed, N skipped".
 #
-# Counts cases: those of a cmocka program, the PASS:, FAIL: and SKIP: lines of a script, and a
-# program that names no case as one. A program that fails without naming a failed case (it
-# crashed, say) is one failure. Names what failed on stderr, each with what its log says of that.
-# Exit 1 if anything failed or nothing passed.
+# A case is a test of a cmocka program, a PASS:, FAIL: or SKIP: line of a script, or a program that names
+# no case. A program that fails without naming a failed case (for example, it crashed) is one failure.
+# Prints each failure on stderr, with the lines of its log about it. Exit 1 if anything failed or nothing
+# passed.
 set -u
 
 cases='
@@ -18,10 +18,10 @@ open && /\[  SKIPPED \]/ { skip++; open = 0; next }
 /^SKIP: / { skip++ }
 END { print pass + 0, fail + open + 0, skip + 0 }'
 
-# Open MPI 5 prints null bytes, at which grep takes a log for a binary file.
+# Open MPI 5 prints null bytes, which make grep treat a log as a binary file.
 text() { tr -d '\0' <"$1"; }
 
-# tell LOG: its failed cases and what stands beneath them; of one that names none, its end.
+# tell LOG: prints its failed cases with the lines after them, or, if it names none, its end.
 tell()
 {
     local about

@@ -1,63 +1,63 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs multi-process cases, one a line; sourced by the scripts in tests/jobs/.
+# Runs multi-process cases, one per line; sourced by the scripts in tests/jobs/.
 #
 #   job       LAUNCHER RANKS PROGRAM ARGS...      must exit 0
 #   job_fails TEXT LAUNCHER RANKS PROGRAM ARGS... must exit non-zero by itself and print TEXT
-#   job_aside COMMAND...                          one of the above, beside what comes after it
-#   job_has_modules                             false in a build without shared objects
-#   job_needs_modules                           skips the rest of the script there
-#   job_collect                                   waits for those and says what came of them
-#   job_behind COMMAND...                         starts it, as $!, into $job_output
-#   job_until COMMAND...                          waits until it is true, for JOB_LIMIT at most
+#   job_aside COMMAND...                          runs one of the above in parallel with later cases
+#   job_collect                                   waits for all job_aside cases and prints their results
+#   job_has_modules                               false in a build without shared objects
+#   job_needs_modules                             skips the rest of the script in such a build
+#   job_behind COMMAND...                         starts it in the background as $!, into $job_output
+#   job_until COMMAND...                          repeats it until it is true, for JOB_LIMIT at most
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
 # LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (PROGRAM once, which starts its ranks
 # itself; RANKS is for the reader). PROGRAM is a path in the build tree, or absolute.
 #
-# Each case has a time limit, JOB_LIMIT seconds, and may leave no process behind. Its output is
-# in the file $job_output until the next one. Exit 77 of a program skips the case. A script ends
-# by itself with 0, 1 or 77; `job_check NAME COMMAND...` adds a case that is no job, and
-# `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long,
-# CHECK_SHORT where the suite runs again under sanitizers: fewer ranks then.
+# Each case has a time limit of JOB_LIMIT seconds, and may leave no process. Its output is in the file
+# $job_output until the next case. A program that exits with 77 skips the case. A script exits by itself
+# with 0, 1 or 77. `job_check NAME COMMAND...` adds a case that is not a job, and `job_skip NAME REASON`
+# a case that cannot run here. CHECK_LONG is set in make check-long, CHECK_SHORT when the suite runs
+# again under sanitizers, with fewer ranks.
 #
 # job_turn K N is true for one K of 0 to N - 1: for CHECK_TURN modulo N, by default 0, with CHECK_SHORT 1,
 # so that both suites of .ci/run together cover N = 2. In the long form it is always true. It is for cases
 # that differ in one dimension of a matrix only.
 #
-# Scripts run side by side under make -j. JOB_ALONE=yes, set before this file is sourced, is for
-# one that measures: no other script runs then. Unit tests may.
+# Scripts run in parallel under make -j. A script that measures sets JOB_ALONE=yes before it sources this
+# file: then no other script runs, but unit tests may.
 
 : "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
 : "${JOB_LIMIT:=120}"
 
-# What watches the ranks of make check-tsan and check-valgrind (watched.sh) makes them slow.
+# The tools of make check-tsan and check-valgrind (watched.sh) make ranks slow.
 job_patience=$([ -n "${CHECK_WATCHED-}" ] && echo 10 || echo 1)
 
 job_passed=0 job_failed=0 job_skipped=0 job_number=0 job_asides=0 job_aside_pids=()
 job_folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-job.XXXXXX") || exit 99
 job_output=$job_folder/output
 
-# A script that measures has the machine for itself: the others share this lock.
+# A script that measures takes this lock exclusively; all other scripts share it.
 exec 9>"$builddir/tests/jobs.lock"
 if [ -n "${JOB_ALONE-}" ]; then flock -x 9; else flock -s 9; fi
 job_start=$SECONDS job_from=$SECONDS
 
 . "$srcdir/scripts/openmpi.sh"
-# Two mpirun cannot make Open MPI's session folders at once, and a killed mpirun leaves them: they stay
-# where they usually are, not in a test's TMPDIR.
+# Two mpirun cannot create Open MPI's session folders at the same time, and a killed mpirun leaves
+# them: they stay in their usual place, not in a test's TMPDIR.
 export OMPI_MCA_orte_tmpdir_base=/tmp PRTE_MCA_prte_tmpdir_base=/tmp
 export HYDRA_IFACE=lo UCX_NET_DEVICES=lo
 
-# Leaks of MPI are told from ours by the frames on the stack, which the fast unwinder does not
-# see through libraries without frame pointers.
+# MPI's leaks are suppressed by the frames on the stack; the fast unwinder does not get through
+# libraries without frame pointers.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:fast_unwind_on_malloc=0")
-# Ranks of Open MPI may outlive one that dies, or that exits without MPI_Finalize.
+# Lets ranks of Open MPI survive a rank that dies or exits without MPI_Finalize.
 job_recovers()
 {
     export OMPI_MCA_orte_enable_recovery=1   # Open MPI 4
     export PRTE_MCA_state_base_recoverable=1 # Open MPI 5
 }
-# job_preloaded LIBRARY: prints a script that runs a program with that preloaded.
+# job_preloaded LIBRARY: prints a script that runs a program with LIBRARY preloaded.
 job_preloaded()
 {
     cat >"$job_folder/preloaded" <<END
@@ -75,8 +75,8 @@ job_stack='ulimit -S -s 64'
 job_small_stack=("$BASH" -c "$job_stack; exec \"\$@\"" small)
 # A script's own options for MPICH's mpirun.
 job_mpich=()
-# job_leaves_mpi: from here on ranks may end without MPI_Finalize. MPICH's mpirun then tells the others by
-# SIGUSR1, and its exit status is 0 or 1 by chance: each rank prints its own.
+# job_leaves_mpi: after it ranks may exit without MPI_Finalize. MPICH's mpirun then notifies the
+# other ranks by SIGUSR1, and its exit status is 0 or 1 at random: each rank prints its own.
 job_unfinalized=()
 job_leaves_mpi()
 {
@@ -85,7 +85,7 @@ job_leaves_mpi()
     job_unfinalized=(/bin/sh -c 'trap "" USR1; "$@"; echo "job: a rank ended with $?"' sh)
 }
 
-# A case is named by its words, and the DIST_ variables that the script has set for it.
+# The name of a case is its words and the DIST_ variables that the script has set for it.
 job_environment=$(env | grep '^DIST_' | sort)
 job_name()
 {
@@ -107,7 +107,7 @@ job_pass()
     echo "PASS: $* [$((SECONDS - job_from)) s]"
     job_from=$SECONDS
 }
-# For what loads modules, stand-ins of them, or the shared library.
+# For cases that load modules, stand-ins of libraries, or the shared library.
 job_has_modules()
 {
     grep -q '^build_libtool_libs=yes' "$builddir/libtool" && return
@@ -130,8 +130,9 @@ job_check()
     if "$@"; then job_pass "$name"; else job_fail "$name" "$* is false"; fi
 }
 
-# A port that nobody listens on, below the range that the kernel hands out, and one behind it, at
-# which MindSpore's workers meet. No two scripts get the same: each takes the next two.
+# Prints a free port, below the kernel's ephemeral range, and followed by another free one, at which
+# MindSpore's workers meet. Each script takes the next two, so that no two scripts use the same
+# port.
 job_port()
 {
     local file=$builddir/tests/jobs.port port
@@ -147,7 +148,7 @@ job_port()
     } 8>"$file.lock"
 }
 
-# As soon as the command is true; fails if it is not within JOB_LIMIT seconds.
+# Waits until the command is true; fails if that takes more than JOB_LIMIT seconds.
 job_until()
 {
     local end=$((SECONDS + JOB_LIMIT))
@@ -156,15 +157,15 @@ job_until()
         sleep 0.02
     done
 }
-# Without the words of an earlier one, for job_until to take for its own. $job_errors is the
-# descriptor that its errors go to, if not there.
+# Clears the output first, so that job_until cannot match an earlier case's. Errors go to descriptor
+# $job_errors if that is set.
 job_behind()
 {
     : >"$job_output"
     "$@" >>"$job_output" 2>&"${job_errors-1}" 9>&- &
 }
-# The agent of a distrun, by their process numbers.
-job_agent() { pgrep -x distrun -P "$(pgrep -x supervisor -P "$1")"; }
+# Prints the agent of the distrun process $1.
+job_agent() { pgrep -x distrun -P "$(pgrep -x keeper -P "$1")"; }
 job_listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # The shell loop: starts the ranks, returns the first failure.
@@ -199,7 +200,7 @@ job_launch()
         program=$BASH
     fi
     case $launcher in
-    # It takes two of its own locks in either order.
+    # Open MPI takes two of its locks in either order.
     openmpi) command=("${job_mpi[@]}" "TSAN_OPTIONS=${TSAN_OPTIONS-}:detect_deadlocks=0"
                       "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
     mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork ${job_mpich[@]+"${job_mpich[@]}"}
@@ -221,7 +222,7 @@ job_launch()
 
 job_processes() { grep -lsz "^TEST_JOB=$job_id\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
 
-# Waits a moment for stragglers to end; ends them and says so if they do not.
+# True if processes remain. Waits a moment for them to end, then kills them.
 job_leaked()
 {
     local left end=$((SECONDS + 10 * job_patience))
@@ -235,7 +236,7 @@ job_leaked()
     return 0
 }
 
-# Is the launcher there? Skips the case if not.
+# True if the launcher is available; otherwise skips the case.
 job_possible()
 {
     case ${CHECK_WATCHED-}:$2 in
@@ -290,7 +291,7 @@ job_fails()
     fi
 }
 
-# For cases that sleep: what they print, and the output of their jobs, has files of its own.
+# For cases that sleep: their output and that of their jobs go to files of their own.
 job_aside()
 {
     job_asides=$((job_asides + 1))
@@ -308,7 +309,7 @@ job_collect()
     for ((number = 1; number <= job_asides; number++)); do
         said=$job_folder/aside.$number
         cat "$said"
-        grep -qE '^(PASS|FAIL|SKIP): ' "$said" || job_fail "a case aside" "it says nothing"
+        grep -qE '^(PASS|FAIL|SKIP): ' "$said" || job_fail "a parallel case" "it says nothing"
         job_passed=$((job_passed + $(grep -c '^PASS: ' "$said")))
         job_failed=$((job_failed + $(grep -c '^FAIL: ' "$said")))
         job_skipped=$((job_skipped + $(grep -c '^SKIP: ' "$said")))

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What tests leave behind; sourced by what runs them. Around a test, by a name of one word:
+# Finds what tests leave behind; sourced by the scripts that run them. Around a test, ID is one word:
 #
-#   left_before ID    gives it a mark in the environment, and a TMPDIR of its own
-#   left_after ID     prints a line for each process and file that is there still, and ends and
-#                     removes them; true: there were some
+#   left_before ID    sets a mark in the environment, and a TMPDIR of its own
+#   left_after ID     prints a line for each remaining process and file, kills and removes them;
+#                     true if there were some
 #
-# and around a whole suite, where tests run side by side, for what has its name in /tmp or /dev/shm:
+# Around a whole suite, in which tests run in parallel, for names in /tmp or /dev/shm:
 #
-#   left_suite_before FILE    writes down what is there
-#   left_suite_after FILE     prints what has come since and no process uses, and false if nothing
-#                             has; removes nothing
+#   left_suite_before FILE    writes a list of existing names
+#   left_suite_after FILE     prints new names that no process uses; false if there are none; removes
+#                             nothing
 #
-# A process is known by the mark, so it is found whatever became of its parents, and whatever it is.
+# A process is recognized by the mark, whatever its parents and its program.
 
-: "${LEFT_TRIES:=30}" # tenths of a second in which what is about to end may end
+: "${LEFT_TRIES:=30}" # tenths of a second that ending processes may take
 
 left_before()
 {
@@ -22,7 +22,7 @@ left_before()
     TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/dist-left.XXXXXX") && export TMPDIR
 }
 
-# Not this shell and its children, which have the mark too, if they have it from left_before.
+# Excludes this shell and its children, which have the mark too if left_before set it.
 left_processes()
 {
     local pid
@@ -33,13 +33,14 @@ left_processes()
 left_is_mine()
 {
     local state parent
-    # A zombie is its parent's matter. One that is about to be a zombie has no command line any more.
+    # A zombie is its parent's responsibility. A process that is becoming a zombie has no command
+    # line.
     read -r state parent < <(ps -o s=,ppid= -p "$1") || return 0
     [ "$state" = Z ] || [ "$parent" = "$BASHPID" ] ||
         [ -z "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" ]
 }
 
-# The folders that MPIs have for all their jobs may stay, if they are empty.
+# Folders that MPIs share between jobs may remain if they are empty.
 left_files() { find "$TMPDIR" -mindepth 1 ! \( -type d -empty -name 'ompi.*' \) 2>/dev/null; }
 
 left_after()
@@ -64,15 +65,15 @@ left_after()
     [ $left = yes ]
 }
 
-# What this project, its tests and the MPIs name there.
+# Names used by this project, its tests and the MPIs.
 left_named()
 {
     find /tmp /dev/shm -maxdepth 1 -user "$(id -u)" \( -name 'dist*' -o -name 'train-test*' \
         -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'sm_segment*' \
         -o -name 'mpich*' -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
 }
-# Another suite beside this one may be at work: has a process that open, mapped, or in its
-# environment?
+# Another suite may run at the same time: true if a process has it open, mapped, or in its
+# environment.
 left_is_used()
 {
     grep -qsF "$1" /proc/[0-9]*/environ /proc/[0-9]*/maps && return

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Proof that left.sh finds what a test leaves behind, and nothing where it leaves nothing.
+# Tests that left.sh finds what a test leaves behind, and reports nothing otherwise.
 set -u
 . "$srcdir/tests/support/left.sh"
 LEFT_TRIES=5 failed=0
 
-# wants TEXT COMMAND: left_after prints that text; "": it prints nothing.
+# wants TEXT COMMAND: left_after prints TEXT; "": it prints nothing.
 wants()
 {
     local said outer=${TMPDIR-none}
@@ -13,7 +13,7 @@ wants()
     if { [ -n "$1" ] || [ -z "$said" ]; } && [[ $said == *"$1"* ]] && [ "${TMPDIR-none}" = "$outer" ]; then
         echo "PASS: left: $2"
     else
-        echo "FAIL: left: $2 gave '$said', not '$1'"
+        echo "FAIL: left: $2 printed '$said', not '$1'"
         failed=1
     fi
 }
@@ -27,7 +27,7 @@ wants 'sleep 77' 'sleep 77 & disown'
 wants 'sleep 78' 'setsid sleep 78 >/dev/null 2>&1 &'
 
 list=$(mktemp)
-# planted TEXT NAME: is that file, made within a suite, told of?
+# planted NAME FILE: checks that FILE, created during a suite, is reported.
 planted()
 {
     left_suite_before "$list"
@@ -45,7 +45,7 @@ for place in /tmp /dev/shm; do
     exec 7<"$named"
     : >"$list"
     if left_suite_after "$list" | grep -qF "$named"; then
-        echo "FAIL: left: $named is in use, and told of"
+        echo "FAIL: left: $named is in use, but reported"
         failed=1
     else
         echo "PASS: left: a file in $place that a process uses"

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# limit.sh COMMAND...: runs a test.
+# limit.sh COMMAND...: runs a test with a limit of TEST_LIMIT seconds (20 minutes; 2 hours if CHECK_LONG
+# is set).
 #
-# It has TEST_LIMIT seconds (20 minutes; 2 hours where CHECK_LONG is set). One that takes longer
-# fails, after what it waits for has been shown, and all that it has started is ended: a test that
-# hangs costs its limit, not the suite. One that leaves a process or a file behind fails too.
+# A test that takes longer fails: this prints where its processes wait and kills them all, so that a
+# hanging test costs its limit, not the suite. A test that leaves a process or a file behind fails too.
 set -u
 . "${BASH_SOURCE[0]%/*}/left.sh"
 : "${TEST_LIMIT:=$([ -n "${CHECK_LONG-}" ] && echo 7200 || echo 1200)}"
 limit_run=$$.$RANDOM
 
-# Each process of the test: who began it, its state, what it is, and where its threads wait.
+# Prints each process of the test: its parent, state, command, and where its threads wait.
 limit_show()
 {
     local pid task
@@ -37,7 +37,7 @@ limit_watch()
 
 limit_watch "$@" &
 watch=$!
-# The test is in the foreground: in the background it would not hear of SIGINT.
+# The test runs in the foreground, since background processes ignore SIGINT.
 left_before "$limit_run"
 "$@"
 status=$?

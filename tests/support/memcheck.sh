@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# memcheck.sh COMMAND...: runs it under valgrind. It fails with 99 if valgrind finds anything: reads
-# or writes beyond memory, bytes that were never set, or memory that nothing points to at the end.
-# Programs that it starts are not looked at.
+# memcheck.sh COMMAND...: runs it under valgrind. Exits with 99 if valgrind finds an invalid read or
+# write, use of uninitialized memory, or a leak. Child processes that run other programs are not
+# checked.
 set -u
 : "${builddir:?run it by make check-valgrind}"
 exec valgrind -q --log-file="$builddir/tests/reports/valgrind.%p" --error-exitcode=99 \

@@ -1,5 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Stands for the unit tests where cmocka is missing.
+# Replaces the unit tests if cmocka is missing.
 echo "SKIP: unit tests: cmocka is missing (Debian: apt-get install libcmocka-dev)"
 exit 77

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Two machines: the second is a network namespace of this one, which the library takes for a machine
-# of its own. Sourced behind job.sh.
+# Two machines: the second is a network namespace, which the library considers a machine of its own.
+# Sourced after job.sh.
 #
-#   node_make                                  false where that cannot be, and says why
-#   nodes RANKS "THOSE OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
+#   node_make                                  false if that is not possible, with the reason
+#   nodes RANKS "RANKS OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
 
 export node_cpus node_name=dist-$$
-# A network of four addresses, which no script beside this one has.
+# A network of four addresses, which no script that runs in parallel uses.
 export node_network=198.18.$(($$ / 64 % 256)).
 node_subnet=$node_network$(($$ % 64 * 4))/30
 export node_here=$node_network$(($$ % 64 * 4 + 1)) node_there=$node_network$(($$ % 64 * 4 + 2))
 
-# The CPUs that may be used: "0-3,8".
+# The CPUs that may be used, such as "0-3,8".
 node_cpus=$(taskset -cp $$ 2>/dev/null) node_cpus=${node_cpus##*: }
 
 node_make()
@@ -21,7 +21,8 @@ node_make()
         ip link set "dB$$" netns "$node_name" &&
         ip addr add "$node_here/30" dev "dA$$" &&
         ip link set "dA$$" up &&
-        # With the link down no packet leaves by the default route, whose router would refuse it.
+        # Unless there is this route, packets would use the default route while the link is down,
+        # and its router would refuse them.
         ip route add unreachable "$node_subnet" metric 1000 &&
         ip netns exec "$node_name" ip addr add "$node_there/30" dev "dB$$" &&
         ip netns exec "$node_name" ip link set "dB$$" up &&
@@ -37,8 +38,8 @@ node_end()
 } 2>/dev/null
 trap 'node_end; job_end' EXIT
 
-# The ranks of $node_ranks run on the other machine. They all meet at that of rank 0. Each machine
-# has a CPU of its own, so that it knows how many ranks share it.
+# Runs the ranks of $node_ranks on the other machine. All ranks meet at rank 0's machine. Each
+# machine has a CPU of its own, and the ranks of a machine share it.
 on_nodes()
 {
     export MASTER_ADDR=$node_here
@@ -51,7 +52,7 @@ on_nodes()
 }
 export -f on_nodes
 
-# nodes RANKS "THOSE OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
+# nodes RANKS "RANKS OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
 nodes()
 {
     export node_ranks=$2

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Proof that job.sh and count.sh can fail: faulty cases, and what must come of each.
+# Tests that job.sh and count.sh can fail: faulty cases and their expected results.
 set -u
 folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-planted.XXXXXX") || exit 99
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-# tells CONDITION TEXT: a case of its own.
+# tells CONDITION TEXT: passes if the condition is true.
 tells()
 {
     if eval "$1"; then
@@ -17,7 +17,7 @@ tells()
     fi
 }
 
-# wants RESULT REASON CASE: a script of that one case prints RESULT, and REASON behind it.
+# wants RESULT REASON CASE: a script with that single case must print RESULT, followed by REASON.
 wants()
 {
     local output
@@ -25,7 +25,7 @@ wants()
     if [[ $output == "$1: "*"$2"* ]]; then
         echo "PASS: planted: $3"
     else
-        echo "FAIL: planted: $3 gave '$output', not '$1: ... $2'"
+        echo "FAIL: planted: $3 printed '$output', not '$1: ... $2'"
         failed=1
     fi
 }
@@ -50,11 +50,11 @@ wants PASS '' 'job_aside job self 1 /bin/true; job_collect'
 wants FAIL 'exit 1' 'job_aside job self 1 /bin/false; job_collect'
 wants FAIL 'it says nothing' 'job_aside true; job_collect'
 
-# A script whose last case cannot run here was skipped, and is no failure.
+# A script whose last case was skipped, as it cannot run here, has not failed.
 "$BASH" -c ". '$srcdir/tests/support/job.sh'; OPENMPI_RUN=; job openmpi 2 /bin/true" >/dev/null
-tells '[ $? -eq 77 ]' "nothing but skipped cases is exit 77"
+tells '[ $? -eq 77 ]' "only skipped cases: exit 77"
 
-# A test that hangs fails, says where it hangs, and leaves no process.
+# A test that hangs fails, prints where it hangs, and leaves no process.
 hung=$(TEST_LIMIT=1 "$BASH" "$srcdir/tests/support/limit.sh" "$BASH" -c \
     'trap "" TERM; setsid sleep 61.5 & sleep 61.5' 2>/dev/null)
 tells '[ $? -ne 0 ] && [[ $hung == "FAIL: "*"not done within 1 s"*"sleep 61.5"* ]] &&
@@ -62,7 +62,7 @@ tells '[ $? -ne 0 ] && [[ $hung == "FAIL: "*"not done within 1 s"*"sleep 61.5"* 
 "$BASH" "$srcdir/tests/support/limit.sh" "$BASH" -c 'exit 77'
 tells '[ $? -eq 77 ]' "a test with a limit keeps its result"
 
-# counts LINE RESULT LOG: a test whose log is LOG and whose result is RESULT counts as LINE.
+# counts LINE RESULT LOG: a test with the log LOG and the result RESULT must count as LINE.
 counts()
 {
     local output
@@ -103,7 +103,7 @@ FAIL: b
     | its reason
 "
 told=$("$BASH" "$srcdir/tests/support/count.sh" "$folder" 2>&1 >/dev/null)
-tells '[[ $told == *"FAIL: b"*"its reason"* ]]' "what failed is told, with its reason"
+tells '[[ $told == *"FAIL: b"*"its reason"* ]]' "failures are printed with their reasons"
 counts '1 passed, 1 failed, 0 skipped' ERROR "PASS: a
 "
 printf 'PASS: a\nFAIL: b\n    | \0its reason\n\0PASS: c\n' >"$folder/a.log"

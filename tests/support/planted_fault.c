@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program with the faults that make check-tsan and make check-valgrind are to see (watched.sh):
-   two threads that write one variable, a byte read behind its block, and a block that is lost. */
+/*
+ * A program with the faults that make check-tsan and make check-valgrind must detect (watched.sh):
+ * two threads that write one variable, a byte read after the end of its block, and a leaked block.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ static void race(void)
     pthread_join(other, NULL);
 }
 
-/* Volatile, so that the compiler sees neither fault. */
+/* Volatile, so that the compiler detects neither fault. */
 static void lose_memory(void)
 {
     char *volatile block = malloc(16);

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A Slurm of four nodes, n1 to n4, on this machine alone. Source it before job.sh: it runs the script
-# again in namespaces of its own, which end, with all daemons, when the script does.
+# A Slurm of four nodes, n1 to n4, on this machine. Source it before job.sh: it runs the script again in
+# new namespaces, which end, with all daemons, when the script does.
 #
-#   slurm_start            false where that cannot be, with the reason in $slurm_why
+#   slurm_start            false if that is not possible, with the reason in $slurm_why
 #
-# The daemons' files are in $job_folder. Each node has a name and temporary files of its own, by which
-# Slurm's PMIx knows it.
+# The daemons' files are in $job_folder. Each node has a host name and temporary files of its own, by
+# which Slurm's PMIx identifies it.
 
 slurm_why=''
 for slurm_tool in slurmctld slurmd munged srun sbatch unshare ip; do
@@ -22,7 +22,8 @@ if [ -z "$slurm_why" ] && [ -z "${slurm_inside-}" ]; then
     slurm_why="no namespaces here"
 fi
 
-# A network with an address besides the loopback's, which Slurm asks for, and the nodes' names.
+# Makes a network with an address besides the loopback's, which Slurm requires, and the nodes'
+# names.
 slurm_network()
 {
     ip link set lo up && ip link add slurm0 type veth peer name slurm1 &&
@@ -58,7 +59,7 @@ PartitionName=all Nodes=n[1-4] Default=YES State=UP OverSubscribe=FORCE:8
 END_OF_FILE
 }
 
-# slurm_daemon COMMAND...: out of the way of the test's own descriptors.
+# slurm_daemon COMMAND...: starts it without the test's own descriptors.
 slurm_daemon()
 {
     "$@" </dev/null >>"$job_folder/daemons" 2>&1 9>&- &

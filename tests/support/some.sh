@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# some.sh TESTS PROGRAMS WHAT MAKE...: for make test. Chooses from TESTS what WHAT names, and runs
-# MAKE with these tests and the ones of PROGRAMS that they use, so that no other program is built.
+# some.sh TESTS PROGRAMS WHAT MAKE...: for make test. Selects the tests of TESTS that WHAT names, and runs
+# MAKE with these tests and the programs of PROGRAMS that they use, so that no other program is built.
 # A word of WHAT is a test, the name of a script in tests/jobs, or a folder of tests/unit.
 set -u
 : "${srcdir:?run by make test}"
@@ -19,7 +19,7 @@ for word in "${what[@]}"; do
         "$word" | "tests/jobs/$word.sh" | "tests/unit/$word/"* | "tests/$word/"*) chosen+=("$test") found=yes ;;
         esac
     done
-    [ $found = yes ] || { echo "make test: no test and no folder of tests is called $word" >&2; exit 2; }
+    [ $found = yes ] || { echo "make test: there is no test or folder of tests named $word" >&2; exit 2; }
 done
 
 # A script names the programs that it starts, or sources a file that does.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Jobs that go on after a death; sourced after job.sh by shrink.sh and slurm.sh.
+# Jobs that continue after a death; sourced after job.sh by shrink.sh and slurm.sh.
 #
 #   survives NAME EXIT COUNT TEXT LAUNCHER RANKS PROGRAM ARGS...
-#       the job exits with EXIT (any: with whatever its launcher makes of it), leaves no process
-#       behind, and COUNT lines have TEXT
+#       the job exits with EXIT (any: with any code, since its launcher determines it), leaves no
+#       process behind, and COUNT lines contain TEXT
 #
-# Prints a line "# NAME: ..." with the ranks, the longest time to go on, and the exit status.
+# Prints a line "# NAME: ..." with the ranks, the longest time until they continued, and the exit status.
 
 survives()
 {
@@ -17,7 +17,7 @@ survives()
     lines=$(grep -cF -- "$text" "$job_output")
     longest=$(sed -n 's/.* goes on with [0-9]* after \([0-9.]*\) s$/\1/p' "$job_output" | sort -n | tail -n 1)
     echo "# $name: $lines ranks: $text, ${longest:--} s, exit $job_status"
-    # An exit status of 137 is also that of a job which had to be killed at its limit.
+    # A job that had to be killed at its limit also has the exit status 137.
     if [ "$job_status" -eq 124 ] || [ $((SECONDS - began)) -ge $((job_patience * JOB_LIMIT)) ]; then
         job_fail "$name" "not done within $((job_patience * JOB_LIMIT)) s"
     elif [ "$exit" != any ] && [ "$job_status" -ne "$exit" ]; then

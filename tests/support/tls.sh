@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Certificates of a script, in $job_folder; sourced after job.sh.
+# Certificates for a script, in $job_folder; sourced after job.sh.
 
 tls_possible()
 {
@@ -29,8 +29,9 @@ tls_certificate()
         -extfile <(printf 'subjectAltName=%s\n' "$4")
 }
 
-# tls_expired NAME AUTHORITY ALTERNATIVE-NAMES: valid for one day of the past. openssl x509 has options
-# for dates since 3.4 only, and refuses negative days since 3.5; openssl ca has them in every version.
+# tls_expired NAME AUTHORITY ALTERNATIVE-NAMES: a certificate valid for one day in the past. openssl
+# x509 accepts dates only since 3.4, and refuses negative days since 3.5; openssl ca accepts dates
+# in every version.
 tls_expired()
 {
     tls_request "$1"
@@ -60,7 +61,7 @@ tls_use()
     export DIST_TLS_CA=$job_folder/$2.pem
 }
 
-# tls_with COMMAND...: with a certificate for this machine's ranks.
+# tls_with COMMAND...: runs it with a certificate for this machine's ranks.
 tls_with()
 {
     tls_authority with

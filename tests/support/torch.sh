@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# For job scripts with PyTorch, sourced after job.sh: $program is a Python that has it, for which the
-# package is that of this tree. Where there is none the script ends here, skipped.
+# For job scripts with PyTorch, sourced after job.sh: $program is a Python with torch that imports
+# this tree's package. If there is none, the script ends here as skipped.
 job_needs_modules
 
 python=${DIST_TEST_TORCH_PYTHON-python3}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the output and the loss logs of train_mnist and train_cifar10 say; sourced after job.sh.
+# Reads the output and the loss logs of train_mnist and train_cifar10; sourced after job.sh.
 
-# The parameters' hash at the end of the last run.
+# Prints the parameters' hash at the end of the last run.
 hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
 
-# agree LIMIT NAME NAME: the losses of two runs, step by step, for $steps steps. Their logs are in
+# agree LIMIT NAME NAME: compares the losses of two runs for $steps steps. Their logs are in
 # $job_folder.
 agree()
 {
@@ -12,7 +12,7 @@ agree()
         -f "$srcdir/tests/jobs/losses.awk" "$job_folder/$2" "$job_folder/$3"
 }
 
-# reaches PERCENT: the accuracy of the last run, from "Accuracy: 9812/10000".
+# reaches PERCENT: checks the accuracy of the last run, from "Accuracy: 9812/10000".
 reaches()
 {
     job_check "test accuracy is $1 % or more" awk -v least="$1" '

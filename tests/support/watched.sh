@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# watched.sh tsan|valgrind TESTS JOBS MAKE...: runs the unit tests among TESTS, and the scripts
-# tests/jobs/JOB.sh, where something watches them, and shows what that reports. MAKE... runs tests,
-# as make check-TESTS does. For make check-tsan and check-valgrind.
+# watched.sh tsan|valgrind TESTS JOBS MAKE...: runs the unit tests among TESTS and the scripts
+# tests/jobs/JOB.sh under ThreadSanitizer or valgrind, and shows the reports. MAKE... runs tests, as
+# make check-TESTS does. For make check-tsan and check-valgrind.
 #
-# A report fails all of it, also that of a rank that was killed, or is to fail. Nothing of ours is suppressed.
-# CHECK_WATCHED tells tests to be patient: all takes ten times as long and more.
+# Any report makes the run fail, also a report of a rank that was killed or must fail. No report about
+# libdist is suppressed. CHECK_WATCHED tells tests to allow for a slowdown of ten times and more.
 set -u
 : "${builddir:?run it by make check-tsan or check-valgrind}"
 export CHECK_WATCHED=$1 CHECK_SHORT=1 TEST_LIMIT=3600
@@ -30,7 +30,7 @@ reports=$builddir/tests/reports
 rm -rf "$reports"
 mkdir -p "$reports"
 
-# How many reports there are of the planted faults.
+# Prints the number of reports of the planted faults.
 planted_reports()
 {
     local fault files=("$reports"/*)
@@ -40,7 +40,7 @@ planted_reports()
     echo ${#files[@]}
 }
 
-# Proof that a report fails the run: a test has faults, and each of a job's two ranks.
+# Tests that reports make the run fail: a unit test has faults, and each of a job's two ranks.
 proves()
 {
     local status
@@ -55,20 +55,20 @@ proves()
     echo "PASS: planted: ${planted_faults[*]}"
 }
 
-# Functions that write plans are pure: they have nothing that threads could share.
+# Functions that write plans are pure: threads share nothing in them.
 pure=none
 [ "$CHECK_WATCHED" != tsan ] || pure='^tests/unit/(topology|collectives)/'
 chosen=$(tr -s ' ' '\n' <<<"$tests" | grep '^tests/unit/' | grep -vE "$pure"
     for job in $jobs; do echo "tests/jobs/$job.sh"; done)
 
 export TSAN_OPTIONS="second_deadlock_stack=1:log_path=$reports/tsan:${TSAN_OPTIONS-}"
-# UCX patches libc's madvise, also that of a thread which ThreadSanitizer has forgotten already.
+# UCX hooks libc's madvise, also in a thread that ThreadSanitizer has already removed.
 export UCX_MEM_MMAP_HOOK_MODE=none
 
 proves "$@"
 "$@" TESTS="$(tr '\n' ' ' <<<"$chosen")"
 status=$?
-# valgrind also says which calls of the kernel it does not know.
+# valgrind also reports which system calls it does not support.
 grep -sL ' at 0x' "$reports"/valgrind.* | xargs -r rm -f
 for report in "$reports"/*; do
     [ -e "$report" ] || continue
