@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank aborts a group: all that wait in it return at once, on every rank, and know who it was.
+# A rank aborts a group: every wait in it ends at once, on every rank, with an error that names that
+# rank.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
@@ -11,9 +12,9 @@ if [ -e "$builddir/.libs/dist_ucx.so" ]; then
     job shell 3 tests/jobs/aborts ucx
     DIST_TRANSPORT=ucx job shell 3 tests/jobs/aborts ucx
 fi
-# MPI is not finalized behind a group that was aborted.
+# MPI is not finalized after a group was aborted.
 job_leaves_mpi
-# LeakSanitizer falls over MPICH's memory where MPICH is not finalized.
+# LeakSanitizer crashes on MPICH's memory if MPICH is not finalized.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0")
 for launcher in openmpi mpich; do
     job $launcher 3 tests/jobs/aborts mpi

@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# One rank posts far more than the others receive, over every transport: all of it arrives, and what
-# a rank keeps for one that is ahead stays below what docs/ARCHITECTURE.md says.
+# One rank posts far more than the other ranks receive, over every transport: everything arrives,
+# and what a rank stores for a rank that is ahead stays below the limit in docs/ARCHITECTURE.md.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/nodes.sh"
 
-# Under AddressSanitizer freed memory counts as little as elsewhere.
+# Makes AddressSanitizer return freed memory, so that it is not counted.
 export ASAN_OPTIONS=${ASAN_OPTIONS-}:quarantine_size_mb=1
 JOB_LIMIT=60
 MiB=$((1 << 20))
 export DIST_TIMEOUT=30
 program=tests/jobs/ahead
 
-# A case, and by how much a late rank grew.
+# Runs a case and prints by how much a late rank grew.
 late()
 {
     job "$@"
@@ -21,7 +21,7 @@ late()
 }
 
 # ahead KEPT LAUNCHER BACKEND: a late rank may grow by KEPT MiB for each rank that is ahead of it,
-# beside what its calls need.
+# in addition to the memory that its calls need.
 ahead()
 {
     local kept=$1 launcher=$2 backend=$3 ranks
@@ -38,7 +38,7 @@ ahead()
     done
 }
 
-# The same, and what a short run can tell of the other ways to be ahead.
+# As ahead, and the other modes in a short form.
 ahead_more()
 {
     late $2 2 $program $3 reduces 16 $((25 * MiB)) $(($1 + 64))
@@ -49,7 +49,7 @@ ahead_more()
 
 [ -z "${CHECK_LONG-}" ] || JOB_LIMIT=200
 
-# What libraries below keep for themselves as they connect counts too: 8 MiB of tcp's 24.
+# The limit includes memory that lower libraries allocate as they connect: 8 MiB of tcp's 24.
 DIST_TRANSPORT=tcp ahead_more 24 shell gloo
 DIST_TCP_SOCKETS=3 DIST_TCP_ZEROCOPY=on DIST_TRANSPORT=tcp ahead 24 shell gloo
 export DIST_TRANSPORT=tcp
@@ -57,7 +57,7 @@ DIST_PROGRESS_THREAD=0 late shell 4 $program gloo mixed 16 $((4 * MiB)) 40 100
 DIST_TCP_EARLY_LIMIT=0 late shell 3 $program gloo all 16 $MiB 16 60
 DIST_TCP_EARLY_LIMIT=1M DIST_TCP_SOCKETS=2 late shell 3 $program gloo all 16 $MiB 24 60
 
-# By messages, which are lent or copied, and by boards and windows.
+# By messages, read from the sender's memory or copied, and by mailboxes and bounce buffers.
 export DIST_TRANSPORT=shm
 DIST_NODE_MEMORY=0 ahead 8 shell gloo
 DIST_NODE_MEMORY=0 DIST_SHM_CMA=0 ahead 8 shell gloo

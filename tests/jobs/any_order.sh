@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Random collectives on several groups, waited for in any order, where no thread moves them along but
-# the callers do: over every transport, on one machine and on two.
+# Random collectives on several groups, waited for in any order, without a progress thread: over
+# every transport, on one machine and on two.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/nodes.sh"
 
 program=tests/jobs/any_order
 steps=12 seed=()
 [ -z "${CHECK_LONG-}" ] || steps=1500 JOB_LIMIT=300
-# ORDER_SEED repeats what a case has printed; with ORDER_EVEN no blocks differ in size.
+# ORDER_SEED repeats the case that printed it; with ORDER_EVEN all blocks have the same size.
 [ -z "${ORDER_SEED-}" ] || seed=("$ORDER_SEED")
 export DIST_PROGRESS_THREAD=0
 
-# order LAUNCHER RANKS BACKEND: with the seed in the log.
+# order LAUNCHER RANKS BACKEND: runs a case; the seed is in the log.
 order()
 {
     job "$1" "$2" $program "$3" $steps ${seed[@]+"${seed[@]}"}
@@ -33,7 +33,8 @@ for mpi in openmpi mpich; do
 done
 DIST_MPI_COLL=native order openmpi 5 mpi
 DIST_MPI_COLL=native DIST_PROGRESS_THREAD=1 order openmpi 4 mpi
-# Messages that MPICH took while their receiver did not look went on only as it was called again.
+# With this seed, messages that MPICH had accepted while their receiver did not poll made progress
+# only when MPICH was called again.
 seed=(1795751175237364)
 ORDER_EVEN=yes DIST_TRANSPORT=mpi order mpich 4 mpi
 seed=(${ORDER_SEED-})

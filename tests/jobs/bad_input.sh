@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Wrong use: a clear error, a non-zero exit, no hang, no process left.
+# Misuse ends with a clear error, a non-zero exit code, no hang, and no process left.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
@@ -27,7 +27,7 @@ job_fails "pigeon://here" self 1 train_mnist --dist-url pigeon://here --rank 0 -
 job_fails "rank 1" self 1 train_mnist --dist-url tcp://127.0.0.1:"$(job_port)" --rank 0 \
     --world-size 2 --dist-backend gloo --timeout 2 "${quick[@]}"
 
-# A port that somebody else listens on: the server's address and port are named.
+# A port on which another program listens: the error names the server's address and port.
 port=$(job_port)
 python3 -c 'import socket, sys, time
 s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); time.sleep(60)' "$port" &
@@ -46,7 +46,7 @@ printf '\0\0\10\1\0\0\0\2\1\2' >"$digits/train-labels-idx1-ubyte"
 cp "$digits/train-images-idx3-ubyte" "$digits/t10k-images-idx3-ubyte"
 cp "$digits/train-labels-idx1-ubyte" "$digits/t10k-labels-idx1-ubyte"
 job_fails "train-images-idx3-ubyte" self 2 train_mnist --data "$digits" "${spawn[@]}"
-job_check "the byte offset is named" grep -Eq '(byte|offset) *2?[0-9]+' "$job_output"
+job_check "the byte offset is in the error" grep -Eq '(byte|offset) *2?[0-9]+' "$job_output"
 printf '\0\0\7\3' >"$digits/train-images-idx3-ubyte"
 job_fails "train-images-idx3-ubyte" self 1 train_mnist --data "$digits"
 
@@ -60,30 +60,31 @@ DIST_TUNING=/no/such job_fails "is not off, measure or a valid tuning file" self
 DIST_TRANSPORT=pigeon job_fails "pigeon" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 DIST_TIMEOUT=soon job_fails "DIST_TIMEOUT" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 
-# Settings that differ between ranks would let their messages never meet.
+# Settings that differ between ranks would leave messages unmatched.
 different() { DIST_ALGO=all_reduce:$([ "$RANK" = 1 ] && echo ring || echo direct) exec "$@"; }
 export -f different
 job_fails "set the same values on all ranks for DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
     "$builddir/train_mnist" --dist-backend gloo "${quick[@]}"
 
-# A variable that nobody reads: one warning a job, with the name that is meant, asked for or not.
+# An unknown DIST_ variable: one warning per job, with the name that was probably meant, at any log
+# level unless it is suppressed.
 hello=examples/hello_all_reduce
 told() { [ "$(grep -c "WARN.*DIST_BACKND (did you mean DIST_BACKEND, " "$job_output")" = "$1" ]; }
 DIST_DEBUG=warn DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
-job_check "an unknown variable is told of once" told 1
+job_check "one warning for an unknown variable" told 1
 DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
-job_check "even to who asks for no log" told 1
+job_check "one warning without a log level" told 1
 DIST_DEBUG=0 DIST_BACKND=mpi job shell 2 $hello
-job_check "unless that is forbidden" told 0
+job_check "no warning if it is suppressed" told 0
 DIST_OF_SOMEBODY_ELSE=1 job shell 2 $hello
-job_check "of a name like no other only who asks hears" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
+job_check "no warning for a name unlike any other without a log level" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
 only_last() { [ "$RANK" != 2 ] || export DIST_BACKND=mpi; exec "$@"; }
 export -f only_last
 DIST_DEBUG=warn job shell 3 "$BASH" -c 'only_last "$@"' only_last "$builddir/$hello"
-job_check "even if the last rank alone has it" told 1
+job_check "one warning if only the last rank has the variable" told 1
 touch "$job_folder/dist_theirs.so"
 DIST_DEBUG=warn DIST_PLUGIN_PATH=$job_folder DIST_THEIRS_LIBRARY=x DIST_BENCH_PEERS=x job shell 2 $hello
-job_check "a module's own is none" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
+job_check "no warning for a module's own variable" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
 
-# Nothing of ours has a name in shared memory.
+# The library leaves no name in /dev/shm.
 job_check "nothing is left in /dev/shm" test -z "$(ls /dev/shm 2>/dev/null | grep -i dist)"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Modules that are wrong: each is named with what is wrong and what to do, and nothing crashes or hangs.
+# Defective modules: the error names each one, its defect and what to do; nothing crashes or hangs.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 
@@ -15,11 +15,11 @@ if ! command -v ${CC:-gcc} >/dev/null; then
     exit
 fi
 
-# Names the file, and says that.
+# The error names the file and contains the text.
 refused()
 {
     job_fails "$2" self 1 dist_info backends --backend $1
-    job_check "it names dist_$1.so" says "$modules/dist_$1.so"
+    job_check "the error names dist_$1.so" says "$modules/dist_$1.so"
 }
 # build NAME [FLAG]...
 build()
@@ -27,7 +27,7 @@ build()
     compile -shared "-DNAME=\"$1\"" "${@:2}" "$srcdir/tests/jobs/bad_module.c" \
         -o "$modules/dist_$1.so" || job_fail "compiling dist_$1.so" "see above"
 }
-# bad NAME TEXT [FLAG]...: the module is compiled so.
+# bad NAME TEXT [FLAG]...: compiles a module with these flags; it is refused with TEXT.
 bad() { build "$1" "${@:3}" && refused "$1" "$2"; }
 
 build sound
@@ -50,7 +50,7 @@ bad loadcrash "crashed (Segmentation fault) when it was loaded" -DCRASH_LOAD
 bad probecrash "crashed (Bus error) when it was loaded or probed" -DCRASH_PROBE
 bad loadexit "ended the process (exit code 3)" -DEXIT_LOAD
 
-# Files that are no modules.
+# Files that are not modules.
 good=$modules/dist_sound.so
 : >"$modules/dist_empty.so"
 refused empty "is not a shared object (0 bytes)"
@@ -81,8 +81,8 @@ for mode in $modes; do
 done
 cp "$good" "$modules/dist_theirs.so"
 if chown 54321 "$modules/dist_theirs.so" 2>/dev/null; then
-    refused theirs "belongs to user 54321, but only modules of root or this user are loaded"
-    # Nor does one lie where another user could exchange it.
+    refused theirs "belongs to user 54321: only what is root's or this user's is loaded"
+    # A module is refused if another user could replace it.
     mkdir -m 755 "$job_folder/theirs"
     cp "$good" "$job_folder/theirs/dist_inside.so"
     ln -s "$good" "$modules/dist_linked.so"
@@ -106,51 +106,51 @@ else
     refused private "Permission denied: let this user read it"
 fi
 
-# In a job: the same words, an exit code, and no other module is loaded for the list.
+# In a job: the same text, an exit code, and no other module is loaded to list it.
 for name in abi slot cut folder undefined; do
     DIST_BACKEND=$name job_fails "$modules/dist_$name.so" self 1 examples/hello_all_reduce
 done
 DIST_BACKEND=abi job_fails "other modules: abi, babi" shell 2 examples/hello_all_reduce
 DIST_BACKEND=slott job_fails "there is no module dist_slott.so; there is dist_slot.so" \
     self 1 examples/hello_all_reduce
-job_check "it says where it has looked" says "Modules are searched for in $modules, "
+job_check "the error lists the searched folders" says "Modules are looked for in $modules, "
 DIST_BACKEND=wire job_fails "lacks the mandatory slot 'open'" self 1 examples/hello_all_reduce
 
-# The list outlives them all, and one that never comes back.
+# The list continues after all of them, and after one that never returns.
 build hang -DHANG_PROBE
 job self 1 dist_info
 for name in sound abi slot neither wire loadcrash probecrash loadexit empty folder cut hang; do
     job_check "it lists $name" grep -qE "^  $name +no +[a-z].*" "$job_output"
 done
-job_check "it says what did not come back" \
-    grep -qE "^  hang +no .*dist_hang.so did not return within" "$job_output"
-job_check "gloo is there all the same" grep -qE "^  gloo +yes " "$job_output"
+job_check "the list reports the module that did not return" \
+    grep -qE "^  hang +no .*dist_hang.so did not come back within" "$job_output"
+job_check "gloo is listed" grep -qE "^  gloo +yes " "$job_output"
 rm -rf "$modules"/*
 
-# Of two the first counts.
+# The first of two modules with one name is used.
 cp "$builddir/tests/conformance/.libs/dist_faulty.so" "$modules"
 cp "$builddir/tests/conformance/.libs/dist_faulty.so" "$job_folder/second"
 export DIST_PLUGIN_PATH=$modules:$job_folder/second
 DIST_DEBUG=info DIST_BACKEND=faulty job self 1 examples/hello_all_reduce
 job_check "the first is loaded" says "module $modules/dist_faulty.so loaded"
-job_check "the second is named" says "module $job_folder/second/dist_faulty.so is ignored"
+job_check "the second is reported as ignored" says "module $job_folder/second/dist_faulty.so is ignored"
 
 # A module with a transport only.
 compile -shared "$srcdir"/examples/plugin-minimal/minimal*.c -o "$modules/dist_minimal.so"
 job self 3 dist_info selftest --transport minimal --ranks 3 --brief --mode blocking
 job self 1 dist_info
-job_check "it is a transport" grep -qE "^  minimal +yes +Unix sockets" "$job_output"
-job_check "it is no backend" test "$(grep -c '^  minimal ' "$job_output")" = 1
+job_check "it is listed as a transport" grep -qE "^  minimal +yes +Unix sockets" "$job_output"
+job_check "it is not listed as a backend" test "$(grep -c '^  minimal ' "$job_output")" = 1
 DIST_BACKEND=minimal job_fails "provides transports but no backend" self 1 examples/hello_all_reduce
 DIST_TRANSPORT=minimal,tcp job shell 3 examples/hello_all_reduce
 DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 2 examples/hello_all_reduce
-job_check "it is used" says "is reached via minimal"
+job_check "the transport is used" says "is reached via minimal"
 DIST_TRANSPORT=minimum job_fails "there is no module dist_minimum.so; there is dist_minimal.so" \
     shell 2 examples/hello_all_reduce
-job_check "it lists what is built in" says "Built-in transports: shm, tcp; modules are searched for in $modules"
-DIST_TRANSPORT=faulty job_fails "has no transport 'faulty' (its transports: none)" shell 2 examples/hello_all_reduce
+job_check "the error lists built-in transports" says "Built in are shm, tcp; modules are looked for in $modules"
+DIST_TRANSPORT=faulty job_fails "has no transport 'faulty' (it has: none)" shell 2 examples/hello_all_reduce
 
-# Rank 0 has it, rank 1 has not: what they share is used, and where they share nothing they say so.
+# Rank 0 has the transport, rank 1 does not: they use a common one, or report that there is none.
 some() { "$@" shell 2 /bin/bash -c '[ $RANK = 1 ] || export DIST_TRANSPORT=$0; exec "$1"' \
     "$transport" "$builddir/examples/hello_all_reduce"; }
 export DIST_TIMEOUT=20

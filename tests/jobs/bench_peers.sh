@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The peers of dist_bench: what each library computes is right, and a peer that is killed leaves no
-# process behind.
+# The peers of dist_bench: the results of each library are right, and a peer that is killed leaves
+# no process behind.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "peers" "the other suite measures"; exit; }
@@ -14,8 +14,8 @@ point="-t 0.01 -r 1 --format csv"
 rows() { [ "$(grep -cE ",$1\$" "$job_output")" -ge "$2" ]; }
 no_wrong() { ! grep -qE ',wrong$' "$job_output"; }
 
-# right PEER RANKS LEAST [variant]: all collectives that it has, in place and not; so many must be
-# there. A variant of a library differs in memory or in how it waits, and not in the rest.
+# right PEER RANKS LEAST [variant]: runs all its collectives, in place and not; at least LEAST must
+# exist. A variant of a library differs only in memory or in how it waits.
 right()
 {
     [ -x "$peers/$1" ] || { job_skip "$1" "not built"; return; }
@@ -46,20 +46,20 @@ right openmpi-yield 2 13 variant
 right mpich 2 12
 right gloo 3 4
 
-# The probe says why a peer cannot run, and what it is if it can.
+# The probe prints why a peer cannot run, or its version.
 "$srcdir/bench/peers/write-peer" "$job_folder/lost" openmpi none /nowhere/mpirun
 mkdir "$job_folder/workers" && cp "$srcdir/bench/peers/start.sh" "$job_folder/workers/"
-probe_refuses() { "$job_folder/lost" --probe 2>&1 | grep -q 'no /nowhere/mpirun'; }
-job_check "a peer without its mpirun says so" probe_refuses
+probe_refuses() { "$job_folder/lost" --probe 2>&1 | grep -q 'there is no /nowhere/mpirun'; }
+job_check "a peer without its mpirun prints the reason" probe_refuses
 probe_code() { "$job_folder/lost" --probe 2>/dev/null; [ $? -eq 77 ]; }
-job_check "and cannot be used" probe_code
+job_check "its probe has the exit code of a peer that cannot run" probe_code
 
-# killed PEER: its ranks are waiting for dist_bench, which never speaks.
+# killed PEER: its ranks wait for dist_bench, which never sends an order.
 killed()
 {
     [ -x "$peers/$1" ] || { job_skip "$1 is killed" "not built"; return; }
     job_id=$$.killed.$1
-    # What Open MPI cannot remove then is removed with the folder.
+    # Files that Open MPI cannot remove when it is killed are removed with the folder.
     OMPI_MCA_btl_vader_backing_directory=$job_folder TEST_JOB=$job_id DIST_BENCH_SOCKET=$job_folder/mute setsid "$peers/$1" 2 \
         >"$job_output" 2>&1 </dev/null 9>&- &
     job_until eval '[ "$(job_processes | wc -w)" -ge 3 ]'
@@ -77,7 +77,7 @@ s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(64); time.sleep
         "$job_folder/mute" 9>&- &
     mute=$!
     job_until test -S "$job_folder/mute"
-    for peer in openmpi mpich; do job_check "$peer is killed and leaves nobody" killed $peer; done
+    for peer in openmpi mpich; do job_check "$peer is killed and leaves no process" killed $peer; done
     kill $mute 2>/dev/null
     wait $mute 2>/dev/null || true
 else

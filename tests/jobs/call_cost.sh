@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What a short call costs: instructions of a call of 8 bytes that finds what it needs there, counted
-# by callgrind. A number of instructions, not a time: it is the same on a busy machine.
+# The cost of a short call: instructions of a call of 8 bytes whose input has already arrived, counted
+# by callgrind. The number of instructions, unlike time, does not depend on the machine's load.
 #
 # The limits are for code of gcc 12 on x86-64. Code of gcc 14 and of clang 14 executes up to 3.2 % more
 # instructions than they allow, so code of another compiler may execute 5 % more. On other processors, and
@@ -15,7 +15,7 @@ if grep -qE '^(DISTI_)?(C|LD)FLAGS = .*(-fsanitize|-O0|--coverage)' "$builddir/M
     job_skip cost "the build is not optimized"
     exit
 fi
-# cost_compiler CONDITION: the preprocessor's, of the compiler that has built the library.
+# cost_compiler CONDITION: true if the preprocessor condition holds for the library's compiler.
 cost_compiler()
 {
     # shellcheck disable=SC2046
@@ -26,11 +26,11 @@ cost_compiler 'defined(__x86_64__)' || { job_skip cost "the limits are for x86-6
 cost_percent=105
 ! cost_compiler '!defined(__clang__) && __GNUC__ == 12' || cost_percent=100
 cost_limit() { echo $(($1 * cost_percent / 100)); }
-# Of ranks that share a CPU hardly one finds the others there.
+# Ranks that share a CPU would rarely find each other's data.
 [ "$(nproc)" -ge 2 ] || { job_skip cost "two ranks share a CPU"; exit; }
 command -v valgrind >/dev/null || { job_skip cost "valgrind is missing"; exit; }
 
-# cost_run COLLECTIVE ROOT: rank 0 under callgrind, which writes a file for each call.
+# cost_run COLLECTIVE ROOT: runs rank 0 under callgrind, which writes a file for each call.
 cost_run()
 (
     export MASTER_ADDR=127.0.0.1 MASTER_PORT WORLD_SIZE=2 DIST_BACKEND=gloo DIST_PROGRESS_THREAD=0
@@ -43,7 +43,7 @@ cost_run()
         wait $!
 )
 
-# The cheapest call: others may have waited.
+# Prints the cost of the cheapest call, since other calls may have waited.
 cost_least()
 {
     cat "$job_folder"/cost.* | awk '$1 == "totals:" && $2 > 0 { print $2 }' | sort -n | head -n 1
@@ -60,7 +60,7 @@ cost_is_small()
     [ -n "$least" ] && [ "$least" -le "$most" ]
 }
 
-# Rank 0 gives or takes, or both.
+# Rank 0 sends, receives, or both.
 cost_check() { job_check "$1, root $2" cost_is_small "$@"; }
 cost_check all_reduce 0 308
 cost_check barrier 0 245
@@ -80,8 +80,8 @@ if [ -n "${CHECK_LONG-}" ]; then
     cost_check scatter_v 1 386
 fi
 
-# What a call of all that can be turned off costs: with DIST_FLIGHT=0 and no secret it is so much
-# cheaper.
+# The cost of optional parts: with DIST_FLIGHT=0 and no secret a call is cheaper by at most this
+# number.
 cost_of_trust()
 {
     local on off
@@ -92,11 +92,11 @@ cost_of_trust()
     echo "      all_reduce of 8 bytes: $on instructions, $off without recorder, secret and watch; at most $1 more"
     [ -n "$off" ] && [ $((on - off)) -le "$1" ]
 }
-job_check "what makes a job safe costs a call little" cost_of_trust 12
+job_check "the flight recorder and the other safety checks cost a call little" cost_of_trust 12
 
-# cost_of_mpi MPI LIBRARY FUNCTION PART CALLS [COLLECTIVE]: a program that knows nothing of libdist, with LIBRARY
-# preloaded if that is not empty; rank 0 under callgrind, which counts FUNCTION.
-# Its threads take turns: one that polls would keep Open MPI's own from running.
+# cost_of_mpi MPI LIBRARY FUNCTION PART CALLS [COLLECTIVE]: a program that does not use libdist, with
+# LIBRARY preloaded if that is not empty; rank 0 under callgrind, which counts FUNCTION.
+# The program's threads are scheduled fairly: a polling thread would starve Open MPI's own.
 cost_of_mpi()
 {
     local script=$job_folder/cost_$1${2:+_preload}
@@ -122,10 +122,10 @@ cost_check_mpi()
     [ "$job_status" = 0 ] || return
     least=$(cost_least)
     echo "      MPI_$2 of 8 bytes, $1 with libdist preloaded: $least instructions, at most $most"
-    job_check "$1: what the preload adds to $2" test "${least:-$most}" -lt "$most"
+    job_check "$1: instructions that the preload adds to $2" test "${least:-$most}" -lt "$most"
 }
 
-# cost_check_test MPI MOST: programs ask for their own messages as often as they can.
+# cost_check_test MPI MOST: the preload must not make MPI_Test of messages expensive.
 cost_check_test()
 {
     local tests=1000 plain with
@@ -136,15 +136,15 @@ cost_check_test()
     [ "$job_status" = 0 ] || return
     with=$(cost_least)
     echo "      MPI_Test, $1: $((plain / tests)) instructions, $((with / tests)) with libdist preloaded"
-    job_check "$1: the preload leaves a test as it is" test $((with - plain)) -le $(($2 * tests))
+    job_check "$1: the preload adds little to MPI_Test" test $((with - plain)) -le $(($2 * tests))
 }
 
-# cost_mpi MPI: all of it.
+# cost_mpi MPI: all checks with that MPI.
 cost_mpi()
 {
     [ -e "$builddir/src/preload/$1/.libs/libdist_mpi.so" ] || { job_skip "preload, $1" "not built"; return; }
     cost_check_mpi "$1" Allreduce 525
-    cost_check_mpi "$1" Alltoallv 1170 # 910, and on a busy machine one look in vain, 130, in each
+    cost_check_mpi "$1" Alltoallv 1170 # 910, and on a busy machine one unsuccessful poll, 130, in each call
     cost_check_mpi "$1" Allgatherv 790
     if [ -n "${CHECK_LONG-}" ]; then
         cost_check_mpi "$1" Allgather 590

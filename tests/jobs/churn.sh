@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Worlds, groups and memory, made and given back many times: nothing grows. And nobody listens
-# everywhere meanwhile.
+# Worlds, groups and memory, made and destroyed many times: nothing grows, and no socket listens on
+# the wildcard address.
 . "$srcdir/tests/support/job.sh"
 worlds=200 groups=500
 [ -z "${CHECK_SHORT-}" ] || { worlds=20 groups=50; }

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Completion in bash: what the file makes of words, for every program.
+# Completion in bash for every program.
 . "$srcdir/tests/support/job.sh"
 
 . "$srcdir/tools/common/completion.bash"
 
-# gives WANTED PROGRAM WORD...: the completions of the last word, in one line, are those.
+# gives WANTED PROGRAM WORD...: checks that the completions of the last word, on one line, are
+# WANTED.
 gives()
 {
     local wanted=$1
@@ -16,7 +17,7 @@ gives()
     printf '%s\n' "${COMPREPLY[*]}" >"$job_output"
     job_check "$*" [ "${COMPREPLY[*]}" = "$wanted" ]
 }
-# With the function that bash would call for that program.
+# Calls the function that bash would call for that program.
 complete_as() { "$(complete -p "$1" | sed 's/.*-F \([^ ]*\).*/\1/')" "${COMP_WORDS[0]}"; }
 
 gives "explain" dist_info ex
@@ -39,7 +40,7 @@ gives "0 1" dist_bench --check = ""
 gives "bibw" dist_bench all bi
 gives "--batch-size" train_mnist --batch-s
 gives "" distrun -n 2 echo ran
-# What stands behind the program's name is its own, and the shell offers files.
+# After the program's name the words belong to that program, and the shell offers files.
 gives "" distrun -n 2 echo --
 gives "" distrun --nproc_per_node = 2 --standalone echo --
 gives "" distrun -np 2 -m echo --max
@@ -48,16 +49,16 @@ gives "--max-restarts" distrun -n2 -np 2 --nproc-per-node = 2 --standalone --max
 gives "--master-addr --master-port" distrun -n2 --mas
 gives "--batch-size" train_mnist -n 2 --batch-s
 
-# Each of these programs, and each option that its help shows.
+# Each of these programs completes every option that its help shows.
 for program in dist_bench dist_sim distrun train_mnist train_cifar10; do
     COMP_WORDS=("$builddir/$program" --) COMP_CWORD=1
     complete_as "$program"
     missing=$("$builddir/$program" --help 2>&1 | grep -oE '^ {2,6}(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+' |
         grep -vxF -f <(printf '%s\n' "${COMPREPLY[@]}"))
-    job_check "every option of $program" [ -z "$missing" ]
+    job_check "completion of every option of $program" [ -z "$missing" ]
 done
 
-# As it is installed: one file under the name of each program.
+# The installed form: one file under the name of each program.
 make -C "$builddir" install-data-local datadir="$job_folder/share" >"$job_output" 2>&1
-job_check "it is installed for each program" cmp -s \
+job_check "completion is installed for each program" cmp -s \
     "$job_folder/share/bash-completion/completions/train_mnist" "$srcdir/tools/common/completion.bash"

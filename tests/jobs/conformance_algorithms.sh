@@ -1,20 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery with each algorithm forced, on ranks that are a power of two and that are not.
+# The conformance tests with each algorithm forced, on numbers of ranks that are powers of two and
+# others.
 . "$srcdir/tests/support/job.sh"
 
 ranks_list="3 4"
 [ -n "${CHECK_LONG-}" ] && ranks_list="2 3 4 5 8"
 [ -n "${CHECK_SHORT-}" ] && ranks_list="3"
 
-# An algorithm of each collective a run, until all of the table have had their turn.
+# Each run has an algorithm for each collective; the runs together cover the table.
 mapfile -t runs < <(awk -F '[(,] *' '
     /^ALGORITHM\(/ { run = count[$2]++; runs[run] = runs[run] "," tolower($2) ":" $4 }
     END { for (run = 0; run in runs; run++) print substr(runs[run], 2) }' \
     "$srcdir/src/collectives/algorithms.def")
 job_check "the table has algorithms" [ "${#runs[@]}" -gt 1 ]
 
-# All manners on three ranks; on others those of one run after another.
+# Three ranks run all modes; other numbers of ranks run one mode in turn.
 manners=(blocking async group flood) turn=0
 battery()
 {

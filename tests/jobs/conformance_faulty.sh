@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Planted faults: the battery must find each, or it proves nothing.
+# Planted faults: the conformance tests must find each of them.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 
@@ -8,11 +8,11 @@ battery="tests/conformance/conformance faulty --spawn 3 --brief"
 
 job self 3 $battery
 
-# A backend that lacks something is refused that, and does all the rest.
+# A backend that lacks features is refused them, and passes everything else.
 plain="tests/conformance/conformance plain --spawn 3 --brief --complete"
 job self 3 $plain
 job self 3 $plain --only recv
-# fault NAME TEXT [MODE [OPTION]...]: the battery says TEXT of it.
+# fault NAME TEXT [MODE [OPTION]...]: the conformance tests report TEXT.
 fault() { DIST_FAULTY=$1 job_fails "$2" self 3 $battery --mode "${3:-blocking}" "${@:4}"; }
 
 fault last "FAULT all_reduce"

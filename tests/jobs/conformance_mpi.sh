@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery against backend mpi: our plans over shared memory, over MPI messages, and MPI's own
-# collectives. MPICH spins when it waits, so it gets few ranks.
+# The conformance tests against backend mpi: libdist's plans over shared memory and over MPI
+# messages, and MPI's own collectives. MPICH busy-waits, so it gets few ranks.
 . "$srcdir/tests/support/job.sh"
 
 battery=tests/conformance/conformance
@@ -15,7 +15,7 @@ table=$job_folder/support.csv
 "$builddir/dist_info" backends --backend mpi --format csv >"$table" 2>/dev/null &&
     mpi openmpi 2 --complete --table "$table"
 
-# Each way has all its manners with three ranks; with others all ways together have them.
+# Three ranks run all modes over each transport; with other numbers the transports share the modes.
 ranks_list="1 3 5" mpich_list="1 2 3"
 [ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4 5 7 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 2 3" mpich_list=2
@@ -43,8 +43,8 @@ done
 ! job_turn 0 2 || DIST_MPI_COLL=native mpi openmpi 3 --reversed --mode flood
 ! job_turn 1 2 || DIST_MPI_COLL=native mpi mpich 2 --reversed --mode blocking
 
-# An MPI that accepts memory of GPUs, as this one says that it does: what the host has to copy first
-# must not be left to it. The stand-in's memory ends a process whose host code touches it.
+# An MPI that claims to accept GPU memory: data that the host has to copy first must not be passed
+# to it. The stand-in's memory crashes host code that touches it.
 if [ -e "$builddir/.libs/standin_cuda.so" ]; then
     export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so
     for operation in all_reduce all_gather all_gather_v; do
@@ -54,8 +54,8 @@ if [ -e "$builddir/.libs/standin_cuda.so" ]; then
     unset DIST_GPU_DRIVER
 fi
 
-# MPI's launcher lets the others live, if it is asked to: they make a group without the lost one.
-# One that exits waits for the others in MPI_Finalize, so it has told them before.
+# The launcher leaves the other ranks alive if asked to, and they make a group without the lost
+# rank. A rank that exits waits for the other ranks in MPI_Finalize, after it has notified them.
 job_recovers
 kinds="kill exit-atexit"
 [ -z "${CHECK_LONG-}" ] || kinds="kill exit exit-atexit exit-thread exit-function"
@@ -63,12 +63,12 @@ for kind in $kinds; do
     job_aside job openmpi 3 tests/jobs/mishap mpi $kind 1
 done
 job_collect
-# MPICH's may end the job as soon as one rank has left without MPI_Finalize: what counts is that the
-# other one has been told.
+# MPICH's launcher may end the job as soon as one rank has exited without MPI_Finalize; the test is
+# whether the other rank was notified.
 mpich_tells()
 {
     timeout 60 "$MPICH_RUN" -launcher fork -np 2 "$builddir/tests/jobs/mishap" mpi exit-atexit 1 \
         >"$job_output" 2>&1
     grep -q "rank 0: a rank was lost: " "$job_output"
 }
-[ -z "${MPICH_RUN-}" ] || job_check "mpich tells of a rank that exits" mpich_tells
+[ -z "${MPICH_RUN-}" ] || job_check "over mpich, a rank that exits is reported" mpich_tells

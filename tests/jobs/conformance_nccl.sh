@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery against backend nccl on the stand-in for GPUs: data on the device, on the host, both.
+# The conformance tests against backend nccl on the stand-in for GPUs: data on the device, on the
+# host, both.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 
@@ -9,7 +10,7 @@ job_needs_modules
 battery=tests/conformance/conformance
 brief=--brief
 [ -n "${CHECK_LONG-}" ] && brief= JOB_LIMIT=600
-# The real one would be used where there is none of ours.
+# Without the stand-in the real driver would be used.
 export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
 job_environment=$(env | grep '^DIST_' | sort)
 
@@ -23,18 +24,18 @@ nccl 2 --memory ordinary --mode flood
 nccl 2 --memory shared --mode group
 nccl 3 --memory device --reversed --mode async
 
-# What is on a stream takes its time: nothing may be taken for done too early.
+# Delays the stand-in's streams, so that data used before the stream has completed are wrong.
 export STANDIN_DELAY_US=300
 nccl 2 --memory device --only all_reduce
 nccl 3 --memory device --only all_to_all_v --mode flood
 nccl 2 --memory ordinary --only send
 unset STANDIN_DELAY_US
 
-# The same by HIP's names.
+# The same with the names of HIP.
 DIST_GPU_DRIVER=$builddir/.libs/standin_hip.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_hip.so \
     nccl 2 --memory device --mode blocking
 
-# Memory of GPUs with a backend that knows none of it.
+# GPU memory with a backend that does not support it.
 job self 1 $battery gloo --spawn 2 --memory device --mode async $brief
 
 if [ -z "${CHECK_SHORT-}" ]; then

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery over two machines, shared memory inside each and TCP between them: the second is a
-# network namespace of this one, which the library takes for a machine of its own.
+# The conformance tests over two machines, with shared memory inside each and TCP between them. The
+# second machine is a network namespace, which the library considers a machine of its own.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/nodes.sh"
 
@@ -9,8 +9,8 @@ battery=$builddir/tests/conformance/conformance
 program=$builddir/tests/jobs/reproducible
 export DIST_TIMEOUT=30
 
-# The same; where to meet is the name of this machine, which it has in Debian's way as another name of
-# the loopback: the other machine knows its address.
+# As on_nodes, but ranks meet at this machine's name, which is, as in Debian, another name of its
+# loopback address; the other machine resolves it to a reachable address.
 on_named_nodes()
 {
     local hosts=$node_hosts_here
@@ -51,7 +51,7 @@ algorithms+=,reduce_scatter:hierarchical,reduce_scatter_v:hierarchical
 DIST_ALGO=$algorithms nodes 5 "2 3" "$battery" gloo --brief --mode flood
 DIST_REPRODUCIBLE=1 nodes 3 "0 2" "$battery" gloo --brief --mode async
 
-# Bits do not depend on which machine a rank is on.
+# Results must not depend on which machine a rank is on.
 hash_of() { sed -n 's/^hash //p' "$job_output"; }
 same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
 for ranks in 3 5; do
@@ -59,6 +59,6 @@ for ranks in 3 5; do
     reference=$(hash_of)
     for there in "2" "0 1 4"; do
         nodes $ranks "$there" "$program" gloo 0 option
-        job_check "$ranks ranks, $there on the other machine: the same bits" same
+        job_check "$ranks ranks, $there on the other machine: equal bits" same
     done
 done

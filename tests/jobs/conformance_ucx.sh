@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery against backend ucx: over shared memory and UCX, and over UCX alone, with its TCP and
-# with its shared memory; a rank that dies; and training with it.
+# The conformance tests against backend ucx: over shared memory and UCX, and over UCX alone, with
+# its TCP and its shared memory; a rank that is killed; and training.
 . "$srcdir/tests/support/job.sh"
 
 battery=tests/conformance/conformance
@@ -14,7 +14,7 @@ export UCX_LOG_LEVEL=fatal
 # ucx RANKS [OPTION]...
 ucx() { job self "$1" $battery ucx --spawn "$@" $brief; }
 
-# Shared memory takes all messages of a machine, unless it is left out.
+# Shared memory carries all messages of a machine, unless it is excluded.
 ranks_list="1 2 3"
 [ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 4"
@@ -28,10 +28,10 @@ for ranks in $ranks_list; do
     done
 done
 UCX_TLS=tcp,sm,self DIST_TRANSPORT=ucx ucx 3 --mode group
-# Messages that the receiver fetches, whatever there is here.
+# Messages that the receiver fetches, with all transports of UCX.
 UCX_RNDV_THRESH=0 UCX_ZCOPY_THRESH=auto DIST_TRANSPORT=ucx ucx 2 --mode async
 
-# UCX says what a rank that was killed leaves behind; every other rank gets an error.
+# UCX prints what a killed rank leaves behind; every other rank gets an error.
 JOB_LIMIT=90
 export DIST_TRANSPORT=ucx
 for kind in kill kill-in exit count dtype op; do
@@ -42,7 +42,7 @@ job_aside job shell 3 tests/jobs/mishap ucx silent 1
 job_collect
 unset DIST_TRANSPORT
 
-# The training harness: the parameters that it ends with are those of gloo, however it is started.
+# Training over ucx must end with gloo's parameters, with any launcher.
 result_of() { grep -o 'Parameter hash: .*\|Final: accuracy [^|]*' "$job_output"; }
 # train LAUNCHER RANKS BACKEND [OPTION]...: a few steps, the result in $result.
 train()
@@ -52,10 +52,10 @@ train()
 }
 DIST_TRANSPORT=tcp train self 3 gloo --multiprocessing-distributed --world-size 3
 expected=$result
-job_check "gloo says how training ended" test -n "$expected"
+job_check "the result of training over gloo" test -n "$expected"
 DIST_TRANSPORT=ucx train self 3 ucx --multiprocessing-distributed --world-size 3
 job_check "training over ucx ends as over gloo" test "$result" = "$expected"
 if [ -n "$OPENMPI_RUN" ]; then
     DIST_TRANSPORT=ucx train openmpi 3 ucx
-    job_check "so it does under mpirun" test "$result" = "$expected"
+    job_check "so does training under mpirun" test "$result" = "$expected"
 fi

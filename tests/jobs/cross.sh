@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# configure for another host ignores the libraries of the build machine. Of those, only what the host's
-# pkg-config, PKG_CONFIG_PATH or a --with-NAME=PREFIX names is used, and only if it links. The host's
-# name is invented and its compiler is the build machine's, so that every library would link.
+# configure for another host ignores the libraries of the build machine. It uses a library only if
+# the host's pkg-config, PKG_CONFIG_PATH or a --with-NAME=PREFIX names it, and only if it links. The
+# host's name is invented and its compiler is the build machine's, so that every library would link.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "cross compilation" "the other suite tries scripts"; exit; }
@@ -16,7 +16,7 @@ cd "$job_folder/build" || exit 1
 
 machine=$(uname -m)
 host=$machine-disti-linux-gnu
-# The checks of the compiler are the same each time. A changed PKG_CONFIG_PATH would void the cache.
+# Reuses the cache of compiler checks. A changed PKG_CONFIG_PATH would make the cache invalid.
 configures()
 {
     [ ! -e ../cache ] || sed -i '/PKG_CONFIG/d' ../cache
@@ -25,7 +25,7 @@ configures()
 }
 says() { grep -qF -- "$1" "$job_output"; }
 has() { grep -qE "^ *$1 +yes" "$job_output"; }
-# has_none NAME...: the summary says no to each.
+# has_none NAME...: the summary reports "no" for each.
 has_none()
 {
     local name
@@ -35,13 +35,13 @@ has_none()
     done
 }
 
-job_check "it asks for the host's hwloc" eval "! configures"
-job_check "and says for which host" says "libhwloc-dev for $host"
+job_check "the host's hwloc is required" eval "! configures"
+job_check "the error names the host" says "libhwloc-dev for $host"
 job_check "configure for $host" configures --with-hwloc=no
-job_check "nothing of the build machine is used" has_none OpenSSL MPI CBLAS zlib jansson CUDA
-job_check "nor its cmocka" has_none "unit tests"
+job_check "no library of the build machine is used" has_none OpenSSL MPI CBLAS zlib jansson CUDA
+job_check "the build machine's cmocka is not used" has_none "unit tests"
 
-# A PREFIX whose jansson is the build machine's, and a zlib that does not link.
+# A PREFIX with the build machine's jansson, and with a zlib that does not link.
 mkdir -p "$job_folder/prefix/lib/pkgconfig"
 here=$(pkg-config --variable=pcfiledir jansson 2>/dev/null)
 if [ -n "$here" ]; then
@@ -51,7 +51,7 @@ if [ -n "$here" ]; then
     PKG_CONFIG_PATH=$job_folder/pc
     job_check "configure with a prefix" configures --with-hwloc=no --with-jansson="$job_folder/prefix"
     job_check "jansson of the prefix is used" has jansson
-    job_check "a zlib that does not link is not" has_none zlib
+    job_check "a zlib that does not link is not used" has_none zlib
 else
     job_skip "jansson of a prefix" "pkg-config has no jansson here"
 fi

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Data-parallel training equals that of one process, whatever buckets, wire and ranks there are.
+# Data-parallel training equals training in one process, for all buckets, compressions and numbers
+# of ranks.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/ddp faults=tests/jobs/ddp_faults

@@ -103,8 +103,8 @@ static void case_early(void)
     }
 }
 
-/* Gradients are in one array on some ranks and in an array with gaps on others; the sums are right.
- */
+/* Gradients are in one array on some ranks and in an array with gaps on the other ranks; the sums
+ * are right. */
 static void case_apart(void)
 {
     static float memory[PARAMETERS * (COUNT + 8)];

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Two ranks die, rank 0, which holds the store, among them: every other rank gets an error that names
-# the right one. The long form tries each order of two deaths with 3, 4 and 5 ranks, in each call,
-# twice (DEATHS_REPEATS), and prints the longest time that a survivor took to know.
+# Two ranks are killed, one of which may be rank 0, which serves the store: every other rank gets an
+# error that names the right one. The long form tries each order of two deaths with 3, 4 and 5
+# ranks, in each call, twice (DEATHS_REPEATS), and prints the longest time until a survivor got its
+# error.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/tls.sh"
 
@@ -12,7 +13,8 @@ calls="short middle long all_to_all all_gather broadcast scatter reduce barrier 
 latencies=$job_folder/latencies
 next=0 batch=0
 
-# From the second death, or the call if that came later, to the error: "NAME CALL RANKS ORDER SECONDS".
+# The time from the second death, or from the call if that was later, to the error: "NAME CALL RANKS
+# ORDER SECONDS".
 measure()
 {
     awk -v name="$1" '
@@ -28,28 +30,28 @@ measure()
 die()
 {
     job "$2" "$3" $program "${@:4}"
-    # A rank that fails does not print when.
+    # A rank that fails without dying prints no time.
     case ${9-}:$job_status in
     abort:* | differ:* | *:77) ;;
     *) measure "$1 $5 $3 $6-$7" >>"$latencies.$BASHPID" ;;
     esac
 }
 
-# Three at a time, as most of it is waiting.
+# Three cases at a time, as they mostly wait.
 beside()
 {
     job_aside die "$@"
     [ $((++batch % 3)) != 0 ] || job_collect
 }
 
-# all NAME LAUNCHER BACKEND: every cell.
+# all NAME LAUNCHER BACKEND: every case.
 all()
 {
     local ranks first second call repeat gap
     for ranks in 3 4 5; do
         for ((first = 0; first < ranks; first++)); do
             for ((second = 0; second < ranks; second++)); do
-                # Somebody has to be left in the group.
+                # The group must keep one rank.
                 [ $first != $second ] && { [ $ranks -gt 3 ] || [ $((first * second)) = 0 ]; } || continue
                 for call in $calls; do
                     for ((repeat = 0; repeat < ${DEATHS_REPEATS:-2}; repeat++)); do
@@ -62,12 +64,13 @@ all()
     done
 }
 
-# Of the cells that no long form is asked for, every third one: so each call is tried over some of
-# the transports. Every ninth one under sanitizers.
+# Without the long form every third case runs, so that each call is tried over some of the
+# transports; under sanitizers every ninth.
 share=$([ -n "${CHECK_SHORT-}" ] && echo 9 || echo 3)
 is_next() { next=$((next + 1)); [ $((next % share)) = 0 ]; }
 
-# battery NAME LAUNCHER BACKEND: all cells, or some, with orders that differ from call to call.
+# battery NAME LAUNCHER BACKEND: all cases, or some of them, with orders that differ from call to
+# call.
 battery()
 {
     local call orders=("3 0 1" "4 0 2" "4 2 0" "5 0 3" "5 4 0") order
@@ -92,19 +95,20 @@ if tls_possible; then
     DIST_TRANSPORT=tcp tls_with battery tls shell gloo
 fi
 if [ -e "$builddir/.libs/dist_ucx.so" ]; then
-    # UCX leaks memory of connections with ranks that have died.
+    # UCX leaks memory of connections to killed ranks.
     export ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0
     battery ucx-memory shell ucx
     DIST_TRANSPORT=ucx battery ucx shell ucx
 fi
 job_collect
 
-# mpirun ends the other ranks unless it is told not to.
+# mpirun kills the other ranks unless it is told not to.
 job_recovers
 [ -n "${CHECK_SHORT-}" ] || battery mpi-memory openmpi mpi
 job_collect
 
-# Ranks of two machines: those of one see each other's processes, of the other only connections.
+# Ranks on two machines: a rank sees the processes of its own machine, but only connections to the
+# other.
 cluster=$srcdir/bench/netns-cluster
 [[ $cluster == /* ]] || cluster=$PWD/$cluster
 across()
@@ -116,8 +120,9 @@ across()
     esac
 }
 if "$cluster" true 2>"$job_folder/why"; then
-    # If both die at once, the store may have told some survivors only, and a survivor of another
-    # machine may then blame one of those (docs/reliability.md). So these deaths are apart.
+    # If both die at once, the store may have notified only some survivors, and a survivor of
+    # another machine may then name one of those (docs/reliability.md). So these deaths are 50 ms
+    # apart.
     for call in $calls; do
         is_next || [ -n "${CHECK_LONG-}" ] || continue
         across 2 2 "$call" 0 $((1 + next / share % 2)) 50

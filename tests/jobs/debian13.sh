@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# README.md's two commands in a bare root of Debian 13, which has Open MPI 5, newer compilers and newer
-# tools: the long form runs them. The short form only asks for a root that cannot be made.
+# The two commands of README.md in a bare root of Debian 13, which has Open MPI 5, newer compilers
+# and newer tools: in the long form. The short form only tests the error if the root cannot be made.
 JOB_ALONE=${CHECK_LONG:+yes}
 . "$srcdir/tests/support/job.sh"
 check=(env TMPDIR=/var/tmp "$BASH" "$srcdir/scripts/check" --chroot trixie --no-install)
@@ -15,7 +15,7 @@ another_user()
     [ $? -eq 77 ] && grep -q ': needs root$' "$job_output" &&
         [ "$(tail -n 1 "$job_output")" = "0 passed, 0 failed, 1 skipped" ]
 }
-job_check "scripts/check --chroot says why it makes no root" another_user
+job_check "scripts/check --chroot prints why it cannot make a root" another_user
 
 name="README.md's two commands in a bare Debian 13"
 if [ -z "${CHECK_LONG-}" ]; then

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# System calls that the seccomp filter of a container denies: the library does without them, or says so.
+# System calls that a container's seccomp filter denies: the library works without them, or reports
+# which one is denied.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
@@ -18,4 +19,4 @@ refused "the system call epoll_create1 or eventfd" eventfd=38 "${bench[@]}"
 DIST_TRANSPORT=tcp refused "the system call epoll_create1 or timerfd_create" timerfd "${bench[@]}"
 refused "the system call getrandom" getrandom "${bench[@]}"
 refused "the system call signalfd, eventfd or pipe" signalfd "$builddir/distrun" -n 2 true
-job_check "it does not speak of limits" eval '! grep -q ulimit "$job_output"'
+job_check "the error does not mention limits" eval '! grep -q ulimit "$job_output"'

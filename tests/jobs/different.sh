@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks that call different things find out by their next call, whatever they call and over
-# whatever it goes.
+# Ranks that make different calls get an error by their next call, for all calls and transports.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=100
@@ -19,12 +18,12 @@ if [ -e "$builddir/.libs/dist_ucx.so" ]; then
 else
     job_skip ucx "the ucx module was not built"
 fi
-# MPICH has 2048 communicators, and a group that broke keeps its own.
+# MPICH has 2048 communicators, and a failed group does not free its own.
 [ $stride -gt 1 ] || stride=2
-# MPI_Finalize waits for what a group that broke had begun, so it is left out then, which Open MPI's
-# mpirun calls improper.
+# MPI_Finalize would wait for operations of the failed group, so it is left out, which Open MPI's
+# mpirun reports as improper termination.
 DIST_TRANSPORT=mpi job_fails "different: " openmpi 3 tests/jobs/different mpi $stride
-# The search for leaks itself crashes where MPICH has not been finalized.
+# The leak check itself crashes if MPICH has not been finalized.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0")
 job_leaves_mpi
 DIST_TRANSPORT=mpi job mpich 2 tests/jobs/different mpi $stride

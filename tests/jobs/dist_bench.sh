@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_bench: every collective with its results checked, each format, several libraries in
-# turns, libraries that misbehave, and the comparison with an earlier run.
+# dist_bench: every collective with its results checked, each format, several libraries in turns,
+# libraries that misbehave, and the comparison with an earlier run.
 . "$srcdir/tests/support/job.sh"
 
 says() { grep -qE -- "$1" "$job_output"; }
 silent_about() { ! grep -qE -- "$1" "$job_output"; }
-# Lines of csv that end in the word, and those that do not.
+# rows WORD COUNT: there are COUNT lines of csv that end in WORD.
 rows() { [ "$(grep -c "^[a-z_]*,[0-9].*,$1\$" "$job_output")" = "$2" ]; }
 is_json() { "$python" -c 'import json, sys; json.load(sys.stdin)' <"$job_output"; }
 point="-t 0.01 -r 2"
@@ -22,7 +22,7 @@ for ranks in 2 3; do
         --mem dist --format csv all
     job_check "$ranks ranks: in place, from root 1, in memory of dist_alloc" rows right "$kinds"
 done
-# Many buffers, each allocated by itself, each checked.
+# Many buffers, each allocated and checked separately.
 # shellcheck disable=SC2086
 for mem in malloc dist; do
     job self 3 dist_bench -n 3 --backend gloo $point -m 30000:30000 -c --mem $mem --buffers 100 \
@@ -31,8 +31,8 @@ for mem in malloc dist; do
 done
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --backend gloo $point -m 1000:1000 --buffers 7 --format json all_reduce
-job_check "how many there are stands in the JSON" says '"buffers": 7,'
-# OSU's manner, for everything, of one library and of several.
+job_check "the number of buffers is in the JSON" says '"buffers": 7,'
+# OSU's timing, for everything, of one library and of several.
 # shellcheck disable=SC2086
 job self 3 dist_bench -n 3 --backend gloo $point -m 3000:3000 -c --timing osu --format csv all
 job_check "timed as OSU's programs do: every collective is right" rows 1,osu,right "$kinds"
@@ -40,7 +40,7 @@ job_check "timed as OSU's programs do: every collective is right" rows 1,osu,rig
 job self 2 dist_bench -n 2 --compare gloo,gloo/dist,limit $point -m 64:64 --timing osu --buffers 16 \
     --save "$job_folder/osu.json" all_reduce gather
 job_check "the table says how it was timed" says "^# gather .*timed as OSU's programs do"
-job_check "and so does the JSON" grep -q '"buffers": 16, "timing": "osu",' "$job_folder/osu.json"
+job_check "the timing is in the JSON" grep -q '"buffers": 16, "timing": "osu",' "$job_folder/osu.json"
 # shellcheck disable=SC2086
 for op in avg prod min max premul_sum; do
     job self 3 dist_bench -n 3 --backend gloo $point -m 999:999 -c -T bfloat16 -o $op --format csv \
@@ -48,7 +48,7 @@ for op in avg prod min max premul_sum; do
     job_check "$op of bfloat16" rows right 2
 done
 
-# Memory of a GPU, where there is none: the stand-in.
+# GPU memory; the stand-in, if there is none.
 nccl=nccl
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "nccl" "there is no module nccl"; nccl=; }
 gpu="$nccl gloo"
@@ -86,12 +86,12 @@ list=gloo,gloo/registered,gloo/dist
 [ -z "$OPENMPI_RUN" ] || list=$list,mpi
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --compare $list --limit $point -m 1024:1024 all_reduce broadcast
-job_check "each has its time and its ratio" says '^ +1024 +[0-9.]+( +[0-9.]+ +[0-9.]+){2,}$'
-job_check "each says what it is" says '^# limit: a bare loop'
+job_check "each library has its time and its ratio" says '^ +1024 +[0-9.]+( +[0-9.]+ +[0-9.]+){2,}$'
+job_check "the limit has a description" says '^# limit: a bare loop'
 # shellcheck disable=SC2086
 job self 3 dist_bench -n 3 --compare gloo+DIST_TRANSPORT=tcp,limit $point -m 3000:3000 \
     --format csv all
-job_check "both are right in everything" rows right $((2 * kinds))
+job_check "all results of both are right" rows right $((2 * kinds))
 # shellcheck disable=SC2086
 job self 3 dist_bench -n 3 --compare limit $point -m 3000:3000 -l -k 2 -T uint8 --format csv all
 job_check "the bare loop is right in place" rows right "$kinds"
@@ -99,7 +99,7 @@ job_check "the bare loop is right in place" rows right "$kinds"
 job self 2 dist_bench -n 2 --compare gloo $point -m 64:64 --format json all_reduce
 python=$(command -v python3)
 if [ -n "$python" ]; then
-    job_check "it is JSON" is_json
+    job_check "the output is valid JSON" is_json
 else
     job_skip "it is JSON" "no python3 here"
 fi
@@ -112,7 +112,7 @@ job_check "curves of the csv" eval '"$builddir/bench/draw" "$job_folder/curves.c
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --backend gloo $point -m 64:1K --timing osu --format csv all_reduce
 grep ',' "$job_output" >"$job_folder/osu.csv"
-job_check "curves of it" eval '"$builddir/bench/draw" "$job_folder/osu.csv" | grep -q "OSU"'
+job_check "curves with OSU's timing" eval '"$builddir/bench/draw" "$job_folder/osu.csv" | grep -q "OSU"'
 page=$job_folder/page.html
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --limit $point -m 64:1K --html "$page" all_reduce
@@ -126,7 +126,8 @@ job_fails "/none/page.html" self 2 dist_bench -n 2 --limit $point -m 64:64 \
 
 peers=$job_folder/peers
 mkdir "$peers"
-# peer NAME COMMAND...: a driver that runs the command with the number of ranks.
+# peer NAME COMMAND...: makes a driver that runs the command with the number of ranks as its
+# argument.
 peer()
 {
     printf '#!/bin/sh\n[ "$1" = --probe ] && { echo Fake 1.0; exit 0; }\nexec %s "$1"\n' \
@@ -144,17 +145,18 @@ printf '#!/bin/sh\necho not on a Sunday >&2\nexit 77\n' >"$peers/fake-refuses"
 chmod +x "$peers/fake-refuses"
 export DIST_BENCH_PEERS=$peers
 
-# Who waits in vain waits for the timeout, which the others must not meet.
+# A contestant that waits for missing ranks waits for the timeout; the other cases must not reach
+# theirs.
 in_vain="dist_bench -n 2 $point --timeout 5 -m 64:128 --compare"
 compare=${in_vain/timeout 5/timeout 60}
 # shellcheck disable=SC2086
 {
     job self 2 $compare fake-1000,fake-2000 all_reduce
-    job_check "times are what the ranks say" says '^ +128 +1\.00 +2\.00 +2\.00$'
-    job_fails "only 0 of its 2 ranks connected within 5 s" self 2 $in_vain fake-1000,hangs \
+    job_check "times are those that the ranks report" says '^ +128 +1\.00 +2\.00 +2\.00$'
+    job_fails "only 0 of its 2 ranks have come within 5 s" self 2 $in_vain fake-1000,hangs \
         all_reduce
-    job_check "the others go on" says '^ +128 +1\.00 +- +-$'
-    job_fails "it ended with exit code 3 before its ranks had connected; its output: the wrong shoes" \
+    job_check "the other libraries are measured" says '^ +128 +1\.00 +- +-$'
+    job_fails "it ended with exit code 3 before its ranks had come; it said: the wrong shoes" \
         self 2 $compare fake-1000,fails all_reduce
     job_fails "its output: 1:oversubscribe" self 2 "$(command -v env)" -u OMPI_MCA_rmaps_base_oversubscribe \
         -u PRTE_MCA_rmaps_default_mapping_policy "$builddir/"$compare fake-1000,crowd all_reduce
@@ -163,18 +165,18 @@ compare=${in_vain/timeout 5/timeout 60}
     job_fails "2 of its ranks did not answer within 5 s" self 2 \
         $in_vain fake-1000,fake-silent all_reduce
     for mode in few negative garbage; do
-        job_fails "expected 3 times" self 2 $compare fake-1000,fake-$mode all_reduce
-        job_check "the others go on" says '^ +128 +1\.00 +- +-$'
+        job_fails "which is not 3 times" self 2 $compare fake-1000,fake-$mode all_reduce
+        job_check "the other libraries are measured" says '^ +128 +1\.00 +- +-$'
     done
     job_fails "has ended" self 2 $compare fake-1000,fake-dies all_reduce
     job_fails "expected hello from one of 2 ranks" self 2 $compare fake-1000,fake-ranks all_reduce
     job_fails "expected hello from one of 2 ranks" self 2 $compare fake-1000,fake-mute all_reduce
     job_fails "WRONG RESULT: because of the fake" self 2 $compare fake-1000,fake-wrong all_reduce
-    job_check "its place says so" says '^ +128 +1\.00 +wrong +-$'
-    job_fails "fake-failed is excluded: because of the fake" self 2 $compare fake-1000,fake-failed \
+    job_check "the table shows wrong" says '^ +128 +1\.00 +wrong +-$'
+    job_fails "fake-failed is left out: because of the fake" self 2 $compare fake-1000,fake-failed \
         all_reduce
     job self 2 $compare fake-1000,fake-unsupported all_reduce
-    job_check "what is not supported is no failure" says 'fake-unsupported: all_reduce of 64 bytes'
+    job_check "an unsupported collective is no failure" says 'fake-unsupported: all_reduce of 64 bytes'
 }
 job_fails "no peer 'nobody'" self 2 dist_bench -n 2 --peer nobody barrier
 
@@ -189,10 +191,10 @@ else
     job self 2 $compare fake-1000 --save "$saved" all_reduce
     peer fake-1000 "$fake" 1050
     job self 2 $compare fake-1000 --baseline "$saved" all_reduce
-    job_check "five percent are within the tolerance" says '^all_reduce +128 +fake-1000 .* 1\.05$'
+    job_check "5 % slower is within the tolerance" says '^all_reduce +128 +fake-1000 .* 1\.05$'
     job_fails "SLOWER" self 2 $compare fake-1000 --baseline "$saved" --tolerance 2 all_reduce
-    job_check "slower is exit 3" test "$job_status" = 3
-    job_fails "no measurement in common with this run" self 2 $compare fake-1000 --baseline "$saved" reduce
+    job_check "slower than the tolerance: exit 3" test "$job_status" = 3
+    job_fails "it has no point of this run" self 2 $compare fake-1000 --baseline "$saved" reduce
     job_fails "it was saved with 2 ranks" self 3 dist_bench -n 3 $point --compare gloo \
         --baseline "$saved" -m 64:64 all_reduce
     echo '{"dist_bench": 2, "ranks": 2}' >"$saved"
@@ -216,7 +218,8 @@ killed()
 }
 job_check "dist_bench names a rank that was killed" killed
 
-# As a user who may have two processes: the end of the rank that was started is not the cause.
+# Runs as a user who may have two processes: the error must not blame the end of the rank that was
+# started.
 process_user=(setpriv --reuid $((50000 + $$ % 10000)) --clear-groups)
 process_limit()
 {
@@ -228,11 +231,11 @@ if [ "$(id -u)" = 0 ] && "${process_user[@]}" test -x "$builddir/.libs/dist_benc
     job_check "dist_bench names the rank that a limit on processes keeps from starting" process_limit
 fi
 
-# ---- wrong use ----
+# ---- misuse ----
 
 job self 1 dist_bench --help
 job_check "help has the table" says '--baseline=FILE'
-job_check "help does not have what is not for people" silent_about --worker
+job_check "help does not list internal options" silent_about --worker
 job self 1 dist_bench --version
 job_fails "no operation: name a collective" self 1 dist_bench -n 2
 job_fails "unknown operation 'all_redcue'" self 1 dist_bench -n 2 all_redcue
@@ -246,5 +249,5 @@ job_fails "--frobnicate: there is no such option" self 1 dist_bench --frobnicate
 job_fails "expected VARIABLE=VALUE after +" self 1 dist_bench -n 2 --compare gloo+x all_reduce
 DIST_GPU_DRIVER=/none/libcuda.so job_fails "there is no GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
 job_fails "omit -n" shell 1 dist_bench -n 2 all_reduce
-job_check "wrong usage is exit 2" test "$job_status" = 2
+job_check "misuse: exit 2" test "$job_status" = 2
 job_fails "without the launcher" shell 1 dist_bench -n 2 --compare gloo all_reduce

@@ -1,25 +1,25 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_sim: what it predicts against closed forms, what it draws, and what it refuses.
+# dist_sim: its predictions against closed forms, its drawings, and what it refuses.
 . "$srcdir/tests/support/job.sh"
 
-# Nothing costs anything but what is said.
+# All prices are zero unless a case sets them.
 free=same_numa=0/0,same_node=0/0,other_node=0/0,copy=0,reduce=0,memory=0,network=0,step=0,switch=0
 
-# column NAME: of the csv's first line.
+# column NAME: prints that column of the csv's first line of values.
 column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR == 2 { print $c }' "$job_output"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b * 0.9999 && a < b * 1.0001) }'; }
 
-# 2 (n - 1) hops, each of a latency and an n-th of the vector.
+# A ring: 2 (n - 1) hops, each of one latency and 1/n of the vector.
 job self - dist_sim all_reduce --topology node:8 --bytes 1M,8M --algorithm ring --segments 1 \
     --links "$free" --links other_node=100us/1gbit/0 --format csv
-job_check "a ring is its closed form" near "$(column seconds)" \
+job_check "a ring equals its closed form" near "$(column seconds)" \
     "$(awk 'BEGIN { printf "%.9g", 14 * (100e-6 + 1048576 / 8 / 125e6) }')"
 job_check "a ring sends 2 (n - 1) vectors" [ "$(column other_node_bytes)" = $((14 * 1048576)) ]
 job_check "its plans are verified" [ "$(column verified)" = yes ]
 job_check "a line for each size" [ "$(wc -l <"$job_output")" = 3 ]
 
-# Two nodes, all data from one to the other: what a tuning file says.
+# Two nodes, all data from one to the other: costs from a tuning file.
 printf 'libdist tuning 1\nother_node_latency_ns 50000\nother_node_bytes_per_second 1000000\n' \
     >"$job_folder/tuning"
 job self - dist_sim broadcast --topology node:2 --bytes 1M,2M --algorithm binomial \
@@ -27,7 +27,7 @@ job self - dist_sim broadcast --topology node:2 --bytes 1M,2M --algorithm binomi
 job_check "a tuning file" near "$(column seconds)" 1.048626
 
 job self - dist_sim all_reduce --topology 'rack:2 node:2 core:2' --bytes 1M
-job_check "all algorithms are shown" [ "$(grep -cE '^(ring|tree|recursive_doubling|halving_doubling|direct|direct_ordered|hierarchical): verified' "$job_output")" = 7 ]
+job_check "all algorithms are listed" [ "$(grep -cE '^(ring|tree|recursive_doubling|halving_doubling|direct|direct_ordered|hierarchical): verified' "$job_output")" = 7 ]
 job_check "each size has a winner" [ "$(grep -o '\*' "$job_output" | wc -l)" = 3 ]
 job_check "racks are among the links" grep -q '^other_rack .*GB/s' "$job_output"
 # Between nodes: two trees of nodes - 1 edges, up and down, 64 segments each.
@@ -37,11 +37,11 @@ job_check "a tree crosses each edge between nodes twice" \
     [ "$(awk -F, 'NR == 3 { print $20 }' "$job_output")" = $((2 * 511 * 2 * 64)) ]
 job_check "a tree of 4096 ranks is verified" [ "$(column verified)" != no ]
 
-# One rank stands for all, so that it takes no time; but the proof needs all plans.
+# Equal ranks are simulated once, which is fast; the verification would need all plans.
 job self - dist_sim all_reduce --topology node:8192 --bytes 8K,8M --algorithm ring --segments 1 \
     --links "$free" --links other_node=100us/1gbit/0
-job_check "nodes that are alike are simulated once" grep -q '134201344 messages' "$job_output"
-job_check "what is too long is not proved, and said" grep -q 'too long to be proved' "$job_output"
+job_check "equal nodes are simulated once" grep -q '134201344 messages' "$job_output"
+job_check "a plan too long to verify is reported" grep -q 'too long to be proved' "$job_output"
 
 job self - dist_sim barrier --ranks 5 --format json
 job_check "json" grep -q '"algorithm": "dissemination", "verified": "yes"' "$job_output"
@@ -62,9 +62,9 @@ job_fails "none of the collectives" self - dist_sim all_reduces
 job_fails "leave it out to see all" self - dist_sim all_reduce --algorithm rings
 job_fails "there are 8 ranks only" self - dist_sim broadcast --root 8
 job_fails "none of text|csv|json" self - dist_sim all_reduce --format xml
-job_check "wrong usage is exit 2" [ "$job_status" = 2 ]
+job_check "misuse: exit 2" [ "$job_status" = 2 ]
 job_fails "at most 256" self - dist_sim all_reduce --ranks 257 --draw "$job_folder/many.svg"
-job_check "what cannot be drawn is exit 1" [ "$job_status" = 1 ]
-job_fails "use fewer segments or fewer ranks" self - dist_sim all_reduce --algorithm ring \
+job_check "a drawing that is too large: exit 1" [ "$job_status" = 1 ]
+job_fails "give fewer segments or fewer ranks" self - dist_sim all_reduce --algorithm ring \
     --ranks 1024 --segments 1024 --no-verify
-job_check "what cannot be simulated is exit 1" [ "$job_status" = 1 ]
+job_check "a simulation that is too large: exit 1" [ "$job_status" = 1 ]

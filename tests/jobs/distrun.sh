@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# distrun: torchrun's variables and folders, output without loss, and nothing left behind by any end.
+# distrun: torchrun's variables and folders, complete output, and no process left by any kind of
+# end.
 JOB_LIMIT=120
 . "$srcdir/tests/support/job.sh"
 
@@ -14,7 +15,7 @@ job self 3 distrun -np 3 "$battery" gloo --brief --mode group
 job self 2 distrun --nproc_per_node=2 "$builddir/train_mnist" --max-steps 2 --train-samples 128 \
     --test-samples 64 --epochs 1
 
-# One that does not come ends the others, which wait for it in the agent's store.
+# A rank that does not join ends the job; the other ranks wait for it in the agent's store.
 job_fails "FAILED" self 2 distrun -n 2 "$BASH" -c \
     'if [ $RANK = 0 ]; then exec "$0" gloo --brief; else exec false; fi' "$battery"
 
@@ -23,9 +24,9 @@ closed()
     "$run" -n 2 "$hello" >&- 2>"$job_output" && "$run" -n 2 "$hello" 2>&- <&- >"$job_output" &&
         [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
 }
-job_check "closed standard streams" closed
+job_check "standard streams that are closed" closed
 
-# The workers print again and again: a pipe that nobody reads would end them.
+# The workers print repeatedly: a pipe without a reader would kill them.
 full()
 {
     # shellcheck disable=SC2016
@@ -34,16 +35,16 @@ full()
     [ $? = 1 ] && [ "$(grep -c 'No space left' "$job_output")" = 1 ] &&
         [ "$(grep -c ' ends' "$job_output")" = 2 ]
 }
-job_check "output that finds no space is told of, and the workers go on" full
+job_check "lost output is reported, and the workers continue" full
 
-# Rank 0 reads what distrun is given, the other ranks read nothing.
+# Rank 0 reads distrun's standard input, the other ranks read nothing.
 input()
 {
     # shellcheck disable=SC2016
     [ "$(seq 3 | "$run" -n 2 --log-line-prefix-template none sh -c 'sed "s/^/$RANK: /"' 2>/dev/null |
         tr '\n' ' ')" = '0: 1 0: 2 0: 3 ' ]
 }
-job_check "standard input is rank 0's" input
+job_check "standard input goes to rank 0" input
 
 # ---- variables ----
 
@@ -60,7 +61,7 @@ variables()
     # shellcheck disable=SC2086
     [ "$have" = "$(printf '%s\n' $want | sort)" ] || { echo "$have" >"$job_output"; false; }
 }
-job_check "torchrun's variables and no others" variables
+job_check "torchrun's variables and no other ones" variables
 
 from_environment()
 {
@@ -91,9 +92,9 @@ lossless()
     done
     [ "$(wc -l <"$job_folder/lines")" = 400000 ]
 }
-job_check "20 MB of lines to a slow reader" lossless
+job_check "20 MB of lines to a slow reader are complete" lossless
 gone_reader() { timeout $JOB_LIMIT "$run" -n 2 yes 2>/dev/null | head -n 1 >"$job_output"; }
-job_check "a reader that goes away ends the job" gone_reader
+job_check "a reader that exits ends the job" gone_reader
 
 folders()
 {
@@ -130,11 +131,11 @@ END
 )
 }
 job_check "torchrun's failure block" block
-job_check "the exit code is the first failure's" [ "$job_status" = 7 ]
+job_check "the exit code is that of the first failure" [ "$job_status" = 7 ]
 signalled() { "$run" -n 2 sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 50' >"$job_output" 2>&1; [ $? = 137 ]; }
-job_check "128 and the number for a signal" signalled
-job_check "the signal has its name" grep -q 'Signal 9 (SIGKILL) received by PID' "$job_output"
-# The one that is killed has no word to say, so distrun says what it called last.
+job_check "128 plus the number for a signal" signalled
+job_check "the signal's name" grep -q 'Signal 9 (SIGKILL) received by PID' "$job_output"
+# A killed rank reports nothing, so distrun prints its last call.
 last_call()
 {
     local pid worker
@@ -148,7 +149,7 @@ last_call()
     [ $? = 137 ] && grep -qE "^  exitcode  : -9 \(pid: $worker\)" "$job_output" &&
         grep -qE '^  last call : all_reduce, call [0-9]+ of group [0-9]+, [0-9]+ float(32|64)$' "$job_output"
 }
-job_check "the last call of one that was killed" last_call
+job_check "the last call of a killed rank" last_call
 own_words()
 {
     "$run" -n 2 "$@" sh -c '[ $RANK = 0 ] && exec sleep 50
@@ -156,8 +157,8 @@ own_words()
         >$TORCHELASTIC_ERROR_FILE; exit 3' >"$job_output" 2>&1
     [ $? = 3 ] && grep -A 1 '^  traceback : one$' "$job_output" | grep -q '^  two$'
 }
-job_check "what the worker said itself" own_words
-job_check "and in the job's folder" own_words --log-dir "$job_folder/logs"
+job_check "the worker's own error" own_words
+job_check "the worker's own error, also in the job's folder" own_words --log-dir "$job_folder/logs"
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
 job_fails "restarting all workers" self 2 distrun --max-restarts 1 -n 2 false
 
@@ -209,11 +210,11 @@ no program specified
 --signals-to-handle SIGNO true
 END
 
-# ---- every end: no process is left ----
+# ---- no process is left by any kind of end ----
 
-# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
-# supervisor, itself and its agent at once ("both:KILL"), its process group, or a worker. $job_errors is where
-# its standard error goes.
+# ends NAME SIGNALS CODE SCRIPT...: sends signals to distrun, or to its agent ("agent:KILL"), its
+# supervisor, itself and its agent at once ("both:KILL"), its process group, or a worker. Its
+# standard error goes to $job_errors.
 ends()
 {
     local name=$1 signals=$2 code=$3 pid signal status left=no
@@ -251,13 +252,13 @@ children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
 stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
 job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
-# What distrun says of it goes to a pipe whose reader has gone.
+# distrun's messages go to a pipe whose reader has exited.
 unread()
 {
-    exec 6> >(head -n 1 >/dev/null) # what is bound
+    exec 6> >(head -n 1 >/dev/null) # the line about bound workers
     job_errors=6 ends "$@"
 }
-job_aside ends "SIGKILL of the supervisor" supervisor:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of the supervisor" keeper:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of distrun and its agent" both:KILL 137 sh -c "$children"
 job_aside unread "SIGKILL of the agent, and nobody reads" agent:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
@@ -273,7 +274,8 @@ job_aside ends "a child that a worker leaves" USR1 0 bash -c \
     'trap "" USR1; setsid sleep 96 & echo ready; sleep 0.5'
 job_collect
 
-# All three processes of distrun: nobody is left who could end what is below a worker. But ranks notice.
+# All three processes of distrun: none is left that could kill the processes below a worker. But
+# ranks notice.
 all_three()
 {
     local agent
@@ -290,11 +292,12 @@ all_three()
     wait $!
     job_until eval '[ -z "$(job_processes)" ]'
 }
-[ -z "${CHECK_LONG-}" ] || job_check "SIGKILL of all three, and ranks below shells" all_three
+[ -z "${CHECK_LONG-}" ] || job_check "SIGKILL of all three processes, with ranks below shells" all_three
 
-# ---- several nodes, all of them here ----
+# ---- several nodes, all of them on this machine ----
 
-# nodes CODE COUNT OPTIONS...: so many agents at one endpoint, all of which end with CODE.
+# nodes CODE COUNT OPTIONS...: starts COUNT agents at one endpoint, all of which must exit with
+# CODE.
 nodes()
 {
     local code=$1 count=$2 pids=() pid wrong=0
@@ -314,22 +317,22 @@ by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n
     "$battery" gloo --brief --mode async
 job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
     "$builddir/examples/hello_all_reduce"
-job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
-# The agent of node 0 has it, so rank 0 may die.
+job_check "they sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
+# The agent of node 0 serves the store, so rank 0 may exit.
 one_store()
 {
     nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" sh -c \
         'echo "store $DIST_AGENT_STORE $(cat "$DIST_AGENT_STORE_SECRET")"' &&
         [ "$(grep -oE 'store 127.0.0.1:[0-9]+ [0-9a-f]{32}$' "$job_output" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 2 ]
 }
-job_check "one store for both" one_store
-job_check "a failure of another node" nodes 5 2 --rdzv-endpoint "127.0.0.1:$(job_port)" -n 2 \
+job_check "both nodes use one store" one_store
+job_check "a failure on another node" nodes 5 2 --rdzv-endpoint "127.0.0.1:$(job_port)" -n 2 \
     sh -c '[ $RANK != 3 ] || exit 5; sleep 50'
-job_check "the block on both" [ "$(grep -c '  rank      : 3 (local_rank: 1)' "$job_output")" = 2 ]
-job_check "a restart on both" nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" --max-restarts 1 -n 2 \
+job_check "the failure block on both nodes" [ "$(grep -c '  rank      : 3 (local_rank: 1)' "$job_output")" = 2 ]
+job_check "a restart on both nodes" nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" --max-restarts 1 -n 2 \
     sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK != 2 ] || exit 5; sleep 50; }'
 
-# The second one is killed in its work; the first goes on with a world of its own.
+# The second node is killed while it works; the first continues with a world of its own.
 elastic()
 {
     local port first second
@@ -345,11 +348,11 @@ elastic()
     wait $second
     wait $first && grep -q '0 of 1' "$job_output" && grep -q 'of 2' "$job_output"
 }
-job_check "a node is lost, and the other goes on" elastic
+job_check "a node is lost, and the other continues" elastic
 
-job_check "node ranks are needed" refuses "needs --node-rank" --nnodes 2 true
-job_check "node ranks have a bound" refuses "must be less than the number of nodes" --nnodes 2 --node-rank 2 true
-job_check "the meeting's settings" refuses 'unknown --rdzv-conf key "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
+job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
+job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
+job_check "unknown keys of --rdzv-conf" refuses 'unknown --rdzv-conf key "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
     --rdzv-conf join_timeuot=3 true
 unreachable()
 {
@@ -357,9 +360,9 @@ unreachable()
         --rdzv-conf join_timeout=0.3 true >"$job_output" 2>&1
     [ $? = 1 ] && grep -q 'found no agent that serves the rendezvous at 127.0.0.1' "$job_output"
 }
-job_check "an endpoint that is not there" unreachable
+job_check "an endpoint that cannot be reached" unreachable
 
-# ---- launchers in each other ----
+# ---- launchers inside each other ----
 
 for mpirun in mpirun.mpich mpirun.openmpi; do
     inside()
@@ -367,7 +370,7 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
         timeout $JOB_LIMIT "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
             [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
     }
-    # Each is a world of its own, though all see the same MASTER_PORT.
+    # Each mpirun is a world of its own, although all see the same MASTER_PORT.
     inside_twice()
     {
         timeout 30 "$run" -n 2 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
@@ -384,7 +387,8 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
     job_check "distrun inside $mpirun" around
 done
 
-# clash TEXT BOTH FIRST SECOND: of two agents with such options one or both say TEXT; both end with 1.
+# clash TEXT BOTH FIRST SECOND: starts two agents with these options; at least one prints TEXT, and
+# both exit with 1.
 clash()
 {
     local text=$1 both=$2 options
@@ -399,7 +403,7 @@ clash()
     wait
     [ "$(grep -c '^exit 1$' "$job_output")" = $# ] && grep -qF -- "$text" "$job_output"
 }
-# Who is not refused waits for the others: "join" seconds.
+# An agent that is not refused waits "join" seconds for the other agents.
 wrong() { job_check "refused: $1" clash "$@"; }
 endpoint() { echo "--rdzv-endpoint 127.0.0.1:$(job_port)"; }
 job_aside wrong "use the same values for all agents of a job" "$(endpoint)" "--nnodes 2" "--nnodes 3"
@@ -414,7 +418,7 @@ job_collect
 
 # ---- stop and continue ----
 
-# The states of the workers and of their children, such as "TTTT".
+# Prints the states of the workers and of their children, such as "TTTT".
 suspended_states()
 {
     local worker
@@ -423,9 +427,10 @@ suspended_states()
         ps -o s= --ppid "$worker"
     done | tr -d ' \n'
 }
-suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_monitor")" = "$2" ]; }
-suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_monitor")" = S ]; }
-# A child has a process group of its own; the time to end is over long before the job is continued.
+suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_guard")" = "$2" ]; }
+suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_guard")" = S ]; }
+# A child has a process group of its own; the shutdown timeout ends long before the job is
+# continued.
 suspended()
 {
     # shellcheck disable=SC2016
@@ -446,13 +451,13 @@ suspended()
     [ $? = 143 ]
 }
 job_check "SIGTSTP stops all processes of the job, SIGCONT continues them" suspended
-job_check "workers that do not end in time are told of" grep -qE \
-    '2 workers have not ended 0.2 s after the signal to end, for example rank 0 \(pid [0-9]+\): killing \(raise --shutdown-timeout' \
+job_check "workers that do not end in time are reported" grep -qE \
+    '2 workers have not ended 0.2 s after the signal to end, as rank 0 \(pid [0-9]+\): killing \(--shutdown-timeout\)' \
     "$job_output"
 
 # ---- limits ----
 
-# root has no limit on processes, and another user may have processes already.
+# root has no limit on processes, and another user may already have processes.
 process_user=(setpriv --reuid $((50000 + $$ % 10000)) --clear-groups)
 process_limit()
 {
@@ -462,7 +467,7 @@ process_limit()
         "$job_output"
 }
 if [ "$(id -u)" = 0 ] && "${process_user[@]}" test -x "$run" 2>/dev/null; then
-    job_check "a limit on processes names the rank that is not started" process_limit 5 1
+    job_check "a limit on processes: the error names the rank that is not started" process_limit 5 1
 fi
 small_files()
 {
@@ -471,14 +476,14 @@ small_files()
         (ulimit -f 0 && DIST_AUTH=none exec timeout $JOB_LIMIT "$run" -n 2 "$hello") 2>&1 | cat >"$job_output" &&
         [ "$(grep -c 'of 2: sum 1' "$job_output")" = 2 ]
 }
-job_check "no file may have bytes" small_files
+job_check "a limit of zero on file sizes" small_files
 
 # ---- many, and torch ----
 
 many() { timeout $JOB_LIMIT "$run" -n 256 true >"$job_output" 2>&1; }
 job_check "256 workers" many
 
-# All 100 have ended when the agent looks again; only the last has failed.
+# All 100 have ended when the agent looks again, and only the last one has failed.
 failed_among_many()
 {
     local monitor agent

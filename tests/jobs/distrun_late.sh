@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# An agent that stands still while the others meet, and hears of the round and of its end at once.
+# An agent that is stopped while the other agents meet learns at once of the round and of its end.
 JOB_LIMIT=60
 . "$srcdir/tests/support/job.sh"
 
-# node RANK PORT WORKER: of three nodes with a worker each, behind.
+# node RANK PORT WORKER: starts one of three nodes with a worker each, in the background.
 node()
 {
     job_behind timeout $JOB_LIMIT "$builddir/distrun" --nnodes 3 --node-rank "$1" \
         --rdzv-endpoint "127.0.0.1:$2" -n 1 "$BASH" -c "$3"
 }
 
-# late PORT WORKER COMMAND...: node 1 joins and is stopped; the others make it three, and once their
-# workers run COMMAND is run. Then it goes on. Its exit code is the function's.
+# late PORT WORKER COMMAND...: node 1 joins and is stopped; the other nodes form the round of three,
+# and COMMAND is run when their workers run. Then node 1 is continued. Returns its exit code.
 late()
 {
     local port=$1 worker=$2 first monitor last agent
@@ -37,7 +37,7 @@ late()
     return $monitor
 }
 
-# Its agent has a connection to the agents' port, over which it has said who it is.
+# True if its agent has a connection to the agents' port, on which it has identified itself.
 agent_joined()
 {
     local agent
@@ -45,13 +45,13 @@ agent_joined()
         ss -tnpH state established "dport = :$2" | grep -q "pid=$agent,"
 }
 
-# The worker of node 0 fails: the round has ended before node 1 has begun it.
+# The worker of node 0 fails, so the round has ended before node 1 has begun it.
 order_is_obeyed()
 {
     late "$(job_port)" 'echo runs; [ $GROUP_RANK = 0 ] && sleep 0.5 && exit 3; sleep 50' sleep 1
     [ $? = 3 ] && grep -q 'exitcode  : 3' "$job_output.1"
 }
-job_check "an order that comes with its round is obeyed" order_is_obeyed
+job_check "an order that arrives with its round is obeyed" order_is_obeyed
 
 stop_late() { kill -TERM "$(pgrep -P "$monitor")"; }
 signal_is_obeyed()
@@ -59,4 +59,4 @@ signal_is_obeyed()
     late "$(job_port)" 'echo runs; sleep 50' stop_late
     [ $? = 143 ] && grep -q 'stopped by SIGTERM' "$job_output.1"
 }
-job_check "a signal that comes with the round is obeyed" signal_is_obeyed
+job_check "a signal that arrives with its round is obeyed" signal_is_obeyed

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_info doctor: it finds each fault that is planted here, and what it advises mends it. Faults of
-# the machine are planted in namespaces of their own.
+# dist_info doctor finds each fault that is planted here, and its advice fixes it. Faults of the
+# machine are planted in namespaces.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/tls.sh"
 
-# What the advice creates in TMPDIR goes with the rest.
+# Files that the advice creates in TMPDIR are removed with the folder.
 export TMPDIR=$job_folder
 
 # The program itself, as another user may not write where libtool's wrapper does.
@@ -14,21 +14,21 @@ doctor=$builddir/dist_info
 export doctor LD_LIBRARY_PATH=$builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 unset OPENBLAS_CORETYPE CUDA_VISIBLE_DEVICES
 
-# try CHECK LEVEL SETUP OPTIONS INSTEAD WORDS, in a shell of its own: plants the fault, looks for it and
-# for the words that tell it, runs the command after it (or INSTEAD, where that would change the
-# machine), and looks again.
+# try CHECK LEVEL SETUP OPTIONS INSTEAD WORDS, in a shell of its own: plants the fault, checks that it is
+# reported with the words, runs the advised command (or INSTEAD, if that would change the machine), and
+# checks that the fault is not reported any more.
 try()
 {
-    local check=$1 level=$2 with= found mend code
+    local check=$1 level=$2 with= found fix code
     eval "$3" || { echo "the fault cannot be planted"; return 77; }
     found=$($with "$doctor" doctor $4) && code=$? || code=$?
     echo "$found"
     grep -qE "^$level +$check .*$6" <<<"$found" || { echo "it is not found"; return 1; }
     [ "$level" = note ] || [ $code = 1 ] || { echo "exit $code"; return 1; }
-    mend=$(sed -nE "/^$level +$check /{n;s/^    [$] //p}" <<<"$found" | head -n 1)
-    [ -n "$mend$5" ] || { echo "there is no command"; return 1; }
-    echo "mends: ${5:-$mend}"
-    eval "${5:-$mend}" || { echo "the command fails"; return 1; }
+    fix=$(sed -nE "/^$level +$check /{n;s/^    [$] //p}" <<<"$found" | head -n 1)
+    [ -n "$fix$5" ] || { echo "there is no command"; return 1; }
+    echo "fixes: ${5:-$fix}"
+    eval "${5:-$fix}" || { echo "the command fails"; return 1; }
     found=$($with "$doctor" doctor $4)
     echo "$found"
     ! grep -E "^$level +$check " <<<"$found"
@@ -49,22 +49,22 @@ planted()
 
 # ---- settings and limits ----
 
-planted "a name with a letter too few" variables 'export DIST_BACKND=gloo'
-planted "a name like no other" variables 'export DIST_ZZZZZZZZZZZZ=1'
+planted "a name with a missing letter" variables 'export DIST_BACKND=gloo'
+planted "a name unlike any other" variables 'export DIST_ZZZZZZZZZZZZ=1'
 planted "a value that jobs refuse" variables 'export DIST_TIMEOUT=abc'
 planted "a host that is not there" meeting 'export MASTER_ADDR=no.such.host.invalid'
 planted "shared memory without CMA" cma 'export DIST_SHM_CMA=0'
 planted "a cache that is no folder" cache 'export XDG_CACHE_HOME=/dev/null'
 planted "a GPU driver that is not there" gpu 'export DIST_GPU_DRIVER=/no/driver.so'
 planted "little locked memory" locked-memory 'ulimit -l 64; export DIST_TCP_ZEROCOPY=on'
-# Few may raise a hard limit again: others need a session that has not got it.
+# Few users may raise a hard limit again: the advice is then to open a new session.
 if (ulimit -H -n 256 && ulimit -H -n 65536) 2>/dev/null; then
     planted "256 open files" open-files 'ulimit -n 256'
 else
     planted "256 open files" open-files 'with="prlimit --nofile=256"' "" 'with='
 fi
 
-# Certificates of a job, each wrong in one way. uncertified NAME SETUP WORDS
+# uncertified NAME SETUP WORDS: certificates of a job, each defective in one way.
 uncertified() { planted "$1" tls "tls_use good ca; $2" "" 'tls_use good ca' "$3"; }
 if tls_possible; then
     name=$(uname -n)
@@ -126,7 +126,7 @@ if unshare -m -n -u true 2>/dev/null; then
     mkdir "$files"
     export files
 
-    # Two ends of a wire in the machine: one looks like a container's bridge.
+    # A pair of connected interfaces; one looks like a container's bridge.
     wire='ip link set lo up; ip link add docker0 type veth peer name eth7 &&
         ip addr add 10.9.8.1/24 dev docker0 && ip addr add 10.9.7.1/24 dev eth7 &&
         ip link set docker0 up && ip link set eth7 up'
@@ -136,7 +136,7 @@ if unshare -m -n -u true 2>/dev/null; then
     planted "docker0 towards MASTER_ADDR" interface "$wire; export MASTER_ADDR=10.9.8.77"
     planted "no route to MASTER_ADDR" route "$wire; export MASTER_ADDR=10.99.0.1"
     planted "no such interface" interface "$wire; export DIST_SOCKET_IFNAME=ib"
-    # The mending writes to the file itself.
+    # The advised command writes to the file itself.
     debian="printf '127.0.0.1 localhost\n127.0.1.1 planted.example planted\n' >\$files/hosts; $wire; $names
         unset HYDRA_IFACE"
     level=note planted "127.0.1.1 in /etc/hosts" host-name "$debian"
@@ -198,15 +198,15 @@ else
     job_skip "faults of the machine" "no right to make namespaces"
 fi
 
-# What no command mends from within: it goes with what refuses.
+# Faults that no command inside the container fixes: they are fixed when the filter is removed.
 refused()
 {
     "$builddir/tests/jobs/denied" "$1" "$doctor" doctor >"$job_output" 2>&1
     [ $? = 77 ] && { job_skip "$1 is refused" "$(tail -n 1 "$job_output")"; return; }
-    job_check "$2: the kernel refuses" grep -qE "^FAULT +$2 " "$job_output"
-    job_check "$2: and what to do" grep -q 'seccomp=unconfined' "$job_output"
+    job_check "$2: the refusal is found" grep -qE "^FAULT +$2 " "$job_output"
+    job_check "$2: with advice" grep -q 'seccomp=unconfined' "$job_output"
     "$doctor" doctor >"$job_output"
-    job_check "$2: allowed again" grep -qE "^ok +$2 " "$job_output"
+    job_check "$2: not found without the filter" grep -qE "^ok +$2 " "$job_output"
 }
 refused memfd shared-memory
 refused cma cma
@@ -214,23 +214,23 @@ refused cma cma
 # ---- forms ----
 
 job_launch self 1 dist_info doctor --format json
-job_check "its json is json" python3 -c 'import json, sys
+job_check "its output is valid JSON" python3 -c 'import json, sys
 rows = json.load(open(sys.argv[1]))
 assert {"ok", "note", "fault"} >= {row["level"] for row in rows} and len(rows) > 15' "$job_output"
 job_fails "--ranks" self 1 dist_info doctor --ranks 0
-job_check "wrong usage is exit 2" [ "$job_status" = 2 ]
+job_check "misuse: exit 2" [ "$job_status" = 2 ]
 job_fails "no launcher has started" self 1 dist_info doctor --job
 
 # ---- the ranks of a job ----
 
 says() { grep -qE -- "$1" "$job_output"; }
 job_launch shell 4 dist_info doctor --job
-job_check "all ranks answer, in one voice" says '^4 ranks on 1 host$'
-job_check "what is alike is said once" [ "$(grep -cE '^ok +system ' "$job_output")" = 1 ]
+job_check "all ranks answer in one report" says '^4 ranks on 1 host$'
+job_check "equal results are printed once" [ "$(grep -cE '^ok +system ' "$job_output")" = 1 ]
 job_check "nothing differs" says ', 0 differences$'
 job_launch shell 3 "$BASH" -c '[ $RANK != 1 ] || export DIST_SHM_CMA=0; exec "$doctor" doctor --job'
-job_check "what differs is told with the rank" says '^FAULT +cma +\[rank 1 on '
-job_check "and how many" says ', 1 difference$'
+job_check "a difference is printed with the rank" says '^FAULT +cma +\[rank 1 on '
+job_check "the number of differences" says ', 1 difference$'
 if [ -n "$OPENMPI_RUN" ]; then
     job_launch openmpi 2 dist_info doctor --job
     job_check "Open MPI's ranks" says '^2 ranks on 1 host$'
@@ -242,10 +242,10 @@ if "$cluster" true 2>/dev/null; then
         >"$job_output" 2>&1
     job_check "the hosts of a job" says '^4 ranks on 2 hosts$'
     job_check "the host that differs" says '^FAULT +open-files +\[node1\] '
-    job_check "the others" says '^ok +open-files +\[node0\] '
+    job_check "the result of the other host" says '^ok +open-files +\[node0\] '
 else
     job_skip "two hosts" "no right to make namespaces"
 fi
 RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(job_port) \
     job_fails "The job cannot be set up" self 1 dist_info doctor --job --timeout 1
-job_check "then a rank answers alone" says '^ok +system '
+job_check "then the rank reports for itself" says '^ok +system '

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A training on three nodes, of which one is lost again and again, in the middle of a step, and comes
-# back. It ends as one that was left alone, and has lost no sample.
+# A training on three nodes, one of which is lost repeatedly in the middle of a step and rejoins. It
+# must end like an undisturbed training, without a lost sample.
 . "$srcdir/tests/support/job.sh"
 
 cluster=$srcdir/bench/netns-cluster
@@ -15,10 +15,10 @@ if ! "$cluster" true 2>"$job_folder/why"; then
     exit
 fi
 
-# A batch that two and three ranks can share: so each step is of as many samples.
+# A batch that two and three ranks can divide, so that each step has the same number of samples.
 export batch=60 samples=720 epochs=2
-# How node 2 is lost, one after the other; in the long form more often, at any moment.
-export losses="monitor cut"
+# How node 2 is lost, in turn; in the long form more often, at any moment.
+export losses="guard cut"
 if [ -n "${CHECK_LONG-}" ]; then
     samples=1800 epochs=6 losses="monitor agent cut first worker monitor first cut agent cut"
 fi
@@ -31,13 +31,13 @@ export agents="--nnodes 2:3 --max-restarts 20 --rdzv-endpoint node0 --rdzv-id el
 
 export -f job_agent
 
-# A host.
+# The script of a host.
 cat >"$job_folder/host" <<'END'
 #!/bin/bash
 start() { NODE=$log.$RANK exec "$elastic_run" $agents "$elastic_program" $training --checkpoint "$file" --checkpoint-interval 3; }
-# Steps that were made in all; rank 0 is on node 0.
+# Prints the number of steps made; rank 0 is on node 0.
 steps() { grep -c "Train Epoch" "$log"; }
-# until_steps MORE: but no longer than the training.
+# until_steps MORE: waits for that many steps, at most until the training ends.
 until_steps()
 {
     local want=$(($(steps) + $1))
@@ -45,7 +45,7 @@ until_steps()
 }
 left() { grep -lsz "^NODE=$log.$RANK\$" /proc/[0-9]*/environ | tr -dc "0-9\n"; }
 gone() { for try in $(seq 200); do [ -z "$(left)" ] && return; sleep 0.1; done; echo "left: $(left)"; }
-# Rank 0: processes of all hosts are seen here.
+# Prints the process of rank 0: processes of all hosts are visible here.
 first()
 {
     for worker in $(pgrep -x train_mnist); do
@@ -73,7 +73,7 @@ case $RANK in
 0)  (start) >"$log" 2>&1
     echo "exit $?"
     gone
-    # The others may be on their way.
+    # Processes of the other hosts may still be exiting.
     while grep -qsz "^NODE=$log" /proc/[0-9]*/environ; do sleep 0.05; done
     ss -Htln
     ls -A /dev/shm ;;
@@ -97,7 +97,7 @@ chmod +x "$job_folder/host"
 
 accuracy() { sed -n 's/.*Final: accuracy \([0-9]*\).*/\1/p' "$1"; }
 says() { grep -q "^\[$1\] $2" "$job_output"; }
-# Each step of each epoch was made; after a restart the next one is that which the file is at.
+# Each step of each epoch was made; after a restart the next step is that after the checkpoint's.
 accounted()
 {
     awk -v batch=$batch -v samples=$samples -v epochs=$epochs '
@@ -126,18 +126,18 @@ whole=$(accuracy "$job_output")
 job self - "$cluster" -k 3 -g 10 --label "$job_folder/host"
 cp "$job_output" "$job_folder/hosts"
 for node in 0 1 2; do
-    job_check "node $node ends well" says $node "exit 0"
+    job_check "node $node succeeds" says $node "exit 0"
 done
 count() { grep -c "$1" "$2"; }
 wanted=$(wc -w <<<"$losses")
 away=$(tr ' ' '\n' <<<"$losses" | grep -cvE 'worker|first')
 job_check "node 2 was lost $away times" [ "$(count '^\[2\] lost by' "$job_output")" = "$away" ]
 cp "$log" "$job_output"
-job_check "training went on each time" [ "$(count 'resuming from' "$log")" -ge "$wanted" ]
-job_check "and at the end with it" grep -q '3 ranks$' <(grep Final "$log")
+job_check "training continued each time" [ "$(count 'going on from' "$log")" -ge "$wanted" ]
+job_check "node 2 takes part at the end" grep -q '3 ranks$' <(grep Final "$log")
 job_check "each sample of each epoch is accounted for" accounted
-job_check "the accuracy is as without, $whole %" \
+job_check "the accuracy equals that without losses, $whole %" \
     [ "$(($(accuracy "$log") - ${whole:-0}))" -ge -10 -a "$(($(accuracy "$log") - ${whole:-0}))" -le 10 ]
 cp "$job_folder/hosts" "$job_output"
-# Processes, sockets that listen, files in /dev/shm.
+# Processes, listening sockets, files in /dev/shm.
 job_check "nothing is left on any node" [ "$(grep -cvE '^\[[012]\] (exit 0|lost by .*)$' "$job_output")" = 0 ]

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The examples against an installation that was moved: pkg-config and CMake, gcc and clang, C and
-# C++; and the plug-ins, which are built out of tree and tried with the program that authors have.
+# C++; and the plug-ins, which are built outside the tree and tested with the program that authors
+# have.
 . "$srcdir/tests/support/job.sh"
-job_needs_modules # static_build.sh tries the static library
+job_needs_modules # static_build.sh tests the static library
 
 examples=$srcdir/examples
-# libtool links libdist_mpi.so anew in its place: nobody may use it meanwhile (preload.sh does).
+# libtool relinks libdist_mpi.so in the build tree: no other test may use it meanwhile (preload.sh
+# does).
 exec 7>"$builddir/tests/install.lock"
 flock 7
 make -C "$builddir" install DESTDIR="$job_folder/stage" >"$job_output" 2>&1 7>&- 9>&- ||
     { job_fail "make install" "see above"; exit 1; }
 exec 7>&-
 
-# make install says that the loader does not know the library, if an installed program says so.
+# make install prints advice if an installed program reports that the loader does not find the
+# library.
 mkdir "$job_folder/bin"
 printf '#!/bin/sh\necho "dist_info: error while loading shared libraries: libdist.so.0: cannot open" >&2\nexit 127\n' \
     >"$job_folder/bin/dist_info"
@@ -21,7 +24,7 @@ ldconfig_hint() { make -C "$builddir" -s install-hint bindir="$1" "${@:2}" 2>&1 
 job_check "make install names ldconfig" ldconfig_hint "$job_folder/bin"
 job_check "not for a package" eval '! ldconfig_hint "$job_folder/bin" DESTDIR=/stage'
 
-# Wherever it was to be installed, it is here now.
+# The installation is found here, whatever its prefix.
 lib=$(find "$job_folder/stage" -name libdist.so)
 [ -n "$lib" ] || { job_fail "make install" "no libdist.so was installed"; exit 1; }
 relative=${lib#"$job_folder/stage"}
@@ -43,7 +46,7 @@ build()
 
 says() { grep -qF -- "$1" "$job_output"; }
 
-# Builds every example in one way. Runs those of the first two ways, in the long form of all.
+# Builds every example in one way. Runs those of the first two ways; in the long form those of all.
 tries=0
 try()
 {
@@ -59,13 +62,13 @@ try()
     tries=$((tries + 1))
     [ $tries -le 2 ] || [ -n "${CHECK_LONG-}" ] || return 0
     job self 1 "$job_folder/hello_all_reduce"
-    job_check "alone it is a world of one" says "rank 0 of 1: sum 0"
+    job_check "one process alone is a world of one" says "rank 0 of 1: sum 0"
     job shell 3 "$job_folder/hello_all_reduce"
-    job_check "three ranks add up" says "rank 2 of 3: sum 3"
+    job_check "three ranks sum" says "rank 2 of 3: sum 3"
     job shell 3 "$job_folder/ddp"
-    job_check "three ranks learn together" says "rank 2 of 3: 3.000 * x + -2.000"
+    job_check "three ranks train together" says "rank 2 of 3: 3.000 * x + -2.000"
     job self 4 "$job_folder/embed_oob"
-    job_check "ranks meet by the program's own all-gather" says "rank 3 of 4: product 24"
+    job_check "ranks join through the program's own all-gather" says "rank 3 of 4: product 24"
 }
 
 job_command() { command -v "$1" >/dev/null; }
@@ -81,7 +84,7 @@ for compiler in "g++ c++ c++11" "clang c gnu11" "clang++ c++ c++17"; do
     fi
 done
 
-# Without LD_LIBRARY_PATH: the library's folder stands in the program, or the library itself does.
+# Without LD_LIBRARY_PATH: the program contains the library's folder, or the library itself.
 found_at_start()
 {
     # shellcheck disable=SC2046,SC2086
@@ -89,7 +92,7 @@ found_at_start()
         >"$job_output" 2>&1 && job_saved=$LD_LIBRARY_PATH && unset LD_LIBRARY_PATH ||
         { job_fail "hello_all_reduce with $*" "see above"; return; }
     job shell 2 "$job_folder/found"
-    job_check "two ranks add up" says "rank 1 of 2: sum 1"
+    job_check "two ranks sum" says "rank 1 of 2: sum 1"
     export LD_LIBRARY_PATH=$job_saved
 }
 # shellcheck disable=SC2046
@@ -98,7 +101,7 @@ found_at_start $(pc --libs) "-Wl,-rpath,$libdir"
 [ -e "$libdir/libdist.a" ] &&
     found_at_start $(pc --static --libs | sed s/-ldist/-l:libdist.a/)
 
-# The trainer: one rank and four learn the same.
+# The trainer: one rank and four ranks compute the same result.
 job self 1 "$job_folder/trainer_single"
 cp "$job_output" "$job_folder/single"
 job shell 4 "$job_folder/trainer"
@@ -109,11 +112,11 @@ same_losses()
         { d = $4 - $8; if (d < 0) d = -d; if (d > 2e-4) bad = 1 }
         END { exit bad || NR != 5 }'
 }
-job_check "four ranks learn what one does" same_losses
-# What follows is about how things are installed and built.
+job_check "four ranks compute the result of one" same_losses
+# The following tests are about installation and building.
 [ -z "${CHECK_SHORT-}" ] || exit 0
 
-# Whatever the other ranks begin with, rank 0's parameters count.
+# Rank 0's parameters are used, whatever the initial parameters of the other ranks.
 sed -e 's/^#include <math.h>/&\n#include <stdlib.h>/' \
     -e 's/^    make_data();/&\n    weight[0] += (float)atoi(getenv("RANK"));/' \
     "$examples/trainer.c" >"$job_folder/spoilt.c"
@@ -123,7 +126,7 @@ gcc -std=gnu11 -O1 $sanitize $(pc --cflags) "$job_folder/spoilt.c" -o "$job_fold
 job shell 4 "$job_folder/spoilt"
 job_check "all ranks begin with rank 0's parameters" same_losses
 
-# What docs/embedding.md shows is the difference between the two, and it is short.
+# docs/embedding.md shows the difference between the two trainers, and it is short.
 shown_diff()
 {
     diff <(sed -n '/^```diff/,/^```$/p' "$srcdir/docs/embedding.md" | grep '^[-+]' | tail -n +3) \
@@ -151,7 +154,7 @@ if job_command cmake; then
         if cmake_build "cmake-$language" -DAS_CXX=$language; then
             job_pass "CMake, as C++: $language: builds"
             job shell 2 "$job_folder/cmake-$language/hello_all_reduce"
-            job_check "two ranks add up" says "rank 1 of 2: sum 1"
+            job_check "two ranks sum" says "rank 1 of 2: sum 1"
         else
             job_fail "CMake, as C++: $language" "see above"
         fi
@@ -169,7 +172,7 @@ inside()
         -o "$job_folder/embed_$1" $(pc --libs) >"$job_output" 2>&1 ||
         { job_fail "embed_mpi_comm with $2" "see above"; return; }
     job "$1" 4 "$job_folder/embed_$1"
-    job_check "odd ranks are a group" says "MPI rank 3 is rank 1 of 2: sum 4"
+    job_check "odd ranks form a group" says "MPI rank 3 is rank 1 of 2: sum 4"
     DIST_BACKEND=mpi job "$1" 2 "$job_folder/hello_all_reduce"
     job_check "module mpi is found beside the moved library" says "rank 1 of 2: sum 1"
 }
@@ -206,23 +209,23 @@ try_plugin()
     job self 3 "$(dirname "$libdir")/bin/dist_info" selftest --backend relay \
         --ranks 3 --brief --only all_reduce
     DIST_DEBUG=info DIST_BACKEND=relay job shell 3 "$job_folder/hello_all_reduce"
-    job_check "backend relay goes by the plug-in" says "rank 0 is reached via minimal"
+    job_check "backend relay uses the plug-in" says "rank 0 is reached via minimal"
     DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 3 "$job_folder/hello_all_reduce"
-    job_check "three ranks add up" says "rank 2 of 3: sum 3"
-    job_check "by way of the plug-in" says "rank 0 is reached via minimal"
+    job_check "three ranks sum" says "rank 2 of 3: sum 3"
+    job_check "through the plug-in" says "rank 0 is reached via minimal"
     DIST_TRANSPORT=minimal job shell 4 "$job_folder/trainer"
-    job_check "four ranks learn by way of the plug-in what one does" same_losses
+    job_check "four ranks compute through the plug-in the result of one" same_losses
 }
 
 if build_plugin; then
     job_pass "the plug-ins build"
-    job_check "the plug-ins want no symbol of the library" wants_nothing
+    job_check "the plug-ins need no symbol of the library" wants_nothing
     DIST_PLUGIN_PATH=$plugin try_plugin
 else
     job_fail "the plug-ins build" "see above"
 fi
 
-# What docs/writing-a-backend.md quotes stands in the files that it is about.
+# Quotes in docs/writing-a-backend.md are in the files that it describes.
 quoted()
 {
     local sources line block='' inside=no blocks=0
@@ -244,7 +247,7 @@ quoted()
 }
 job_check "docs/writing-a-backend.md quotes its files" quoted
 
-# Every header by itself, from C++.
+# Every header alone, from C++.
 for header in dist backend transport; do
     job_command g++ || { job_skip "<dist/$header.h> from C++" "there is no g++"; continue; }
     echo "#include <dist/$header.h>" >"$job_folder/header.cc"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# examples/cluster/: well-formed, and their commands train here, with the variables that a cluster sets.
+# examples/cluster/: the files are well-formed, and their commands train here, with the variables
+# that a cluster sets.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "examples/cluster" "the other suite has them"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "examples/cluster" "the other suite runs them"; exit; }
 
 examples=$srcdir/examples/cluster
 reader=$srcdir/tests/jobs/examples_cluster.py
@@ -22,9 +23,9 @@ if ! python3 -c 'import yaml' 2>/dev/null; then
 fi
 
 yaml=("$examples/kubernetes-job.yaml" "$examples/mpi-operator-job.yaml")
-job_check "fields and their agreement" python3 "$reader" check "${yaml[@]}"
+job_check "the fields are valid and agree" python3 "$reader" check "${yaml[@]}"
 
-# A planted fault in each is found.
+# A planted fault in each file is found.
 sed 's/completions: 4/completions: 3/' "${yaml[0]}" >"$job_folder/job.yaml"
 sed 's/slotsPerWorker/slotPerWorker/' "${yaml[1]}" >"$job_folder/mpi.yaml"
 for fault in job mpi; do
@@ -32,7 +33,7 @@ for fault in job mpi; do
         '! python3 "$reader" check "$job_folder/$fault.yaml" 2>"$job_output"'
 done
 
-# As Kubernetes starts the pods of an indexed Job, but on one machine.
+# Starts the pods of an indexed Job as Kubernetes does, but on one machine.
 pods()
 {
     local index pids=() status=0 variable

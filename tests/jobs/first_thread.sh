@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The first thread of each rank ends, and others go on using the library.
+# The first thread of each rank ends, and other threads continue to use the library.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/first_thread

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The flight recorder: what it writes when a rank does not come, calls something else, is killed or
-# stopped, and at SIGUSR1; and what dist_info flight makes of it.
+# The flight recorder: its file if a rank makes no call, makes another call, is killed or stopped,
+# and at SIGUSR1; and the report of dist_info flight about it.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
 export DIST_FLIGHT_FILE=rank%r.json
 info=$builddir/dist_info
 
-# in_folder KIND FILES EXIT: runs the job in a folder of its own, where so many files must be then.
+# in_folder KIND FILES EXIT: runs the job in a folder of its own; it must leave that number of
+# files.
 in_folder()
 {
     local kind=$1 files=$2 file
@@ -20,7 +21,7 @@ in_folder()
     done
 }
 
-# says TEXT FILE...: so does dist_info flight.
+# says TEXT FILE...: checks that dist_info flight prints TEXT.
 says()
 {
     local text=$1
@@ -29,7 +30,7 @@ says()
     job_check "$text" grep -qE -- "$text" "$job_output"
 }
 
-# refuses TEXT FILE...: exit 1, and that is why.
+# refuses TEXT FILE...: checks that dist_info flight fails with exit code 1 and TEXT.
 refuses()
 {
     local text=$1
@@ -62,7 +63,7 @@ echo '{"format":"other"}' >foreign.json
 refuses 'it is no file of a flight recorder' foreign.json
 refuses 'nowhere.json' nowhere.json
 
-# These wait for a time-out.
+# These cases wait for a timeout.
 absent()
 {
     in_folder absent 3
@@ -72,7 +73,7 @@ few()
 {
     in_folder absent 3
     says 'has not called barrier #8 of group world; its last call was all_reduce #7' ./*.json
-    job_check "4 calls are kept" test "$(grep -c '"sequence"' rank0.json)" = 4
+    job_check "the last 4 calls are recorded" test "$(grep -c '"sequence"' rank0.json)" = 4
 }
 unsent()
 {
@@ -80,11 +81,11 @@ unsent()
     says '^rank 2 \(host .*, pid [0-9]+\) (waits|failed) in recv from rank 0, tag 7 \(float32 x 8\); rank 0 \(host .*\) never called that send$' ./*.json
     says 'no file is of rank 0$' rank1.json rank2.json
 }
-# A rank says whom it waits for when half of the time has passed.
+# A rank prints whom it waits for after half of the timeout.
 half()
 {
     job shell 3 tests/jobs/flight absent
-    job_check "half of the time" grep -qE 'WARN barrier #8: rank 0 has waited [0-9.]+ s for rank 1 \(host' "$job_output"
+    job_check "a warning after half of the timeout" grep -qE 'WARN barrier #8: rank 0 has waited [0-9.]+ s for rank 1 \(host' "$job_output"
 }
 job_aside absent
 folder=few DIST_FLIGHT=4 job_aside few

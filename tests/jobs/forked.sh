@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks fork while they have groups: children are refused, and nothing of them reaches the job.
+# Ranks fork while they have groups: calls of the children are refused, and the job is not
+# disturbed.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60

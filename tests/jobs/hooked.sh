@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_register where a library has replaced mmap, munmap, mremap and madvise: a stand-in that needs
-# no UCX, UCX, and MPI. As root, who can map address 0, and without that right.
+# dist_register in processes in which a library has hooked mmap, munmap, mremap and madvise: a
+# stand-in that needs no UCX, UCX, and MPI. As root, who can map address 0, and without that right.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/hooked
@@ -24,7 +24,7 @@ with_and_without()
     fi
 }
 
-# Sanitizers replace the same calls of libc, and want to be loaded first.
+# Sanitizers hook the same functions of libc, and must be loaded first.
 if ! job_has_modules; then
     :
 elif [ -n "${CHECK_SHORT-}" ]; then

@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# distrun -H and --hostfile: jobs on other hosts, bad hosts, and nothing left there by any end.
+# distrun -H and --hostfile: jobs on other hosts, bad hosts, and no process left there by any kind
+# of end.
 JOB_LIMIT=60
 . "$srcdir/tests/support/job.sh"
 
 hello=$builddir/examples/hello_all_reduce
 
-# In ssh's place. Two names of this machine are two hosts; one is out of reach. One remote shell does
-# not pass on its standard input; one host's shell is bash; one tells where the agents are to meet.
+# A replacement of ssh. Two names of this machine are two hosts; one host cannot be reached. One
+# remote shell does not pass on its standard input; one host's shell is bash; one prints where the
+# agents meet.
 cat >"$job_folder/ssh" <<END
 #!/bin/sh
 host=\$1
@@ -29,10 +31,10 @@ two=("${hosts[@]}" -H 127.0.0.1:2,localhost:2)
 # ---- jobs ----
 
 job self 4 distrun "${two[@]}" "$hello"
-job_check "ranks follow the hosts' order, each line has one prefix" \
+job_check "ranks follow the order of the hosts, and each line has one prefix" \
     [ "$(grep -c '^\[\([0-3]\)\]:rank \1 of 4: sum 6$' "$job_output")" = 4 ]
-job_check "what is bound is told once" [ "$(grep -c 'bound to' "$job_output")" = 1 ]
-job_check "a remote shell gets the host and sh alone" \
+job_check "bound workers are reported once" [ "$(grep -c 'bound to' "$job_output")" = 1 ]
+job_check "a remote shell gets only the host and sh" \
     [ "$(sort -u "$job_folder/called")" = $'127.0.0.1 sh\nlocalhost sh' ]
 
 printf '# a comment\n127.0.0.1 slots=2 max_slots=4\n\nlocalhost:2 # another\n' >"$job_folder/hostfile"
@@ -40,16 +42,17 @@ shares() { [ "$(grep -o 'node [01] of 2, [0-9] there$' "$job_output" | sort | un
 # shellcheck disable=SC2016
 say='echo "node $GROUP_RANK of $GROUP_WORLD_SIZE, $LOCAL_WORLD_SIZE there"'
 job self 3 distrun "${hosts[@]}" --hostfile "$job_folder/hostfile" -np 3 sh -c "$say"
-job_check "-np is the total" shares ' 2 node 0 of 2, 2 there 1 node 1 of 2, 1 there '
+job_check "-np is the total number" shares ' 2 node 0 of 2, 2 there 1 node 1 of 2, 1 there '
 job self 2 distrun "${two[@]}" --nproc-per-node 1 sh -c "$say"
-job_check "--nproc-per-node is each host's" shares ' 1 node 0 of 2, 1 there 1 node 1 of 2, 1 there '
+job_check "--nproc-per-node is per host" shares ' 1 node 0 of 2, 1 there 1 node 1 of 2, 1 there '
 job self 5 distrun "${hosts[@]}" -H 127.0.0.1,localhost:2,127.0.0.1:2 sh -c "$say"
-job_check "a host that is named twice has all slots" \
+job_check "a host that is listed twice has the sum of its slots" \
     shares ' 3 node 0 of 2, 3 there 2 node 1 of 2, 2 there '
 job self 3 distrun -H localhost:3 "$hello"
-job_check "this machine alone needs no remote shell" grep -q '^\[2\]:rank 2 of 3: sum 3$' "$job_output"
+job_check "this machine as the only host needs no remote shell" grep -q '^\[2\]:rank 2 of 3: sum 3$' "$job_output"
 
-# The program's words, the folder and the variables arrive as they are; PET_ ones count once.
+# The program's arguments, the folder and the variables arrive unchanged; PET_ variables are used
+# once.
 arrives()
 {
     (cd "$job_folder" && PET_HOSTS=127.0.0.1,localhost ODD="a 'b' \$c" "$builddir/distrun" "${hosts[@]}" \
@@ -57,11 +60,11 @@ arrives()
         sort -u >"$job_output"
     [ "$(cat "$job_output")" = "a 'b' \$c|d \"e\" \$f|$job_folder|" ]
 }
-job_check "words, folder and variables arrive" arrives
-# Bash, by the name of sh, ends where a variable is set that it keeps to itself.
+job_check "arguments, folder and variables arrive" arrives
+# Bash, when run as sh, exits at an assignment to one of its read-only variables.
 set_there() { env UID=7 PPID=7 "$builddir/distrun" "${hosts[@]}" -H bash:1 echo ran 2>&1 | tee "$job_output" | grep -q ran; }
-job_check "variables that bash keeps to itself stay here" set_there
-# A word of the environment that has no "=" is no variable.
+job_check "bash's read-only variables are not sent" set_there
+# An entry of the environment without "=" is not a variable.
 oddly()
 {
     timeout -s KILL 20 python3 -c 'import ctypes, os, sys
@@ -71,18 +74,18 @@ array = lambda texts: (ctypes.c_char_p * (len(texts) + 1))(*texts)
 ctypes.CDLL(None).execve(words[0], array(words), array(odd))' "$builddir/distrun" "${hosts[@]}" -H 127.0.0.1 echo ran \
         >"$job_output" 2>&1 && grep -q ran "$job_output"
 }
-job_check "what has no = stays here" oddly
-# met_at HOST FIRST: the hosts, FIRST and another, are told to meet at HOST.
+job_check "entries without = are not sent" oddly
+# met_at HOST FIRST: the hosts, FIRST and another, must be told to meet at HOST.
 met_at()
 {
     "$builddir/distrun" "${hosts[@]}" -H "$2,me@node1" true >"$job_output" 2>&1 &&
         [ "$(sort "$job_output" | uniq -c | tr -s ' ')" = " 2 --master-addr=$1" ]
 }
-job_check "localhost is no place to meet, whoever logs in there" met_at "$(hostname)" me@localhost
-job_check "nor is 127.0.0.1" met_at "$(hostname)" me@127.0.0.1
-job_check "another host is" met_at node0 me@node0
+job_check "nodes do not meet at localhost, with any user" met_at "$(hostname)" me@localhost
+job_check "nor at 127.0.0.1" met_at "$(hostname)" me@127.0.0.1
+job_check "nodes meet at another host" met_at node0 me@node0
 
-# This machine's names and addresses want no ssh; one that is no machine's does.
+# This machine's names and addresses need no ssh; an address of another machine does.
 mkdir "$job_folder/path"
 printf '#!/bin/sh\necho "$*" >>"%s"\nexit 255\n' "$job_folder/asked" >"$job_folder/path/ssh"
 chmod +x "$job_folder/path/ssh"
@@ -91,12 +94,12 @@ here()
     PATH=$job_folder/path:$PATH job self 4 distrun -H "127.0.0.1:2,localhost,127.0.0.2" "$hello"
     [ ! -e "$job_folder/asked" ] && [ "$(grep -c 'of 4: sum 6$' "$job_output")" = 4 ]
 }
-job_check "this machine is asked directly" here
+job_check "this machine is used without ssh" here
 PATH=$job_folder/path:$PATH job_fails "host 192.0.2.1 ended first, with exit code 255" self 2 \
     distrun -H "$(hostname),192.0.2.1" sleep 50
-job_check "another by ssh, which sees that it is gone" \
+job_check "another host is reached by ssh, with keepalive messages" \
     grep -q -- '-o ServerAliveInterval=[0-9]* 192.0.2.1 sh$' "$job_folder/asked"
-job_check "and this one not" [ "$(wc -l <"$job_folder/asked")" = 1 ]
+job_check "no ssh is used for this machine" [ "$(wc -l <"$job_folder/asked")" = 1 ]
 lossless()
 {
     "$builddir/distrun" "${two[@]}" sh -c 'seq -f "%.0f $RANK of these lines" 1 40000' 2>/dev/null >"$job_folder/lines"
@@ -111,10 +114,10 @@ job_check "no line is lost or mixed" lossless
 # ---- failures ----
 
 job_fails "exitcode  : 7 (pid: " self 4 distrun "${two[@]}" sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
-job_check "the exit code is the worker's" [ "$job_status" = 7 ]
-job_check "there is one failure block, and it is all" [ "$(grep -c FAILED "$job_output"; grep -c ended "$job_output")" = $'1\n0' ]
-job_fails "restarting all workers" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
-job_check "a restart is told of once" [ "$(grep -c 'restarting all workers$' "$job_output")" = 1 ]
+job_check "the exit code is that of the worker" [ "$job_status" = 7 ]
+job_check "one failure block, and no other report" [ "$(grep -c FAILED "$job_output"; grep -c ended "$job_output")" = $'1\n0' ]
+job_fails "starting all workers again" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
+job_check "a restart is reported once" [ "$(grep -c 'again$' "$job_output")" = 1 ]
 unreachable()
 {
     job_fails "host nowhere ended first, with exit code 255" self 3 distrun "${two[@]},nowhere:1" sleep 50
@@ -133,9 +136,9 @@ is_gone()
     "$builddir/distrun" "${hosts[@]}" -H gone:1 true >"$job_output" 2>&1
     [ $? = 137 ] && grep -q "host gone ended first, with exit code 137: the host was lost" "$job_output"
 }
-job_check "an only host that says nothing is told of" is_gone
+job_check "an only host that is lost silently is reported" is_gone
 
-# wrong TEXT OPTION...: the command line is refused, and the text says why.
+# wrong TEXT OPTION...: the command line is refused with TEXT.
 wrong() { job_fails "$1" self 0 distrun "${@:2}" echo ran; job_check "exit code 2" [ "$job_status" = 2 ]; }
 bad=$job_folder/bad
 wrong "cannot read the hostfile /no/such/file" --hostfile /no/such/file
@@ -159,7 +162,8 @@ job_check "exit code 2" [ "$job_status" = 2 ]
 
 # ---- signals ----
 
-# begins COMMAND...: with workers that ignore the gentle signals and have children; sets $pid.
+# begins COMMAND...: starts a job whose workers ignore SIGTERM and SIGINT and have children; sets
+# $pid.
 begins()
 {
     job_id=$$.ends.$((ends = ${ends-0} + 1)).$BASHPID
@@ -172,7 +176,7 @@ begins()
 }
 gone() { for ((try = 0; try < 50; try++)); do [ -z "$(job_processes)" ] && return; sleep 0.1; done; false; }
 stubborn='trap "" TERM INT; sleep 40 & echo ready; for i in 1 2 3 4; do sleep 10; done'
-# ends NAME CODE COMMAND...: the signals that COMMAND sends end the job with that code.
+# ends NAME CODE COMMAND...: COMMAND sends signals that must end the job with that code.
 ends()
 {
     begins "${workers-$stubborn}"
@@ -187,8 +191,8 @@ interrupted()
 {
     workers='trap "echo told; exit 0" INT; echo ready; for i in $(seq 400); do sleep 0.1; done'
     ends "SIGINT" 130 eval 'kill -INT $pid'
-    job_check "each worker has it" [ "$(grep -c told "$job_output")" = 4 ]
-    job_check "it is told of once" [ "$(grep -c 'stopped by SIGINT' "$job_output")" = 1 ]
+    job_check "each worker gets the signal" [ "$(grep -c told "$job_output")" = 4 ]
+    job_check "it is reported once" [ "$(grep -c 'stopped by SIGINT' "$job_output")" = 1 ]
 }
 twice() { kill -INT $pid; sleep 0.4; kill -INT $pid; }
 kill_all() { kill -KILL $pid $(starter); }
@@ -214,7 +218,7 @@ alone()
     kill -KILL "$(pgrep -P "$(starter)" -f -- '--from-starter ')"
     wait $pid
     job_check "an only host that is lost: exit code 137" [ $? = 137 ]
-    job_check "an only host that is lost is told of" \
+    job_check "an only host that is lost is reported" \
         grep -q "host localhost ended first, with exit code 137: its remote shell was killed" "$job_output"
     job_check "an only host that is lost: nothing is left after 5 s" gone
 }
@@ -228,10 +232,11 @@ passed_on()
 }
 job_aside passed_on
 
-# ---- hosts that are lost and come again ----
+# ---- hosts that are lost and rejoin ----
 
-# elastic OPTION...: a host is lost; the other goes on, and then both again. All is over with one that
-# has failed, or is lost where the nodes meet.
+# elastic CODE NODE: the host of that node rank is lost; the other host continues alone, and then
+# both. Workers exit with CODE after the restart with both. The job ends if a worker fails, or if
+# the host where the nodes meet is lost.
 elastic()
 {
     local pid
@@ -249,21 +254,21 @@ elastic()
 comes_back()
 {
     elastic 0 1
-    job_check "a lost host comes back: exit code 0" [ $code = 0 ]
-    job_check "the other went on alone" grep -q '^\[0\]:1: 0 of 1' "$job_output"
-    job_check "and then both" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
-    job_check "it is told of" grep -q 'host localhost ended with exit code 137: starting its agent again' "$job_output"
+    job_check "a lost host rejoins: exit code 0" [ $code = 0 ]
+    job_check "the other host continued alone" grep -q '^\[0\]:1: 0 of 1' "$job_output"
+    job_check "then both hosts continued" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
+    job_check "the retry is reported" grep -q 'host localhost ended with exit code 137: trying it again' "$job_output"
 }
 comes_and_fails()
 {
     elastic 7 1
-    job_check "a lost host comes back, and all fails: exit code 7" [ $code = 7 ]
+    job_check "a lost host rejoins, and the job fails: exit code 7" [ $code = 7 ]
 }
 place_lost()
 {
     elastic 0 0
     job_check "the host where the nodes meet is lost: exit code 137" [ $code = 137 ]
-    job_check "it is named" grep -q 'host 127.0.0.1 ended first.*it is the rendezvous of the nodes' "$job_output"
+    job_check "the error names that host" grep -q 'host 127.0.0.1 ended first.*the nodes meet there' "$job_output"
 }
 if [ -z "${CHECK_SHORT-}" ]; then
     job_aside comes_back
@@ -271,9 +276,10 @@ if [ -z "${CHECK_SHORT-}" ]; then
     [ -n "${CHECK_LONG-}" ] && job_aside comes_and_fails
 fi
 
-# ---- the secret of nodes that were started by hand ----
+# ---- the cookie of nodes that were started by hand ----
 
-# nodes_meet SECONDS SECRET: with another node that has the first secret; whichever comes first serves.
+# nodes_meet SECONDS SECRET: starts a node with SECRET and one with the first secret; the first to
+# start serves.
 node() { "$builddir/distrun" --nnodes 2 --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf "join_timeout=$seconds" "$@" "$hello"; }
 nodes_meet()
 {
@@ -289,7 +295,7 @@ if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     refused()
     {
         job_check "two nodes with two secrets do not meet" eval '! nodes_meet 2 "$job_folder/other"'
-        job_check "one with another secret is refused" grep -q "with another secret" "$job_output" "$job_output.0"
+        job_check "a node with another secret is refused" grep -q "with another secret" "$job_output" "$job_output.0"
     }
     job_aside refused
 else
@@ -331,8 +337,8 @@ printf 'node0\nnode1\nnode2\nnode3\n' >"$job_folder/hostfile"
 # shellcheck disable=SC2086
 {
     job self 4 "$cluster" -k 2 "$BASH" "$job_folder/near" -H node0:2,node1:2 $training
-    job_check "2 hosts by -H: the parameters of the shell loop" same
+    job_check "2 hosts by -H: the parameters equal those of the shell loop" same
     [ -z "${CHECK_SHORT-}" ] || exit 0
     job self 4 "$cluster" -k 4 "$BASH" "$job_folder/near" --hostfile "$job_folder/hostfile" $training
-    job_check "4 hosts by --hostfile: the same" same
+    job_check "4 hosts by --hostfile: the same parameters" same
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank that waits for another leaves the CPU alone: over what it can sleep on, and over MPI.
+# A rank that waits for another rank uses little CPU time: over transports on which it can sleep,
+# and over MPI.
 JOB_ALONE=yes
 . "$srcdir/tests/support/job.sh"
 

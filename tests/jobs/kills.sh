@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A rank is killed in each phase of a job, over each backend: every other rank gets an error that
-# names it. The long form does so twenty times for each rank, and prints how long it took to know.
+# names it. The long form does so twenty times for each rank, and prints how long it took to get the
+# error.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/training.sh"
 . "$srcdir/tests/support/tls.sh"
@@ -13,10 +14,11 @@ training="--reproducible --arch mlp --epochs 4 --train-samples 1200 --test-sampl
 latencies=$job_folder/latencies
 next=0 batch=0
 
-# The phases in which a rank is known before it dies: their figures are those of the news.
+# True for phases in which the store knows the rank before it dies: only their times measure failure
+# notices.
 told() { [ "$1" != start ] && [ "$1" != connect ] && [ "$1 $2" != "join 0" ]; }
 
-# From the death, or the call if that came later, to the error: "NAME PHASE SECONDS".
+# The time from the death, or from the call if that was later, to the error: "NAME PHASE SECONDS".
 measure()
 {
     awk -v name="$1" -v phase="$2" '
@@ -36,8 +38,8 @@ kill_one()
     [ "$4" != checkpoint ] || go_on "$1" "$5"
 }
 
-# A training that is killed as it is kept in a file. It goes on from that, and comes to the
-# parameters of one that nothing happened to: so the file was a whole one, of some step.
+# A training that is killed while it writes a checkpoint. It is resumed from the checkpoint and must
+# end with the parameters of an undisturbed training, so the checkpoint was complete.
 kill_training()
 {
     # shellcheck disable=SC2086
@@ -49,19 +51,19 @@ go_on()
     [ "$job_status" != 77 ] || return 0
     # shellcheck disable=SC2086
     job shell 1 train_mnist $training --dist-backend gloo --checkpoint "$job_folder/kept.$BASHPID"
-    job_check "it went on from its file" grep -q '^=> resuming from' "$job_output"
-    job_check "to the same parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
+    job_check "it continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "and ended with the same parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
     rm -f "$job_folder/kept.$BASHPID" "$job_folder/kept.$BASHPID.tmp-"*
 }
 
-# Three at a time, as most of it is waiting.
+# Three cases at a time, as they mostly wait.
 beside()
 {
     job_aside kill_one "$@"
     [ $((++batch % 3)) != 0 ] || job_collect
 }
 
-# battery NAME LAUNCHER BACKEND: all cells, or one victim for each phase.
+# battery NAME LAUNCHER BACKEND: all cases, or one victim for each phase.
 battery()
 {
     local phase victim repeat
@@ -81,13 +83,13 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     # shellcheck disable=SC2086
     job shell 1 train_mnist $training --dist-backend gloo
     whole=$(hash_of)
-    job_check "there is a hash" [ -n "$whole" ]
+    job_check "the reference run has a hash" [ -n "$whole" ]
 else
     job_skip "phase checkpoint" "built without jansson: no checkpoints"
     phases=${phases/checkpoint /}
 fi
 
-# Stopped, and slow: those wait for deadlines.
+# Stopped and slow ranks, which wait for deadlines.
 for transport in shm tcp; do
     DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo stop 1
     DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo slow 1
@@ -100,8 +102,8 @@ fi
 [ ! -e "$builddir/.libs/dist_ucx.so" ] || DIST_TRANSPORT=ucx battery ucx shell ucx
 job_collect
 
-# MPI has the ranks meet, so that it decides what comes of one that dies before they have. From then
-# on its launchers let the others live, if they are asked to.
+# MPI connects the ranks, so MPI determines what happens if one dies before that. Later its
+# launchers leave the other ranks alive if asked to.
 job_recovers
 all="open idle barrier first middle reduce${whole:+ checkpoint} destroy"
 phases=${CHECK_LONG:+$all} phases=${phases:-open idle reduce${whole:+ checkpoint}}
@@ -110,7 +112,7 @@ phases=${CHECK_LONG:+$all} phases=${phases:-barrier first middle destroy}
 DIST_TRANSPORT=mpi battery mpi-mpi openmpi mpi
 job_collect
 
-# How long it took to know, by backend.
+# Prints how long it took to get the error, by backend.
 percentiles()
 {
     cat "$latencies".* | sort -k1,1 -k3,3n | awk '

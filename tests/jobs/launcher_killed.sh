@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A launcher that is killed cannot end its ranks: they notice it themselves. $TORCHRUN as in ways.sh.
+# A launcher that is killed cannot kill its ranks: they must notice it themselves. $TORCHRUN as in
+# ways.sh.
 JOB_LIMIT=60
 . "$srcdir/tests/support/job.sh"
 
-# Their output goes to a file: one that writes to the launcher's broken pipe would end by that. Each is
-# below a shell, which is not the launcher.
+# The ranks' output goes to a file: writing to the launcher's broken pipe would kill a rank. Each
+# rank is a child of a shell, which is not the launcher.
 cat >"$job_folder/rank" <<END
 exec >>"\$1" 2>&1
 "$builddir/train_mnist" --dummy --epochs 99 --log-interval 1 --train-samples 640 --test-samples 64 --dist-backend gloo
 exit \$?
 END
 
-# begin COMMAND...: a job that trains, whose launcher has the number $launcher.
+# begin COMMAND...: starts a training job; the launcher's process is $launcher.
 begin()
 {
     job_number=$((job_number + 1))
@@ -32,12 +33,12 @@ killed()
     begin "${@:2}"
     kill -KILL "$launcher"
     wait "$launcher"
-    job_check "$name: its ranks end" job_until nobody
+    job_check "$name: its ranks exit" job_until nobody
     job_leaked
 } 2>/dev/null
 say_why()
 {
-    job_check "$1: they say why" said "the launcher of rank [01] \(.*, pid $launcher\) exited before the rank"
+    job_check "$1: they print the reason" said "the launcher of rank [01] \(.*, pid $launcher\) exited before the rank"
 }
 
 if [ -n "$OPENMPI_RUN" ]; then
@@ -46,7 +47,7 @@ if [ -n "$OPENMPI_RUN" ]; then
 else
     job_skip "Open MPI" "no Open MPI here"
 fi
-# Its proxy is what the ranks look after, and ends them itself.
+# MPICH's proxy, which the ranks monitor, kills them itself.
 if [ -n "$MPICH_RUN" ] && [ -n "${CHECK_LONG-}" ]; then
     killed "MPICH" "$MPICH_RUN" -launcher fork -np 2
 fi
@@ -61,5 +62,5 @@ fi
 
 if [ -n "${CHECK_LONG-}" ] && [ -n "$OPENMPI_RUN" ]; then
     DIST_DEBUG=info DIST_LAUNCHER_WATCH=0 job openmpi 2 examples/hello_all_reduce
-    job_check "DIST_LAUNCHER_WATCH=0: nobody looks" eval '! said "when its launcher exits"'
+    job_check "DIST_LAUNCHER_WATCH=0: the launcher is not monitored" eval '! said "when its launcher exits"'
 fi

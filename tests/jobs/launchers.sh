@@ -1,22 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The three ways to start a job: a launcher (no MASTER_ADDR needed), spawning, a shell loop.
+# The three ways to start a job: a launcher (without MASTER_ADDR), spawning, a shell loop.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "launchers" "the other suite has them"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "launchers" "the other suite runs them"; exit; }
 
 battery=tests/conformance/conformance
 
-# What the ranks do then does not depend on who started them.
+# The ranks' results do not depend on the launcher.
 job openmpi 3 $battery gloo --brief --mode blocking
 job mpich 3 $battery gloo --brief --mode async
 job self 3 $battery gloo --spawn 3 --brief --mode group
 job shell 3 $battery gloo --brief --mode flood
 
-# The README's program, the same binary everywhere; 0 + 1 + 2 is 3.
+# The program of the README with every launcher; 0 + 1 + 2 is 3.
 hello=examples/hello_all_reduce
 job self 1 $hello
-job_check "alone it is a world of one" grep -q 'rank 0 of 1: sum 0' "$job_output"
+job_check "one process alone is a world of one" grep -q 'rank 0 of 1: sum 0' "$job_output"
 for launcher in openmpi mpich shell; do
     job $launcher 3 $hello
     [ "$job_status" = 0 ] &&

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank leaves while others wait for it in a call: they know at once, and who it was.
+# A rank leaves while other ranks wait for it in a call: they get an error at once, which names it.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=40
 program=tests/jobs/leaves
 
-# ways LAUNCHER BACKEND: in this environment.
+# ways LAUNCHER BACKEND: runs all cases in this environment.
 ways()
 {
     local way
@@ -19,10 +19,10 @@ ways()
 DIST_TRANSPORT=shm ways shell gloo
 [ -n "${CHECK_SHORT-}" ] || DIST_NODE_MEMORY=0 ways shell gloo
 DIST_TRANSPORT=tcp ways shell gloo
-# UCX keeps some of a connection whose peer is gone.
+# UCX leaks memory of a connection whose peer has exited.
 [ ! -e "$builddir/.libs/dist_ucx.so" ] ||
     ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0 DIST_TRANSPORT=ucx ways shell ucx
-# A rank that exits without MPI_Finalize is MPI's business.
+# Over MPI no rank exits without MPI_Finalize here, since MPI would handle that.
 job_recovers
 for way in reduce other one; do
     job_aside job openmpi 3 $program mpi $way

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# awk -v limit=1e-4 -v steps=100 -f losses.awk A B: do two loss logs ("step loss" a line) agree?
+# awk -v limit=1e-4 -v steps=100 -f losses.awk A B: compares two loss logs with lines "step loss".
 # Prints the largest relative difference; exit 1 if it is above the limit or a step is missing.
 FNR == NR { a[$1] = $2; next }
 $1 in a {

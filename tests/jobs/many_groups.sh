@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Many groups alive at once with few descriptors; one that fails beside them; two threads on two.
+# Many groups at the same time with few descriptors; a group that fails beside them; two threads on
+# two groups.
 . "$srcdir/tests/support/job.sh"
 program=tests/jobs/many_groups
 groups=100 limit=128
 [ -z "${CHECK_LONG-}" ] || groups=1000 limit=1024
 
-# with_descriptors MOST COMMAND...: the limit is hard and soft.
+# with_descriptors MOST COMMAND...: sets the hard and the soft limit.
 cat >"$job_folder/with_descriptors" <<'END'
 #!/bin/bash
 ulimit -n "$1" || exit 99
@@ -15,7 +16,7 @@ exec "$@"
 END
 chmod +x "$job_folder/with_descriptors"
 
-# many BACKEND: in this environment.
+# many BACKEND: runs the cases in this environment.
 many()
 {
     job shell 4 "$job_folder/with_descriptors" $limit "$builddir/$program" "$1" $groups all
@@ -30,7 +31,7 @@ for transports in shm tcp shm,tcp; do
     done
 done
 
-# UCX ends the process where it finds no descriptor: ours is an error, before it begins.
+# UCX aborts the process if it finds no descriptor, so the library reports an error before that.
 if [ -e "$builddir/.libs/dist_ucx.so" ]; then
     export DIST_TRANSPORT=ucx
     many ucx

@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Jobs by MindSpore's variables: with a scheduler process and without, with MS_NODE_ID and without.
+# Jobs started with MindSpore's variables: with and without a scheduler process, with and without
+# MS_NODE_ID.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "MindSpore's roles" "the other suite has them"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "MindSpore's roles" "the other suite runs them"; exit; }
 
 training="$builddir/train_mnist --dummy --reproducible --train-samples 600 --test-samples 60 --max-steps 3
     --epochs 1 --batch-size 60"
 
-# ms_job SCHEDULER IDS WORKERS PROGRAM [ARGUMENT]...: SCHEDULER is first, late or none; IDS yes or no.
-# Ends with the first failure of all.
+# ms_job SCHEDULER IDS WORKERS PROGRAM [ARGUMENT]...: SCHEDULER is first, late or none; IDS yes or
+# no. Returns the first failure's exit code.
 ms_job()
 {
     local scheduler=$1 ids=$2 rank pids=() status=0 result
@@ -24,7 +25,7 @@ ms_job()
         pids+=($!)
     done
     unset MS_NODE_ID
-    # The workers cannot all come before it.
+    # Not all workers can join before the scheduler starts.
     [ "$scheduler" = late ] && { sleep 0.5; MS_ROLE=MS_SCHED "$@" & pids+=($!); }
     for result in "${pids[@]}"; do
         wait "$result"
@@ -48,16 +49,18 @@ for way in "${ways[@]}"; do
     job_check "scheduler: ${way% *}, MS_NODE_ID: ${way#* }: the parameters of the shell loop" same
 done
 
-# A program that knows nothing of schedulers serves as well; it hears why it has no group.
+# A program without support for schedulers works too; in the scheduler process it gets an error that
+# explains why it has no group.
 served()
 {
     job_launch self 2 "$BASH" -c 'ms_job "$@"' ms_job first no 2 "$builddir/examples/hello_all_reduce"
     grep -q "rank 1 of 2: sum 1" "$job_output" &&
         grep -q "was the scheduler .* has succeeded" "$job_output" && ! job_leaked
 }
-job_check "any program hosts the job" served
+job_check "any program can run the job's store" served
 
-# lost WHOM TEXT: a worker or the scheduler is killed. The other ends and says who it was.
+# lost WHOM TEXT: a worker or the scheduler is killed. The other processes exit with an error that
+# names it.
 lost()
 {
     local port rank pids=() scheduler left result
@@ -67,9 +70,9 @@ lost()
     # shellcheck disable=SC2086
     "${ms[@]}" MS_ROLE=MS_SCHED $training 9>&- >"$job_folder/scheduler" 2>&1 &
     scheduler=$!
-    # Without a scheduler rank 0 holds the store, also if the scheduler comes later.
+    # Without a scheduler, rank 0 serves the store, even if a scheduler starts later.
     job_until job_listens $((port + 1)) || { kill $scheduler; return 1; }
-    rm -f "$job_folder"/worker[012] # of the run before, which trained too
+    rm -f "$job_folder"/worker[012] # of the previous run, which trained too
     for rank in 0 1 2; do
         # shellcheck disable=SC2086
         "${ms[@]}" MS_NODE_ID=$rank MS_ROLE=MS_WORKER $training --max-steps 1000000 --epochs 100000 \
@@ -84,14 +87,14 @@ lost()
     job_until eval '! kill -0 $left' || kill "${pids[@]}" $scheduler
     wait "$left"
     result=$?
-    # Of two ends at a time a worker may report the other worker's.
+    # If two processes end at the same time, a worker may report the other worker.
     cat "$job_folder/scheduler" "$job_folder"/worker[012] >"$job_output"
     [ $result = 1 ] && grep -q "$2" "$job_output" && ! job_leaked
 } 2>/dev/null
 job_check "a lost worker is named" lost worker "rank 1 .* \(closed its connection\|was killed\)"
 job_check "a lost scheduler is named" lost scheduler "the launcher or scheduler (.*), which holds the store, \(closed its connection\|was killed\)"
 
-# Two schedulers: the second hears that there was one, as that one ends. It has 8 s to come.
+# Two schedulers: the second one gets an error when the first one ends. It has 8 s to connect.
 crowded()
 {
     local MS_SCHED_PORT

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank dies, leaves, falls silent or calls something else: every other rank gets an error.
+# A rank dies, leaves, stops calling or makes another call: every other rank gets an error.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=90
@@ -10,7 +10,7 @@ for transport in shm tcp; do
         job shell 4 tests/jobs/mishap gloo $kind 2
     done
     job shell 4 tests/jobs/mishap gloo kill 0
-    # These sleep.
+    # These cases sleep.
     job_aside job shell 3 tests/jobs/mishap gloo kill-fork 1
     job_aside job shell 3 tests/jobs/mishap gloo kill-fork 0
     job_aside job shell 3 tests/jobs/mishap gloo silent 1
@@ -21,15 +21,16 @@ for kind in exit-atexit exit-thread exit-function; do
     job shell 3 tests/jobs/mishap gloo $kind 1
 done
 
-# Ranks in PID namespaces of their own, where each has the same number, go by messages, with no error.
+# Ranks in separate PID namespaces, in which each has the same process number, use messages without
+# an error.
 alone() { exec unshare --pid --fork --mount-proc "$@"; }
 export -f alone
 unset DIST_TRANSPORT
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
     DIST_DEBUG=error job shell 3 "$BASH" -c 'alone "$@"' alone "$builddir/examples/hello_all_reduce"
-    job_check "no error is told" [ "$(grep -c ' ERROR ' "$job_output")" = 0 ]
+    job_check "no error is logged" [ "$(grep -c ' ERROR ' "$job_output")" = 0 ]
     DIST_DEBUG=info job shell 2 "$BASH" -c 'alone "$@"' alone "$builddir/examples/hello_all_reduce"
-    job_check "but the reason" grep -q 'its owner is in another PID namespace' "$job_output"
+    job_check "the log has the reason" grep -q 'its owner is in another PID namespace' "$job_output"
 else
     job_skip "ranks in PID namespaces" "none can be made here"
 fi

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ordinary memory between ranks of one machine, by windows and by the kernel, also where it refuses.
+# Ordinary memory between ranks of one machine, by bounce buffers and by CMA, also where the kernel
+# refuses CMA.
 . "$srcdir/tests/support/job.sh"
 program=tests/jobs/movers
 EPERM=1 EFAULT=14 ENOSYS=38
@@ -13,5 +14,5 @@ job shell 3 "$builddir/$program" $EPERM 1
 job shell 2 "$builddir/$program" $ENOSYS -1
 job shell 4 "$builddir/$program" $EFAULT 0
 
-# A rank that is stopped in the middle does not write when it continues.
+# A rank that is stopped in the middle of a call does not write when it continues.
 job shell 2 "$builddir/tests/jobs/stopped"

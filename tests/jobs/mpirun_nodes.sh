@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# mpirun over two hosts, which are network namespaces: backends gloo and mpi, no MASTER_ADDR.
+# mpirun over two hosts, which are network namespaces: backends gloo and mpi, without MASTER_ADDR.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "mpirun over hosts" "the other suite has it"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "mpirun over hosts" "the other suite runs it"; exit; }
 job_needs_modules
 
 cluster=$srcdir/bench/netns-cluster
@@ -31,8 +31,8 @@ over_hosts()
     esac
 }
 
-# MPICH's mpirun on the first host enters the other in ssh's place. The cluster's own variables would
-# say who is who and where to meet.
+# MPICH's mpirun on the first host enters the other host with this instead of ssh. The cluster's own
+# variables, which set ranks and addresses, are removed.
 cat >"$job_folder/agent" <<END
 #!$BASH
 exec "$BASH" "$cluster" --enter "\$1" "\${@:2}"

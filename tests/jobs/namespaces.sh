@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks in PID, user and mount namespaces of their own, under each launcher.
+# Ranks in separate PID, user and mount namespaces, under each launcher.
 JOB_LIMIT=60
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}${CHECK_WATCHED-}" ] || { job_skip "namespaces" "the other suite has them"; exit; }
+[ -z "${CHECK_SHORT-}${CHECK_WATCHED-}" ] || { job_skip "namespaces" "the other suite runs them"; exit; }
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(--user --map-root-user)
 unshare "${as_root[@]}" --pid --fork --mount-proc --mount true 2>/dev/null ||
@@ -14,7 +14,7 @@ run=$builddir/distrun
 hello=$builddir/examples/hello_all_reduce
 battery=$builddir/tests/conformance/conformance
 
-# As bwrap, podman and apptainer start a program: in namespaces of each rank, with and without a
+# Starts a program as bwrap, podman and apptainer do: in namespaces of each rank, with and without a
 # /proc of their own; "one" leaves rank 0 outside.
 cat >"$job_folder/in" <<'END'
 kind=$1
@@ -43,7 +43,7 @@ in_kinds()
 }
 job_check "distrun: ranks in ${kinds[*]}" in_kinds "$hello"
 
-# A program that closes the inherited descriptors, as Python's subprocess does: the path is left.
+# A program that closes the inherited descriptors, as Python's subprocess does: the path still works.
 # shellcheck disable=SC2016
 closed='for fd in /proc/self/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done; exec "$@"'
 job self 2 distrun -n 2 "$BASH" -c "$closed" closed "$hello"
@@ -52,7 +52,7 @@ job_fails "has closed descriptor" self 2 distrun -n 2 "$BASH" -c "$closed" close
 DIST_AUTH=none job self 2 distrun -n 2 "$BASH" -c "$closed" closed \
     "$BASH" "$job_folder/in" user-pid "$hello"
 
-# All of a job of dist_spawn in one namespace.
+# All ranks of a job of dist_spawn in one namespace.
 spawned()
 {
     local kind
@@ -63,16 +63,17 @@ spawned()
 }
 job_check "dist_bench -n in namespaces" spawned
 
-# distrun ends by itself where it finds no processes in /proc, and kills only its own.
+# distrun exits if it finds no processes in /proc, and kills only its own.
 # shellcheck disable=SC2016
 no_proc_ends()
 {
     timeout 20 "$BASH" "$job_folder/in" no-proc "$run" -n 1 sh -c 'sleep 2 >&- 2>&- &' >"$job_output" 2>&1 &&
         grep -q 'cannot find and end a process that a worker started: /proc is not mounted' "$job_output"
 }
-job_check "a process left behind where there is no /proc" no_proc_ends
+job_check "a process left behind, without /proc" no_proc_ends
 
-# MPICH over UCX does not start in a PID namespace that sees another's /proc, nor with ranks in two.
+# MPICH over UCX does not start in a PID namespace with the /proc of another one, nor with ranks in
+# two.
 for kind in ${CHECK_LONG:+"${kinds[@]}"}; do
     job self 2 distrun -n 2 "$BASH" "$job_folder/in" "$kind" "$battery" gloo --brief --mode blocking
     job shell 2 "$BASH" "$job_folder/in" "$kind" "$battery" gloo --brief --mode blocking

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Backend nccl over the stand-in: streams, graphs, batches, memory of all sorts, devices.
+# Backend nccl over the stand-in: streams, graphs, batches, all kinds of memory, devices.
 program=tests/jobs/nccl_streams
 
 stand_in()
@@ -9,7 +9,7 @@ stand_in()
     export DIST_NCCL_LIBRARY=$DIST_GPU_DRIVER
 }
 stand_in cuda
-# Where every operation takes long, what is not ordered shows.
+# Makes every operation slow, so that missing ordering gives wrong results.
 export STANDIN_DELAY_US=300
 unset CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES DIST_DEVICE NCCL_HOSTID
 . "$srcdir/tests/support/job.sh"
@@ -20,7 +20,7 @@ job_needs_modules
 job self 1 $program 1
 job self 2 $program 2
 job self 4 $program 4
-STANDIN_DELAY_US=5000 job self 2 $program 2 host # slower than the host fills what is copied
+STANDIN_DELAY_US=5000 job self 2 $program 2 host # slower than the host fills the copied buffers
 DIST_PROGRESS_THREAD=0 job self 2 $program 2
 STANDIN_DELAY_US=0 job self 3 $program 3
 if [ -z "${CHECK_SHORT-}" ]; then
@@ -29,7 +29,7 @@ if [ -z "${CHECK_SHORT-}" ]; then
     stand_in cuda
 fi
 
-# Devices: one that is not there, one for two ranks, fewer than ranks, none, and one each.
+# Devices: one that does not exist, one for two ranks, fewer than ranks, none, and one each.
 DIST_DEVICE=99 job_fails "device 99 was requested, but only devices 0 to 7 exist" self 2 $program 2
 DIST_DEVICE=3 job_fails "rank 0 and rank 1 are both on device 3" self 2 $program 2
 STANDIN_DEVICES=2 job_fails "local rank 2 finds only devices 0 to 1" self 3 $program 3

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# bench/netns-cluster: the hosts it makes, what its ranks are told, how it ends, what it leaves.
+# bench/netns-cluster: the hosts it makes, the variables of its ranks, how it ends, and that it
+# leaves nothing behind.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "netns-cluster" "the other suite tries scripts"; exit; }
@@ -8,10 +9,11 @@
 cluster=$srcdir/bench/netns-cluster
 [[ $cluster == /* ]] || cluster=$PWD/$cluster
 
-# Open MPI's launcher may warn that its child has set its process group first: that is no output of ranks.
+# Ignores Open MPI's warning that its child has set its process group first, which is not output of
+# ranks.
 says() { [ "$(grep -v 'plm:rsh: Warning: setpgid' "$job_output" | sort)" = "$1" ]; }
 
-# lines NAME TEXT OPTION...: the run's output, sorted, is TEXT.
+# lines NAME TEXT OPTION...: the run's sorted output is TEXT.
 lines()
 {
     job self - "$cluster" "${@:3}"
@@ -36,7 +38,7 @@ node0
 node1
 node1" "$cluster" -k 2 uname -n
 
-# What the interfaces carry: the rate in both directions, the size of frames.
+# The settings of the interfaces: the rate in both directions, the size of frames.
 job self - "$cluster" -k 1 -i 2 --mtu 9000 ip -o link show
 job_check "frames of 9000 bytes on each of 2 interfaces" [ "$(grep -c 'eth[01].*mtu 9000' "$job_output")" = 2 ]
 if command -v tc >/dev/null; then
@@ -44,15 +46,15 @@ if command -v tc >/dev/null; then
     job_check "a rate" grep -q 'tbf.* rate 100Mbit' "$job_output"
 fi
 
-# How it ends.
+# The exit status.
 exit_is() { [ "$job_status" = "$1" ]; }
 job_launch self - "$cluster" -k 3 -g 0 bash -c '[ $RANK = 1 ] && exit 5; sleep 60'
 job_check "the exit status is that of the rank that failed" exit_is 5
-job_check "the others are ended after it" eval '! job_leaked'
+job_check "the other ranks are killed after it" eval '! job_leaked'
 job_launch self - "$cluster" -k 0 true
 job_check "wrong options: 2" exit_is 2
 
-# ended SIGNAL: however the script is ended, its ranks are.
+# ended SIGNAL: after the script is killed, no rank remains.
 ended()
 {
     local pid
@@ -64,10 +66,10 @@ ended()
     wait $pid 2>/dev/null
     ! job_leaked
 }
-job_check "nothing is left after SIGTERM" ended TERM
-job_check "nothing is left after SIGKILL" ended KILL
+job_check "no process is left after SIGTERM" ended TERM
+job_check "no process is left after SIGKILL" ended KILL
 
-# carried LEAST: each interface of each host has sent at least so many hundredths of all bytes.
+# carried LEAST: each interface of each host has sent at least LEAST percent of the host's bytes.
 carried()
 {
     awk -v least="$1" '/^eth/ { share = 100 * $2 / ($2 + $4); lines++
@@ -75,7 +77,7 @@ carried()
         END { exit lines != 2 || bad }' "$job_output"
 }
 
-# Two interfaces a host: a long vector goes over both, and what it becomes is right.
+# Two interfaces per host: a long vector uses both, and the result is right.
 right() { grep -q '^all_reduce,.*,right$' "$job_output"; }
 cat >"$job_folder/sent" <<END
 "$builddir/dist_bench" -m 8M:8M -i 3 -x 1 -r 1 -c --format csv all_reduce &&
@@ -91,10 +93,10 @@ if command -v tc >/dev/null; then
     job_check "two interfaces, 4 sockets: each carries a third at least" carried 33
     DIST_SOCKET_IFNAME==eth1 \
         job self 2 "$cluster" -k 2 -i 2 -r 200mbit bash "$job_folder/sent"
-    job_check "one of two interfaces is named: the other carries nothing" eval '! carried 5'
+    job_check "one of two interfaces is selected: the other carries nothing" eval '! carried 5'
 fi
 
-# Ranks of libdist see several machines, and Open MPI's as well.
+# Ranks of libdist and of Open MPI detect several machines.
 export DIST_TIMEOUT=30
 job self - "$cluster" -k 2 -n 2 "$builddir/tests/conformance/conformance" gloo --brief
 if [ -n "$OPENMPI_RUN" ]; then

@@ -6,7 +6,7 @@
 . "$srcdir/tests/support/nodes.sh"
 
 JOB_LIMIT=90
-[ -z "${CHECK_SHORT-}" ] || { job_skip "networks" "the other suite tries them"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "networks" "the other suite runs them"; exit; }
 node_make 2>"$job_folder/why" || { job_skip "networks" "$(tail -n 1 "$job_folder/why")"; exit; }
 
 program=$builddir/tests/jobs/kills
@@ -22,10 +22,10 @@ calls()
 }
 
 have_met() { [ "$(grep -cs '^met' "$job_output")" = 4 ]; }
-# Who is gone is not called well: the error says why nothing comes of it.
+# A lost peer must not be called alive: each error has a reason.
 says_why() { ! grep '^knew ' "$job_output" | grep -vE 'silent|unreachable'; }
 
-# broken NAME COMMAND...: as soon as the ranks have met the command cuts the network.
+# broken NAME COMMAND...: when the ranks have joined, the command cuts the network.
 broken()
 {
     local name=$1 cutter
@@ -35,8 +35,8 @@ broken()
     cutter=$!
     DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
     wait $cutter
-    job_check "$name: all get an error" every "\(lost\|timed out\)"
-    job_check "$name: which says why" says_why
+    job_check "$name: all ranks get an error" every "\(lost\|timed out\)"
+    job_check "$name: the errors have a reason" says_why
     echo "# $name: the last rank knew after $(seconds) s, with a deadline of 3 s"
 }
 
@@ -54,7 +54,7 @@ if there iptables -L >/dev/null 2>&1; then
         there iptables -F INPUT
     done
     broken "packets are dropped" there iptables -A INPUT -j DROP
-    job_check "packets are dropped: a machine that answers nothing is called so" \
+    job_check "packets are dropped: a machine that does not answer is reported so" \
         grep -q '^knew .*unreachable' "$job_output"
     there iptables -F INPUT
 else
@@ -63,13 +63,13 @@ fi
 broken "the link is down" ip link set "dA$$" down
 ip link set "dA$$" up
 
-# The other machine vanishes: its ranks are killed when nothing gets out any more, so no connection is
-# ended: they are half open.
+# The other machine vanishes: its ranks are killed after its packets are dropped, so no connection
+# is closed: they are half open.
 vanish()
 {
     local pid parent
     ip link set "dA$$" down
-    # Not those that wait for them, of whom the launcher would hear.
+    # Spares their parents, whose exit the launcher would see.
     for pid in $(ip netns pids "$node_name"); do
         read -r _ _ _ parent _ <"/proc/$pid/stat"
         [ "$(<"/proc/$parent/comm")" != kills ] || kill -KILL "$pid"
@@ -80,10 +80,10 @@ rm -f "$job_output"
 vanished=$!
 DIST_TIMEOUT=3 nodes 4 "2 3" "$program" gloo cut 0 2048
 wait $vanished
-job_check "the other machine vanished: its ranks ended unheard" [ "$(grep -c '^dead' "$job_output")" = 2 ]
-job_check "the ranks that are left get an error" every "\(lost\|timed out\)" 2
-# Who waits for a rank that itself waits can only name that one.
-job_check "which names one of those" grep -q '^knew .*rank [23]' "$job_output"
-job_check "and says why" says_why
+job_check "the other machine vanished: its ranks ended unnoticed" [ "$(grep -c '^dead' "$job_output")" = 2 ]
+job_check "the remaining ranks get an error" every "\(lost\|timed out\)" 2
+# A rank that waits for a rank which itself waits can only name that one.
+job_check "an error names a rank of that machine" grep -q '^knew .*rank [23]' "$job_output"
+job_check "the errors have a reason" says_why
 grep '^knew' "$job_output" | cut -d' ' -f5- | sed 's/^/      /'
 echo "# vanished: the last rank knew after $(seconds) s, with a deadline of 3 s"

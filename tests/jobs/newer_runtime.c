@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stand-in for a CUDA library that is newer than the stand-in driver. */
+/* Simulates a CUDA library that is newer than the simulated driver of tests/standin. */
 __attribute__((visibility("default"))) int cudaRuntimeGetVersion(int *version);
 
 int cudaRuntimeGetVersion(int *version)

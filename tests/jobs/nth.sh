@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank's n-th allocation or system call fails, somewhere between the beginning and the end of a job:
-# an error or success, on both ranks, and soon.
+# A rank's n-th allocation or system call fails, somewhere between the beginning and the end of a
+# job: both ranks get an error or success, soon.
 . "$srcdir/tests/support/job.sh"
 
 if grep -q 'FLAGS = .*-fsanitize' "$builddir/Makefile"; then
-    job_skip "calls that fail" "a sanitizer has the allocator, and makes calls of its own"
+    job_skip "calls that fail" "a sanitizer replaces the allocator and makes system calls of its own"
     exit
 fi
 step=17

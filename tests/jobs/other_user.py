@@ -17,7 +17,7 @@ import time
 
 NOBODY = 65534
 HOLD_SECONDS = 120
-GREETING = 256  # bytes that anybody may hear: no data, no secret
+GREETING = 256  # bytes that any user may receive: no data, no secret
 
 
 def become_nobody():
@@ -79,7 +79,7 @@ class Attack:
     def open(self, pid):
         for what in ("environ", "mem", "maps", "auxv"):
             self.open_one("/proc/%d/%s" % (pid, what), pid, self.has_memory)
-        # Its descriptors, by number: the folder is no other user's to list.
+        # Its descriptors, by number, since another user cannot list the folder.
         for fd in range(64):
             self.open_one("/proc/%d/fd/%d" % (pid, fd), pid)
 
@@ -140,7 +140,7 @@ class Attack:
             self.open(pid)
             self.signal(pid)
         for name in names:
-            # What is no name in the file system begins with @ in the table.
+            # Abstract names begin with @ in the table.
             address = b"\0" + name[1:] if name.startswith(b"@") else name
             for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
                 self.call(socket.AF_UNIX, kind, address, "Unix sockets")

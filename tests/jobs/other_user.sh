@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Another user of the machine: what he has made before is refused or replaced, with a clear error,
-# and never followed; what he asks of running ranks he does not get.
+# Another user of the machine: files he has prepared are refused or replaced, with a clear error,
+# and never followed; he gains nothing from running ranks.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
 if [ "$(id -u)" != 0 ] || ! command -v setpriv >/dev/null || ! command -v python3 >/dev/null; then
-    job_skip "another user" "it takes root, who can be somebody else, setpriv and python3"
+    job_skip "another user" "it needs root, setpriv and python3"
     exit
 fi
 hello=examples/hello_all_reduce
@@ -15,7 +15,7 @@ attacker=$srcdir/tests/jobs/other_user.py
 pause=60
 [ -z "${CHECK_LONG-}" ] || pause=500
 export DIST_TIMEOUT=5 DIST_TUNING=off
-# A folder in which all users may make files, as /tmp is, with a way to it.
+# A folder in which all users may create files, such as /tmp, and which they can reach.
 chmod 711 "$job_folder" "${TMPDIR:-$job_folder}"
 all=$job_folder/all
 mkdir -m 1777 "$all"
@@ -25,7 +25,7 @@ untouched() { [ "$(cat "$job_folder/ours")" = "what is ours" ]; }
 echo "what is ours" >"$job_folder/ours"
 ours=$job_folder/ours
 
-# --- the secret
+# --- the cookie
 
 if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     export XDG_CONFIG_HOME=$all
@@ -36,7 +36,7 @@ if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     job_fails "is not a regular file of this user in a directory of this user: remove it" shell 2 $hello
     DIST_SECRET_FILE=$all/known job_fails "$all/known" shell 2 $hello
     rm -rf "$all/libdist" "$all/known"
-    # A folder of theirs: they could exchange the file.
+    # A folder of theirs, in which they could replace the file.
     as_them "mkdir -m 777 '$all/libdist'"
     job_fails "in a directory of this user: " shell 2 $hello
     rm -rf "$all/libdist"
@@ -57,9 +57,9 @@ else
     job_skip "secrets" "built without OpenSSL"
 fi
 
-# --- where ranks meet
+# --- rendezvous
 
-# A job that is known by its name on this machine, as srun's are.
+# A job that has a name on this machine, as srun's jobs have.
 cat >"$job_folder/by_name" <<END
 #!/bin/bash
 export SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_PROCID=\$RANK SLURM_LOCALID=\$RANK
@@ -72,7 +72,7 @@ by_name() { "$@" shell 2 "$job_folder/by_name"; }
 by_name job
 python3 "$attacker" hold "dist/0/slurm.$$.0" >"$job_folder/held" 2>&1 9>&- &
 holder=$!
-job_check "they have the socket" job_until grep -q held "$job_folder/held"
+job_check "the other user has the socket" job_until grep -q held "$job_folder/held"
 by_name job_fails "set MASTER_ADDR and MASTER_PORT instead"
 kill $holder
 wait $holder 2>/dev/null
@@ -87,7 +87,7 @@ job_check "the flight recorder follows no link" untouched
 rm -f "$all/flight"
 as_them "umask 0; touch '$all/flight'"
 DIST_FAULT=kill:1@4 job shell 2 tests/jobs/kills gloo barrier 1 1
-job_check "and writes nothing into their file" [ ! -s "$all/flight" ]
+job_check "it writes nothing into the other user's file" [ ! -s "$all/flight" ]
 rm -f "$all/flight"
 DIST_FLIGHT_FILE=/dev/null
 
@@ -96,12 +96,13 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     as_them "mkdir -m 777 '$all/kept'; ln -s '$ours' '$all/kept/file.tmp-01234567'; ln -s '$ours' '$all/kept/trace.tmp-01234567'"
     job "${train[@]}" --checkpoint "$all/kept/file" --trace "$all/kept/trace"
     job_check "checkpoints and traces follow no link" untouched
-    job_check "and are files of ours" [ "$(stat -c '%u %F' "$all/kept/file")" = "0 regular file" ]
+    job_check "they are files of this user" [ "$(stat -c '%u %F' "$all/kept/file")" = "0 regular file" ]
     rm -rf "$all/kept"
     as_them "echo junk >'$all/file'"
     job_fails "$all/file" "${train[@]}" --checkpoint "$all/file"
     rm -f "$all/file"
-    # One that would do is theirs all the same, and so is a link to ours, or a pipe.
+    # A valid checkpoint is refused if it belongs to another user, and so is his link to a file of
+    # this user, or a pipe.
     job "${train[@]}" --checkpoint "$job_folder/good"
     cp "$job_folder/good" "$all/file"
     chown 65534 "$all/file"
@@ -109,10 +110,10 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     rm -f "$all/file"
     as_them "ln -s '$job_folder/good' '$all/file'"
     if [ "$(cat /proc/sys/fs/protected_symlinks)" = 0 ]; then
-        job_fails "symbolic link owned by user 65534" "${train[@]}" --checkpoint "$all/file"
-    else # the kernel hides what is behind it, and the checkpoint replaces it
+        job_fails "it is a link of user 65534's" "${train[@]}" --checkpoint "$all/file"
+    else # the kernel hides the link's target, and the checkpoint replaces the link
         job "${train[@]}" --checkpoint "$all/file"
-        job_check "a checkpoint behind their link is not taken" eval '! says "resuming from"'
+        job_check "a checkpoint behind another user's link is not loaded" eval '! says "going on from"'
     fi
     rm -f "$all/file"
     as_them "mkfifo '$all/file'"
@@ -120,9 +121,10 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     rm -f "$all/file"
 fi
 
-# --- a job that runs
+# --- a running job
 
-# attacked TRANSPORT SOCKETS: as long as the job runs he tries its processes and those sockets.
+# attacked TRANSPORT SOCKETS: while the job runs, another user tries to use its processes and
+# sockets.
 attacked()
 {
     local attack=$job_folder/attack

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What all programs do alike: on a full device each says what could not be written, and ends with 1;
-# each prints help of any width and its version, and refuses wrong words with 2.
+# Behaviour common to all programs: on a full device each prints what could not be written, and
+# exits with 1; each prints help of any width and its version, and refuses wrong arguments with 2.
 . "$srcdir/tests/support/job.sh"
 
-# full PROGRAM ARGUMENT...: its standard output is full.
+# full PROGRAM ARGUMENT...: runs it with a full device as standard output.
 full()
 {
     local program=$1 status
     "$builddir/$program" "${@:2}" >/dev/full 2>"$job_output"
     status=$?
     job_check "$* to a full device" [ "$status" = 1 ]
-    job_check "it says why, once" [ "$(grep -c "^$program: .*cannot write to standard output: No space left" "$job_output")" = 1 ]
+    job_check "it prints the reason once" [ "$(grep -c "^$program: .*cannot write to standard output: No space left" "$job_output")" = 1 ]
 }
 
 bench=(-n 2 -t 0.001 -r 1 -m 8:8 --backend gloo)
@@ -28,7 +28,7 @@ if [ -w /dev/full ]; then
     full train_mnist "${train[@]}"
     for program in dist_bench distrun train_mnist; do full $program --version; done
 
-    # A device is written in place, and stays a device.
+    # A device is written in place, not replaced.
     job_fails "dist_sim: --draw /dev/full: cannot write: No space left" self 1 dist_sim barrier --draw /dev/full
     job_fails "--save /dev/full: cannot write: No space left" self 2 dist_bench "${bench[@]}" \
         --save /dev/full --html /dev/full barrier
@@ -37,18 +37,18 @@ if [ -w /dev/full ]; then
     job_fails "train_mnist: rank 0: --trace: the file is incomplete" self 1 train_mnist "${train[@]}" \
         --trace /dev/full
     job_check "the cause is in the warning" grep -q "warning: --trace /dev/full: No space left" "$job_output"
-    job_check "the training came to its end" grep -q "^Final: " "$job_output"
+    job_check "the training completed" grep -q "^Final: " "$job_output"
     job_check "it is still a device" [ -c /dev/full ]
 else
     job_skip "full devices" "no /dev/full here"
 fi
 
-# Known before anything is measured.
+# Detected before anything is measured.
 job_fails "--html $job_folder/none/page.html: cannot write: No such file" self 2 dist_bench "${bench[@]}" \
     --html "$job_folder/none/page.html" barrier
 job_check "nothing was measured" sh -c '! grep -q barrier "$1"' sh "$job_output"
 
-# A reader that has seen enough is no failure to report.
+# A reader that closes the pipe early is not reported as an error.
 closed_pipe()
 {
     {
@@ -63,7 +63,7 @@ job_check "a closed pipe is not reported" closed_pipe
 
 # ---- help ----
 
-# fits WIDTH: no line of the output is longer, or ends with a blank.
+# fits WIDTH: no line of the output is longer or ends with a blank.
 unset COLUMNS
 fits() { awk -v width="$1" 'length($0) > width || / $/ { print "too long: " $0; bad = 1 } END { exit bad || !NR }' "$job_output"; }
 alike()
@@ -77,7 +77,7 @@ alike()
     "$builddir/$1" "${@:2}" --nonsense >"$job_output" 2>&1
     status=$?
     job_check "$* --nonsense" eval "[ $status = 2 ] && grep -q '^$*: --nonsense: there is no such option' \"$job_output\""
-    job_check "and where help is" grep -qxF "Try '$* --help'." "$job_output"
+    job_check "and it points to --help" grep -qxF "Try '$* --help'." "$job_output"
 }
 commands=$("$builddir/dist_info" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
 job_check "dist_info has nine commands" [ "$(wc -w <<<"$commands")" = 9 ]
@@ -89,5 +89,5 @@ for line in "dist_info nonsense --help" "dist_info explain" "dist_info flight" "
     "dist_sim" "distrun"; do
     # shellcheck disable=SC2086
     "$builddir/"$line >"$job_output" 2>&1
-    job_check "$line: wrong usage" eval "[ $? = 2 ] && grep -q '^Try ' \"$job_output\""
+    job_check "$line: misuse" eval "[ $? = 2 ] && grep -q '^Try ' \"$job_output\""
 done

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The recipes for packages. The long form builds the Debian packages in clean roots of Debian 12,
-# installs, tests and removes them.
+# and installs, tests and removes them.
 . "$srcdir/tests/support/job.sh"
 recipes=$srcdir/packaging
 
-# checked NAME PROGRAM COMMAND...: skipped without the program.
+# checked NAME PROGRAM COMMAND...: skipped if the program is missing.
 checked()
 {
     local name=$1 program=$2
@@ -14,7 +14,7 @@ checked()
     if "$@" >"$job_output" 2>&1; then job_pass "$name"; else job_fail "$name" "see above"; fi
 }
 
-# The version stands in six places.
+# The version is in six places.
 same_versions()
 {
     local version
@@ -29,7 +29,7 @@ job_check "all recipes have the version of configure.ac" same_versions
 compiled() { python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$1"; }
 checked "packaging/spack/package.py is Python" python3 compiled "$recipes/spack/package.py"
 
-# What is in double braces is filled in before the YAML is read.
+# Expressions in double braces are replaced before the YAML is parsed.
 is_yaml()
 {
     python3 -c '
@@ -62,5 +62,5 @@ if [ -n "${CHECK_LONG-}" ]; then
         esac
     done <"$job_folder/said"
 else
-    job_skip "Debian packages in a clean Debian 12" "make check-long builds and tries them"
+    job_skip "Debian packages in a clean Debian 12" "make check-long builds and tests them"
 fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# examples/plugin-hccl, built as its users do, against a stand-in for CANN: the battery, memory of
-# devices and streams, ranks that do not come, calls that fail, libraries that are not there.
+# examples/plugin-hccl, built as its users do, against a stand-in for CANN: the conformance tests,
+# device memory and streams, ranks that make no call, calls that fail, missing libraries.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 
@@ -15,12 +15,12 @@ build()
         CFLAGS="-O1 -g -Werror $(variable DISTI_LDFLAGS)" DIST_CFLAGS="-I$srcdir/include" \
         >"$job_output" 2>&1
 }
-job_check "it builds, with nothing but libdist's headers" build
+job_check "it builds with libdist's headers alone" build
 export DIST_PLUGIN_PATH=$job_folder TMPDIR=$job_folder
 unwanted() { nm -D --undefined-only "$job_folder/dist_hccl.so" | grep -qE ' (disti?_|acl|Hccl)'; }
-job_check "it wants no symbol of libdist or CANN" eval '! unwanted'
+job_check "it needs no symbol of libdist or CANN" eval '! unwanted'
 
-# ---- libraries that are not there, or not enough ----
+# ---- missing or incomplete libraries ----
 
 job_fails "set DIST_ACL_LIBRARY to the library" self 1 dist_info backends --backend hccl
 standin=$builddir/.libs/standin_ascend.so
@@ -32,7 +32,7 @@ export DIST_HCCL_LIBRARY=$standin
 STANDIN_ASCEND_DEVICES=0 job_fails "no Ascend device" self 1 \
     dist_info backends --backend hccl
 
-# ---- what it does ----
+# ---- features ----
 
 table=$job_folder/support.csv
 "$builddir/dist_info" backends --backend hccl --format csv >"$table"
@@ -51,7 +51,7 @@ job self 3 dist_info selftest --backend hccl --ranks 3 --brief
 job shell 1 tests/jobs/plugin_hccl streams
 job shell 3 tests/jobs/plugin_hccl streams
 
-# ---- what goes wrong ----
+# ---- failures ----
 
 ended='(timed out|waited 4.0 s|has not returned)'
 parts="stuck-cold stuck-warm"
@@ -59,20 +59,20 @@ parts="stuck-cold stuck-warm"
 stuck()
 {
     job shell 3 tests/jobs/plugin_hccl "$1"
-    job_check "$1: rank 0 is told" says "^rank 0: .*$ended"
-    job_check "$1: rank 2 is told" says "^rank 2: .*$ended"
+    job_check "$1: rank 0 gets an error" says "^rank 0: .*$ended"
+    job_check "$1: rank 2 gets an error" says "^rank 2: .*$ended"
 }
 hangs()
 {
     job shell 2 tests/jobs/plugin_hccl fails
-    job_check "what hangs on the device is ended" says "^rank 0: .*$ended"
+    job_check "an operation that hangs on the device is ended" says "^rank 0: .*$ended"
 }
 for part in $parts; do DIST_TIMEOUT=4 job_aside stuck $part; done
 STANDIN_ASCEND_FAULT=hang:0:2 DIST_TIMEOUT=4 job_aside hangs
 STANDIN_ASCEND_FAULT=call:1:3 job shell 2 tests/jobs/plugin_hccl fails
 job_check "the error names rank, operation and reason" says \
     'rank 1: .*rank 1, all_reduce \(operation 2\) on device 1: HcclAllReduce: internal error \(HCCL error 4\): EI9999: a fault'
-job_check "the other rank is told" says '^rank 0: .*rank 1.*HcclAllReduce: internal error'
+job_check "the other rank gets an error" says '^rank 0: .*rank 1.*HcclAllReduce: internal error'
 STANDIN_ASCEND_FAULT=remote:0:4 job shell 2 tests/jobs/plugin_hccl fails
-job_check "so is what fails on the device" says '^rank 0: .*HCCL reports: error cqe'
+job_check "a failure on the device is reported" says '^rank 0: .*HCCL reports: error cqe'
 job_collect

@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks that meet through their launcher's PMIx, and what becomes of them where that does not answer.
+# Ranks that join through their launcher's PMIx, and the outcome if that does not answer.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 
 program=tests/jobs/pmix
 met() { [ "$(grep -c "meets the other ranks through the launcher's PMIx" "$job_output")" = "$1" ]; }
 
-# With an Open MPI that has no PMIx of its own, ranks do not meet through it.
+# With an Open MPI that has no separate PMIx library, ranks do not join through PMIx.
 library=no
 ldconfig=$(PATH=$PATH:/sbin:/usr/sbin type -P ldconfig) &&
     "$ldconfig" -p | grep -q 'libpmix\.so\.2 ' && library=yes
 
-# on_open_mpi RANKS NAME WORD...: each word after the other in one process; all of them meet that way.
+# on_open_mpi RANKS NAME WORD...: runs the words one after another in one process; all of them join
+# that way.
 on_open_mpi()
 {
     local groups=0 word
@@ -24,7 +25,7 @@ on_open_mpi()
     job_check "$2" met $((groups * $1))
 }
 
-# Programs that follow each other in one place of the launcher.
+# Programs that run one after another in one process slot of the launcher.
 cat >"$job_folder/twice" <<END
 "$builddir/$program" gloo && "$builddir/$program" gloo
 END
@@ -40,13 +41,13 @@ if [ -n "$OPENMPI_RUN" ] && [ $library = yes ]; then
         DIST_PMIX=1 DIST_TIMEOUT=1 job_aside job_fails \
             'waited at most 1000 ms for the other 1 ranks' openmpi 2 $program absent gloo
         DIST_PMIX=0 DIST_DEBUG=info job openmpi 2 $program gloo
-        job_check "DIST_PMIX=0: another way" met 0
+        job_check "DIST_PMIX=0: without PMIx" met 0
     fi
 else
     job_skip "Open MPI" "no mpirun of Open MPI or no libpmix.so.2 here"
 fi
 
-# Open MPI 5, with a PMIx of its own, and its launcher that has variables of PMIx alone.
+# Open MPI 5, which has its own PMIx, and its launcher prterun, which sets only PMIx's variables.
 five=${DIST_BENCH_PEERS:-$HOME/.cache/libdist/peers}/openmpi5.venv/bin
 if [ -x "$five/prterun" ] && [ -z "${CHECK_SHORT-}" ]; then
     DIST_PMIX=1 DIST_DEBUG=info job self 2 "$five/mpirun" --oversubscribe -np 2 \
@@ -56,10 +57,11 @@ if [ -x "$five/prterun" ] && [ -z "${CHECK_SHORT-}" ]; then
         "$builddir/$program" gloo gloo
     job_check "prterun: ranks and their number" grep -q 'started by PMIx, 3 ranks' "$job_output"
 else
-    job_skip "Open MPI 5" "not made by bench/peers/setup, or the other suite has it"
+    job_skip "Open MPI 5" "not made by bench/peers/setup, or the other suite runs it"
 fi
 
-# What a server may do: one rank of two, each on a machine of its own, and nobody else.
+# Behaviours of a PMIx server: for one rank of two, each on a machine of its own, without the other
+# rank.
 mkdir -p "$job_folder/pmix/lib" "$job_folder/old/lib"
 ln -s "$builddir/.libs/standin_pmix.so" "$job_folder/pmix/lib/libpmix.so.2"
 ln -s "$builddir/.libs/standin_partial.so" "$job_folder/old/lib/libpmix.so.2"
@@ -75,7 +77,8 @@ fails_with()
         SLURM_NODEID=$5 'SLURM_STEP_TASKS_PER_NODE=1(x2)' SLURM_STEP_NODELIST=127.0.0.1
     job_fails "$1" self 1 $program gloo "${@:6}"
 }
-# order TEXT...: these lines come in this order, and no others that begin like one of them.
+# order TEXT...: these lines are printed in this order, and no other lines that begin like one of
+# them.
 order() { job_check "$*" [ "$(grep -xE 'finalized|after .*' "$job_output" | paste -sd' ')" = "$*" ]; }
 fails_with 'libpmix.so.2 has no function' old '' PMIx 0
 fails_with 'AN_ERROR, status -1' pmix init PMIx 0
@@ -85,23 +88,23 @@ fails_with 'AN_ERROR, status -1' pmix put srun 0
 fails_with 'AN_ERROR, status -1' pmix fence srun 1
 job_aside fails_with 'no answer before the deadline' pmix fence_hangs srun 1
 job_aside fails_with 'not answered the previous request yet' pmix init_hangs OpenMPI 1
-# After the first time limit, and before the second.
+# After the first time limit and before the second.
 late()
 {
     fails_with 'rank 0 could not open a store' pmix init_late OpenMPI 1
-    job_check "an answer that came late counts" grep -q '^finalized' "$job_output"
+    job_check "a late answer is accepted" grep -q '^finalized' "$job_output"
 }
 job_aside late
 job_aside fails_with 'got no address of rank 0' pmix get srun 1
 fails_with 'got no address of rank 0' pmix garbage srun 1
 fails_with 'rank 0 could not open a store' pmix '' srun 1
 order finalized after gloo
-# MPI, which begins PMIx again, could not with these.
+# Versions with which MPI, which initializes PMIx again, would fail.
 for version in "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, Stable ABI: 0.0)" "PMIx 3.2.3" unknown; do
     DIST_TEST_PMIX_VERSION=$version fails_with 'rank 0 could not open a store' pmix '' srun 1
     order after gloo finalized
 done
-# The thread that is left behind ends what it has begun.
+# The abandoned thread finalizes what it has begun.
 given_up()
 {
     fails_with 'no answer before the deadline' pmix init_late PMIx 1 late
@@ -109,11 +112,11 @@ given_up()
 }
 job_aside given_up
 
-# srun's own way is there where PMIx is not; rank 0 does not come that way either.
+# srun's own method is used if PMIx fails; rank 0 does not join that way either.
 falls_back()
 {
     fails_with 'PMIx is not used: AN_ERROR, status -1' pmix init srun 1
-    job_check "another way is tried" grep -q '127.0.0.1 port 2[0-9]*' "$job_output"
+    job_check "srun's own method is tried" grep -q '127.0.0.1 port 2[0-9]*' "$job_output"
 }
 job_aside falls_back
 job_collect

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds without warnings for other compilers, C libraries and machines, and four ranks of each build.
-# What is built has neither MPI nor hwloc: each needs nothing of its machine but the C library.
+# Builds without warnings for other compilers, C libraries and machines, and runs four ranks of each
+# build. The builds have neither MPI nor hwloc, so they need only a C library.
 . "$srcdir/tests/support/job.sh"
 
 [ -n "${CHECK_LONG-}" ] || { job_skip "other machines" "in the long form only"; exit; }
@@ -10,7 +10,7 @@ compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")
 export PKG_CONFIG_LIBDIR=/nonexistent
 unset DIST_PLUGIN_PATH PKG_CONFIG_PATH
 
-# builds FOLDER CONFIGURE-ARGUMENT...: warnings are errors, those of the linker, too.
+# builds FOLDER CONFIGURE-ARGUMENT...: warnings are errors, also those of the linker.
 builds()
 {
     mkdir -p "$job_folder/$1"
@@ -20,12 +20,12 @@ builds()
 }
 says() { grep -qF -- "$1" "$job_output"; }
 
-# runs FOLDER COMMAND...: four ranks, with the command in front of the program.
+# runs FOLDER COMMAND...: four ranks, run by the command.
 runs()
 {
     DIST_BACKEND=gloo job shell 4 "$BASH" -c 'exec "$@"' run "${@:2}" \
         "$job_folder/$1/examples/.libs/hello_all_reduce"
-    job_check "$1: four ranks add up" says "rank 3 of 4: sum 6"
+    job_check "$1: four ranks sum" says "rank 3 of 4: sum 6"
 }
 
 # optimized COMPILER FLAGS
@@ -44,13 +44,13 @@ else
     job_skip "clang" "no clang here, or the whole build is clang's"
 fi
 
-# 32 bits, over the loader of the cross compiler's C library.
+# 32 bits, with the loader of the cross compiler's C library.
 if i686-linux-gnu-gcc -x c -o /dev/null - <<<'int main(void) { return 0; }' 2>/dev/null; then
     job_check "no warning with 32 bits" builds i686 --host=i686-linux-gnu CFLAGS=-O2
     root=/usr/i686-linux-gnu/lib
     job_check "a CPU without 64-bit atomics is refused" eval \
         "! builds i386 --host=i686-linux-gnu CFLAGS='-O2 -march=i386'"
-    job_check "with the remedy" says "as -march=i686"
+    job_check "the error has the remedy" says "as -march=i686"
     runs i686 $root/ld-linux.so.2 --library-path "$root:$job_folder/i686/.libs"
 else
     job_skip "32 bits" "no i686-linux-gnu-gcc here (Debian: gcc-i686-linux-gnu libc6-dev-i386-cross)"
@@ -68,7 +68,7 @@ else
     job_skip "aarch64" "no aarch64-linux-gnu-gcc here (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross)"
 fi
 
-# musl. Debian's has neither the kernel's headers nor sys/queue.h, which Alpine packages beside it.
+# musl. Debian's has neither the kernel's headers nor sys/queue.h, which Alpine packages separately.
 if musl-gcc -x c -o /dev/null - <<<'int main(void) { return 0; }' 2>/dev/null; then
     headers=$job_folder/headers
     mkdir -p "$headers/sys"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What dist_sim predicts is what dist_bench measures, on hosts whose lines are slow enough to decide.
+# dist_sim's predictions agree with dist_bench's measurements, on hosts whose links are slow enough
+# to dominate.
 JOB_ALONE=yes
 . "$srcdir/tests/support/job.sh"
 
@@ -15,17 +16,17 @@ if ! "$cluster" -r 1gbit true 2>"$job_folder/why"; then
     exit
 fi
 
-# The value of the last line of csv under the name $1.
+# Prints the value of the last line of csv in the column $1.
 value() { awk -F, -v name="$1" 'NR == 1 || !c { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { v = $c } END { print v }' "$job_output"; }
 
-# Of a frame of 1514 bytes 1448 are data; the rest is headers.
+# Of a frame of 1514 bytes, 1448 are data.
 data_rate() { awk -v m="$1" 'BEGIN { printf "%.3f", m * 1448 / 1514 }'; }
 
 within() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && b > 0 && a / b < 1.25 && b / a < 1.25) }'; }
 less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(b == "" || a + 0 < b + 0) }'; }
 
-# predicted HOSTS RANKS MBIT ALGORITHM: 4 MiB of floats, RANKS on each host. What others do on this
-# machine makes calls longer, never shorter, so the shortest of some tries counts.
+# predicted HOSTS RANKS MBIT ALGORITHM: 4 MiB of floats, RANKS on each host. Other load of the
+# machine only makes calls longer, so the shortest of some tries counts.
 predicted()
 {
     local predicted shortest='' try seconds
@@ -48,7 +49,7 @@ predicted 2 1 200 ring
 predicted 4 1 200 ring
 predicted 4 1 200 recursive_doubling
 predicted 2 2 200 ring
-# The faster the lines, the more it matters who else wants the CPUs.
+# With faster links, other load of the CPUs matters more.
 [ -n "${CHECK_LONG-}" ] || exit 0
 predicted 2 1 1000 ring
 predicted 4 1 1000 ring

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# An MPI program that knows nothing of libdist, alone and with libdist_mpi.so preloaded: the same
-# results, and the report says who computed them.
+# An MPI program that does not use libdist, alone and with libdist_mpi.so preloaded: equal results,
+# and the report shows who computed them.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 cd "$builddir" || exit 99
 
-# embedding.sh has libdist_mpi.so linked anew.
+# embedding.sh relinks libdist_mpi.so.
 exec 7>"$builddir/tests/install.lock"
 flock -s 7
 
@@ -15,8 +15,8 @@ kinds="Barrier Allreduce Bcast Reduce Allgather Allgatherv Reduce_scatter Reduce
 
 library() { echo "$builddir/src/preload/$1/.libs/libdist_mpi.so"; }
 
-# with MPI [LIMITS]: a script that runs a program with the library for that MPI preloaded, under
-# limits, which are arguments of ulimit.
+# with MPI [LIMITS]: prints a script that runs a program with the library for that MPI preloaded,
+# under limits, which are arguments of ulimit.
 with()
 {
     local script=$job_folder/with_$1${2// /}
@@ -30,8 +30,8 @@ END
     echo "$script"
 }
 
-# preload MPI RANKS PART...: as job. limits: as in `with`. Who is faster is not asked unless wanted:
-# what is served would depend on the machine.
+# preload MPI RANKS PART...: as job. limits: as in `with`. MPI and libdist are not compared by
+# default: the calls served would depend on the machine.
 limits=
 preload()
 {
@@ -43,15 +43,15 @@ preload()
 hash() { sed -n 's/^hash \([0-9a-f]*\),.*/\1/p' "$job_output"; }
 same_hash() { [ -n "$1" ] && [ "$(hash)" = "$1" ]; }
 
-# Calls of a kind and form in the report: "served forwarded".
+# Prints the calls of a kind and form in the report: "served handed-on".
 row() { awk -v name="MPI_$1" '$2 == name { print $3, $4 }' "$job_output"; }
 forwarded() { sed -n "s/^libdist: forwarded \([0-9]*\): $1.*/\1/p" "$job_output"; }
 
-# The calls that the library of an MPI knows, without MPI_. Old ones have no persistent collectives.
+# Prints the calls that an MPI's library has, without MPI_. Old ones have no persistent collectives.
 known() { nm -D --defined-only "$(library "$1")" | sed -n 's/.* MPIX\{0,1\}_\([A-Z][a-z_]*\)$/\1/p'; }
 for mpi in openmpi mpich; do known $mpi >"$job_folder/known_$mpi"; done
 
-# Every kind in every form was served, and nothing forwarded.
+# Every kind in every form was served, and none handed on.
 all_served()
 {
     local kind forms=
@@ -72,16 +72,17 @@ all_served()
         }' "$job_folder/known_$1" "$job_output" && ! grep -q 'forwarded [0-9]' "$job_output"
 }
 
-# What libdist does not do, MPI does.
-right_forwarded()
+# Calls that libdist does not support are handed on to MPI.
+right_handed_on()
 {
     local ranks=$1
     [ "$(forwarded "an operation")" = $((2 * ranks)) ] && [ "$(forwarded "a type")" = "$ranks" ] &&
         [ "$(forwarded "a communicator")" = $((2 * ranks)) ] && [ "$(row Allreduce)" = "$ranks $((3 * ranks))" ]
 }
 
-# Over TCP libdist is slower than MPI in shared memory. Of 150 calls the first 16 are served, then of
-# 48 every other turn of eight, and of the rest none; or all, where the machine was too busy to tell.
+# Over TCP libdist is slower than MPI in shared memory. Of 150 calls the first 16 are served, then
+# 24 of 48, in turns of eight, and none of the remaining calls; or all, if the machine was too busy
+# to measure.
 right_compared()
 {
     local ranks=$1 kind faster=0
@@ -97,12 +98,13 @@ right_compared()
         [ "$(forwarded "found to be faster")" = $((faster * 86 * ranks)) ]
 }
 
-# The results are the same whoever computes them, so one MPI that does not spin can say them all.
+# The results do not depend on who computed them, so one MPI that does not busy-wait provides the
+# reference.
 reference() { job "$1" "$2" tests/jobs/preload_"$1" tame; }
 model=openmpi
 [ -n "$OPENMPI_RUN" ] || model=mpich
 
-# MPICH spins when it waits, so that three ranks of it on few CPUs take long.
+# MPICH busy-waits, so that three ranks of it on few CPUs take long.
 ranks_list="1 2 3" mpich_list="1 2"
 [ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4" mpich_list="1 2 3 4"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="2 3"
@@ -113,13 +115,13 @@ for ranks in $ranks_list; do
         [ $mpi = openmpi ] || [[ " $mpich_list " == *" $ranks "* ]] || continue
         preload $mpi $ranks bold
         [ "$job_status" = 0 ] || continue
-        job_check "$mpi, $ranks ranks: the same results" same_hash "$wanted"
+        job_check "$mpi, $ranks ranks: equal results" same_hash "$wanted"
         job_check "$mpi, $ranks ranks: every call was served" all_served $mpi
     done
 done
 
-# started MPI [untold]: what MPI_Init and MPI_Finalize call of MPI; untold: the launcher does not say
-# how many ranks are on this machine.
+# started MPI [untold]: counts MPI calls of MPI_Init and MPI_Finalize; untold: without the
+# launcher's number of ranks per machine.
 started()
 {
     cat >"$job_folder/counted" <<END
@@ -128,7 +130,7 @@ LD_PRELOAD='$builddir/.libs/preload_calls_$1.so $(library "$1")' DIST_MPI_COMPAR
 END
     job "$1" 2 "$BASH" "$job_folder/counted" "tests/jobs/preload_$1" nothing
 }
-# has_started MOST MACHINE: each of two ranks has made so many calls of all ranks at most.
+# has_started MOST MACHINE: each of two ranks has made at most MOST calls that wait for all ranks.
 has_started()
 {
     sed -n 's/.*calls of all ranks: \([0-9]*\), and by machine: \([0-9]*\).*/\1 \2/p' "$job_output" |
@@ -143,13 +145,13 @@ for mpi in openmpi mpich; do
         started $mpi
         job_check "$mpi: MPI_Init and MPI_Finalize make 8 calls at most" has_started 8 0
         started $mpi untold
-        job_check "$mpi: and one more to learn of machines" has_started 9 1
+        job_check "$mpi: one more call to detect machines" has_started 9 1
     fi
     preload $mpi 4 handed-on
-    [ "$job_status" = 0 ] && job_check "$mpi: and nothing else" right_forwarded 4
+    [ "$job_status" = 0 ] && job_check "$mpi: no other calls are handed on" right_handed_on 4
     preload $mpi 3 threads
 
-    # Communicators one after another, and more side by side than there are descriptors for.
+    # Communicators one after another, and more at the same time than there are descriptors.
     rounds=${CHECK_LONG:+400}
     spinning=3
     [ $mpi = openmpi ] || spinning=2
@@ -160,10 +162,10 @@ for mpi in openmpi mpich; do
     preload $mpi $spinning persistent
     preload $mpi $spinning memory 1
     DIST_MPI_SERVE=0 preload $mpi $spinning memory
-    # 3 is MPI_THREAD_MULTIPLE. MPI_Init takes the level from the user, in each MPI's own way.
+    # 3 is MPI_THREAD_MULTIPLE, which the user sets for MPI_Init by a variable of each MPI.
     OMPI_MPI_THREAD_LEVEL=3 MPIR_CVAR_DEFAULT_THREAD_LEVEL=MPI_THREAD_MULTIPLE preload $mpi 2 level 3
     preload $mpi 3 errors
-    job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
+    job_check "$mpi: the error names the ranks' calls" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
     preload $mpi $spinning refused
     ! job_turn 0 2 || DIST_MPI_COMPARE=1 preload $mpi $spinning refused
     [ -z "${CHECK_LONG-}" ] || preload $mpi 2 giant
@@ -171,7 +173,8 @@ for mpi in openmpi mpich; do
     preload $mpi $spinning again
     job_check "$mpi: a new communicator's calls are served" test "$(row Bcast)" = "$((24 * spinning)) 0"
     for backend in gloo mpi; do
-        # One backend with the thread and the other without it, in the other suite the other way round.
+        # One backend with the progress thread and the other without it; in the other suite vice
+        # versa.
         turn=$([ $backend = gloo ] && echo 0 || echo 1)
         ! job_turn $turn 2 || DIST_BACKEND=$backend preload $mpi 3 progress
         ! job_turn $((1 - turn)) 2 || DIST_BACKEND=$backend DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
@@ -179,38 +182,38 @@ for mpi in openmpi mpich; do
     JOB_LIMIT=60
     preload $mpi 2 blocked
     DIST_BACKEND=mpi DIST_TRANSPORT=mpi preload $mpi 2 blocked
-    job_check "$mpi: a thread moves them" test "$(row Iallreduce | cut -d' ' -f2)" = 0
+    job_check "$mpi: a progress thread completes them" test "$(row Iallreduce | cut -d' ' -f2)" = 0
     DIST_BACKEND=mpi DIST_PROGRESS_THREAD=0 preload $mpi 3 blocked
-    job_check "$mpi: MPI moves what no thread may" test "$(row Iallreduce | cut -d' ' -f1)" = 0
+    job_check "$mpi: without a permitted thread MPI executes them" test "$(row Iallreduce | cut -d' ' -f1)" = 0
     JOB_LIMIT=120
     DIST_BACKEND=mpi DIST_TRANSPORT=mpi preload $mpi 2 bold
     DIST_BACKEND=mpi DIST_TRANSPORT=mpi DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
-    # MPI's collectives below ours are not the program's: they are not served again.
+    # MPI's collectives that libdist calls are not the program's: they are not served again.
     DIST_BACKEND=mpi DIST_MPI_COLL=native preload $mpi 2 handed-on
 
-    # MPI gets what it does faster, if libdist's own is slow enough to be sure of that.
-    # On a busy machine it may take several tries; MPICH spins, and is slow too where CPUs are short.
+    # Calls that MPI executes faster are handed on, if libdist is clearly slower.
+    # On a busy machine it may take several tries; MPICH busy-waits, and is slow too if CPUs are short.
     for _ in 1 2 3 4 5 6; do
         DIST_MPI_COMPARE=1 DIST_NODE_MEMORY=0 DIST_TRANSPORT=tcp preload $mpi 2 compare
         [ $mpi = openmpi ] && ! right_compared 2 || break
     done
-    [ $mpi = mpich ] || job_check "$mpi: what MPI does faster is forwarded" right_compared 2
+    [ $mpi = mpich ] || job_check "$mpi: calls that MPI executes faster are handed on" right_compared 2
     DIST_MPI_COMPARE=1 preload $mpi $spinning compare
     DIST_MPI_COMPARE=1 DIST_TIMEOUT=60 preload $mpi 2 compare
-    job_check "$mpi: nothing with a timeout is forwarded" test -z "$(forwarded "")"
+    job_check "$mpi: no call with a deadline is handed on" test -z "$(handed_on "")"
     ! job_turn 1 2 || DIST_MPI_COMPARE=1 preload $mpi $spinning bold
     ! job_turn 0 2 || DIST_MPI_COMPARE=1 preload $mpi 3 threads
 
-    # Switched off, in whole and in part, and where libdist cannot start.
+    # Switched off, completely and partly, and if libdist cannot start.
     DIST_MPI_SERVE=0 preload $mpi 2 tame
-    job_check "$mpi: all is forwarded" grep -q 'forwarded [0-9]*: switched off' "$job_output"
-    job_check "$mpi: nothing is served" test "$(row Allreduce)" = "0 $(row Allreduce | cut -d' ' -f2)"
+    job_check "$mpi: all calls are handed on" grep -q 'handed on [0-9]*: switched off' "$job_output"
+    job_check "$mpi: no call is served" test "$(row Allreduce)" = "0 $(row Allreduce | cut -d' ' -f2)"
     DIST_MPI_SERVE=allreduce,bcast preload $mpi 2 tame
-    job_check "$mpi: what was asked for is served" test "$(row Iallreduce | cut -d' ' -f2)" = 0
-    job_check "$mpi: the rest is not" test "$(row Barrier | cut -d' ' -f1)" = 0
+    job_check "$mpi: the selected calls are served" test "$(row Iallreduce | cut -d' ' -f2)" = 0
+    job_check "$mpi: the other calls are not served" test "$(row Barrier | cut -d' ' -f1)" = 0
     DIST_BACKEND=glue preload $mpi 2 tame
-    job_check "$mpi: rank 0 says why" grep -q "could not join: backend 'glue'" "$job_output"
-    job_check "$mpi: and MPI does it" test -n "$(forwarded "libdist could not start")"
+    job_check "$mpi: rank 0 prints the reason" grep -q "could not join: backend 'glue'" "$job_output"
+    job_check "$mpi: MPI executes the calls" test -n "$(handed_on "libdist could not start")"
 
     job_check "$mpi: the module calls MPI by its profiling names" \
         test -z "$(nm -D --undefined-only "$builddir/.libs/dist_mpi_$mpi.so" | grep -E ' MPI_[A-Z][a-z]')"

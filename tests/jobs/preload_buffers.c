@@ -124,7 +124,7 @@ void program_overlaps(void)
 
 #define BUFFERS_GIANT ((1 << 28) + 8)
 
-/* Rank 0's type takes every second number; the other ranks' numbers are contiguous. */
+/* Rank 0's type picks every second number; the numbers of the other ranks are contiguous. */
 static void buffers_giant(const struct place *place, double *numbers, MPI_Datatype gapped, int root)
 {
     size_t step = place->rank == 0 ? 2 : 1, last = step * (BUFFERS_GIANT - 1);

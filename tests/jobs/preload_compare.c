@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Part of the MPI test program: repeats each collective until MPI and libdist have been compared.
- */
+/* Part of the MPI test program: repeats each collective until MPI and libdist are compared. */
 #include "preload_program.h"
 
 #include <stdlib.h>
@@ -9,8 +8,7 @@
 #define COMPARE_INTS 40
 #define COMPARE_MOST (64 * COMPARE_INTS)
 
-static MPI_Datatype
-    compare_pair; /* two integers: some ranks describe the data with it, others with MPI_INT */
+static MPI_Datatype compare_pair; /* two integers: rank 0's type in a broadcast */
 
 /* Element i in round n, from rank `from` to rank `to`. */
 static int compare_value(int from, int to, int i, int n)

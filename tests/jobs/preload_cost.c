@@ -91,7 +91,7 @@ static void cost_check(const struct cost_kind *kind, struct place *place, int n)
         program_wrong(place, "%s %d: %d, %d", kind->name, n, first, second);
 }
 
-/* Rank 0 makes short calls COST_LATE_NS after rank 1; it sleeps before each call. */
+/* Rank 0 sleeps COST_LATE_NS before each short call, so that rank 1 has made it already. */
 void program_cost(int calls, const char *name)
 {
     const struct timespec late = {.tv_nsec = COST_LATE_NS};

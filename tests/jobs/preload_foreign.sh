@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs of an MPI whose ABI libdist does not support: MPI's standard ABI, or an unknown one.
-# libdist_mpi.so passes every call to that MPI after one warning, and backend mpi says what to do.
+# libdist_mpi.so passes every call to that MPI after one warning, and backend mpi prints what to do.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 cd "$builddir" || exit 99
 
-# embedding.sh has libdist_mpi.so linked anew.
+# embedding.sh relinks libdist_mpi.so.
 exec 7>"$builddir/tests/install.lock"
 flock -s 7
 
@@ -23,7 +23,7 @@ compile()
     exit 1
 }
 
-# build FOLDER SONAME [FLAG...]: an MPI of that name, and programs for it.
+# build FOLDER SONAME [FLAG...]: makes an MPI of that name, and programs for it.
 build()
 {
     local folder=$job_folder/$1 soname=$2 program=$srcdir/tests/jobs/preload_foreign.c
@@ -42,7 +42,7 @@ build()
     compile -DTOOL -shared -fPIC "$program" "${linked[@]}" -o "$folder/libtool.so"
 }
 
-# Not MPI's, which tell MPI's processes their ranks.
+# The ranks must not be taken from the variables of an MPI launcher.
 unset PMI_RANK PMIX_RANK OMPI_COMM_WORLD_RANK SLURM_PROCID
 
 warned_once() { [ "$(grep -c "^libdist: MPI serves all calls itself: .*$1" "$job_output")" = 1 ]; }
@@ -57,7 +57,7 @@ passes()
     job_check "$mpi: one warning" warned_once "$warning"
 }
 
-# A tool sees the program's calls, before this library or after it.
+# A tool sees the program's calls, whether it is loaded before or after this library.
 tool_cases()
 {
     local mpi=$1 folder=$job_folder/$2 order
@@ -67,7 +67,7 @@ tool_cases()
     done
 }
 
-# Which the MPI's files alone tell, without MPI_Init.
+# The MPI's files alone show its ABI, without MPI_Init.
 standard_cases()
 {
     local mpi=$1 calls=$job_folder/standard/libcalls.so
@@ -78,7 +78,7 @@ standard_cases()
     passes "$mpi" standard "standard ABI (libmpi_abi.so.1)" lazy later "$calls"
     job self 1 "$(job_preloaded "$(library "$mpi")")" "$job_folder/standard/lazy" session
     PMI_RANK=1 job self 1 "$(job_preloaded "$(library "$mpi")")" "$job_folder/standard/lazy"
-    job_check "$mpi: no warning of another rank" quiet
+    job_check "$mpi: no warning on another rank" quiet
 }
 
 unknown_cases()
@@ -102,7 +102,7 @@ for mpi in openmpi mpich; do
     tool_cases $mpi unknown
 done
 
-# A program of libdist's: the MPI is there, the module of another one would not fit.
+# A program of libdist: the MPI is found, but the module is for another one.
 refused()
 {
     job_fails "$1" self 1 "$(job_preloaded "$2")" "$builddir/dist_bench" -n 1 --backend mpi barrier

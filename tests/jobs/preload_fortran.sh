@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Calls that come to MPI by its profiling names: Fortran programs of the three kinds, and C programs
+# Calls that reach MPI by its profiling names: Fortran programs of the three kinds, and C programs
 # with a profiling tool, with libdist_mpi.so preloaded.
 . "$srcdir/tests/support/job.sh"
 job_needs_modules
 cd "$builddir" || exit 99
 
-# embedding.sh has libdist_mpi.so linked anew.
+# embedding.sh relinks libdist_mpi.so.
 exec 7>"$builddir/tests/install.lock"
 flock -s 7
 
@@ -15,7 +15,7 @@ sanitize=$(sed -n 's/^DISTI_LDFLAGS = //p' Makefile)
 
 library() { echo "$builddir/src/preload/$1/.libs/libdist_mpi.so"; }
 
-# The MPI's compiler of a language: mpirun.openmpi has its mpif90.openmpi beside it.
+# Prints the MPI's compiler of a language: mpirun.openmpi has its mpif90.openmpi beside it.
 wrapper()
 {
     local run=$OPENMPI_RUN suffix
@@ -27,7 +27,7 @@ wrapper()
 
 # ---- programs ----
 
-# Open MPI 4 has persistent collectives by the name of its extension.
+# Open MPI 4 has persistent collectives under the name of its extension.
 persistent()
 {
     if nm -D --defined-only "$(library "$1")" | grep -q ' MPI_Allreduce_init$'; then
@@ -37,7 +37,7 @@ persistent()
     fi
 }
 
-# fortran MPI KIND NAME [FLAG...]: the program, as NAME in a folder of its own.
+# fortran MPI KIND NAME [FLAG...]: compiles the program as NAME in a folder of its own.
 fortran()
 {
     local mpi=$1 kind=$2 name=$3 folder=$job_folder/$3
@@ -49,7 +49,7 @@ fortran()
         "$srcdir/tests/jobs/preload_fortran.F90" -o "$folder/$name" >"$folder/log" 2>&1
 }
 
-# c MPI NAME FLAG...: the tool, the program, or both in one.
+# c MPI NAME FLAG...: compiles the tool, the program, or both in one.
 c()
 {
     local mpi=$1 name=$2
@@ -59,7 +59,7 @@ c()
         -o "$job_folder/$mpi.$name" -ldl
 }
 
-# Has this machine that binding at all?
+# True if this machine has that binding.
 has_binding()
 {
     local use=${kinds[$2]}
@@ -71,15 +71,15 @@ has_binding()
 build()
 {
     local mpi=$1 sections=
-    [ "$mpi" = openmpi ] || sections=-DSECTIONS # mpi_f08 of MPICH alone
+    [ "$mpi" = openmpi ] || sections=-DSECTIONS # only mpi_f08 of MPICH
     fortran "$mpi" 0 "$mpi.0" &
     fortran "$mpi" 1 "$mpi.1" &
     wait
     fortran "$mpi" 2 "$mpi.2" $sections &
-    # Its binding calls both names with MPICH, the profiling ones with Open MPI.
+    # The library's binding calls both names with MPICH, the profiling names with Open MPI.
     fortran "$mpi" 2 "$mpi.library" -DLIBRARY -shared -fPIC &
     c "$mpi" program -DPROGRAM
-    # The slots of its imports are read-only, and filled at once.
+    # Its import slots are read-only and filled at load time.
     c "$mpi" linked -DPROGRAM -DTOOL -fno-plt -Wl,-z,relro,-z,now
     c "$mpi" tool.so -DTOOL -shared -fPIC
     c "$mpi" old_tool.so -DTOOL -shared -fPIC -Wl,--hash-style=sysv
@@ -94,8 +94,8 @@ run()
     DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$(job_preloaded "$preloaded")" "$@"
 }
 
-# run_watched MPI PROGRAM ARG...: the same on 2 ranks, under valgrind, which sees writes beyond the
-# end of a request. What MPI itself leaves unset or does not free is not looked at.
+# run_watched MPI PROGRAM ARG...: as run, on 2 ranks under valgrind, which detects writes beyond the
+# end of a request. Uninitialized memory and leaks of MPI itself are ignored.
 run_watched()
 {
     local mpi=$1 preloaded
@@ -105,12 +105,12 @@ run_watched()
     DIST_MPI_REPORT=1 JOB_LIMIT=300 job "$mpi" 2 "$preloaded" "$@"
 }
 
-# ---- what the report says ----
+# ---- the report ----
 
 row() { awk -v name="MPI_$1" '$2 == name { print $3, $4 }' "$job_output"; }
 forwarded() { sed -n "s/^libdist: forwarded \([0-9]*\): $1.*/\1/p" "$job_output"; }
 
-# all_served MPI RANKS: every kind in every form, but for three all-reduces of each rank.
+# all_served MPI RANKS: every kind in every form is served, except three all-reduces of each rank.
 all_served()
 {
     local forms=2
@@ -121,10 +121,10 @@ all_served()
         [ "$(forwarded "an operation")" = "$2" ] && [ "$(forwarded "a type")" = $((2 * $2)) ]
 }
 
-# tool_saw RANKS BEGUN BLOCKING NONBLOCKING, on each rank.
+# tool_saw RANKS BEGUN BLOCKING NONBLOCKING: the numbers of each rank.
 tool_saw() { [ "$(grep -c "^tool: begun $2, blocking $3, nonblocking $4\$" "$job_output")" = "$1" ]; }
 
-# served RANKS BLOCKING NONBLOCKING, by each rank, and nothing forwarded.
+# served RANKS BLOCKING NONBLOCKING: the numbers of each rank, with none handed on.
 served() { [ "$(row Allreduce), $(row Iallreduce)" = "$(($1 * $2)) 0, $(($1 * $3)) 0" ]; }
 
 # ---- cases ----
@@ -140,15 +140,16 @@ kind_case()
     fi
     [ -z "${CHECK_LONG-}" ] || job "$mpi" "$ranks" "$program"
     run "$mpi" "$ranks" "$(library "$mpi")" "$program"
-    job_check "$mpi: ${kinds[kind]}: all is served that can be" all_served "$mpi" "$ranks"
+    job_check "$mpi: ${kinds[kind]}: all supported calls are served" all_served "$mpi" "$ranks"
 }
 
-# Requests are as MPI's bindings want them: nobody reads or writes beyond their ends.
+# Requests have the size of the MPI's bindings: nothing reads or writes beyond their ends.
 memory_cases()
 {
     local mpi=$1 kind program
     for kind in 0 1 2; do
-        # "use mpi" has the requests of mpif.h: the long form alone watches it. The other two take turns.
+        # "use mpi" has the requests of mpif.h, so only the long form tests it. The other two
+        # alternate.
         [ $kind != 1 ] || [ -n "${CHECK_LONG-}" ] || continue
         job_turn $((kind / 2)) 2 || continue
         program=$job_folder/$mpi.$kind/$mpi.$kind
@@ -159,7 +160,7 @@ memory_cases()
     [ -z "${CHECK_LONG-}" ] || run_watched "$mpi" "$builddir/tests/jobs/preload_$mpi" bold
 }
 
-# A C program may open a library of Fortran, whose binding comes then.
+# A C program may open a Fortran library; the binding is loaded with it.
 library_case()
 {
     local mpi=$1 ranks=$2 library=$job_folder/$1.library/$1.library how
@@ -176,19 +177,19 @@ tool_cases()
     local mpi=$1 tool=$job_folder/$1.tool.so kind
     run "$mpi" 2 "$(library "$mpi")" "$job_folder/$mpi.linked"
     job_check "$mpi: a tool in the program" tool_saw 2 1 10 10
-    job_check "$mpi: and its calls are served" served 2 10 10
-    for kind in tool old_tool; do # which has its names in the table of older linkers alone
+    job_check "$mpi: its calls are served" served 2 10 10
+    for kind in tool old_tool; do # its names are only in the symbol table of older linkers
         run "$mpi" 2 "$job_folder/$mpi.$kind.so:$(library "$mpi")" "$job_folder/$mpi.program"
         job_check "$mpi: a tool preloaded" tool_saw 2 1 10 10
-        job_check "$mpi: and its calls are served" served 2 10 10
+        job_check "$mpi: its calls are served" served 2 10 10
     done
     [ -x "$job_folder/$mpi.0/$mpi.0" ] || return
     run "$mpi" 2 "$tool:$(library "$mpi")" "$job_folder/$mpi.0/$mpi.0"
     job_check "$mpi: a tool and a Fortran program" grep -q '^tool: .*blocking 1' "$job_output"
-    job_check "$mpi: and its calls are served" all_served "$mpi" 2
+    job_check "$mpi: its calls are served" all_served "$mpi" 2
 }
 
-# The library for the one MPI, preloaded into a program of the other.
+# The library for one MPI is preloaded into a program of the other.
 wrong_case()
 {
     local mpi=$1 other=$2
@@ -213,7 +214,7 @@ for mpi in openmpi mpich; do
     library_case $mpi 2
     tool_cases $mpi
     [ "$watches" = no ] || memory_cases $mpi
-    ranks=2 # MPICH spins when it waits
+    ranks=2 # MPICH busy-waits
 done
 wrong_case openmpi mpich
 wrong_case mpich openmpi

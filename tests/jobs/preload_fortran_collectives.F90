@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! Every collective that libdist_mpi.so serves, in one form: included once for each (preload_fortran.F90).
-! Calls are named by CALL and end with the arguments REST.
+! Every collective that libdist_mpi.so serves, in one form: included once for each form
+! (preload_fortran.F90). CALL makes the names of the calls, which end with the arguments REST.
   subroutine ROUTINE
     integer :: i, r
 

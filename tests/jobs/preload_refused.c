@@ -118,8 +118,8 @@ static void refused_nowhere(const struct place *place)
     REFUSED_CHECK(place, calls);
 }
 
-/* An uncommitted type, which the root would pack: all ranks get the error, through this
- * communicator's error handler. */
+/* An uncommitted type, which the root would pack: all ranks get the error, and only the error
+ * handler of this communicator is called. */
 static void refused_uncommitted(const struct place *place)
 {
     int in[4] = {0}, out[64 * 4] = {0};

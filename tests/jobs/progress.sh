@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Long work shows on a terminal what it is at, and takes the line away; in a pipe there is nothing.
+# Long operations show their progress on a terminal and clear the line at the end; in a pipe they
+# show nothing.
 . "$srcdir/tests/support/job.sh"
 
 export XDG_CACHE_HOME=$job_folder/cache
 mkdir "$XDG_CACHE_HOME"
 erase=$'\r\033[K'
 
-# shown TEXT: a line began with it. gone TEXT: what was written last does not.
+# shown TEXT: a progress line began with TEXT. gone TEXT: the final state of the line does not.
 shown() { grep -qF "$erase$1" "$job_output"; }
 gone()
 {
@@ -17,14 +18,14 @@ gone()
 }
 silent() { ! grep -qF $'\033' "$job_output"; }
 
-# at_terminal TEXT COMMAND...: that is what the command shows.
+# at_terminal TEXT COMMAND...: the command shows TEXT as its progress.
 at_terminal()
 {
     local text=$1
     shift
     job self - "$script" -qec "$(printf '%q ' "$builddir/$1" "${@:2}")" /dev/null
-    job_check "$1 $2 shows what it is at" shown "$text"
-    job_check "$1 $2 takes it away" gone "$text"
+    job_check "$1 $2 shows its progress" shown "$text"
+    job_check "$1 $2 clears the line" gone "$text"
     job self - "$@"
     job_check "$1 $2 shows nothing in a pipe" silent
 }

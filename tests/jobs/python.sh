@@ -5,20 +5,20 @@
 python=${DIST_TEST_PYTHON-python3}
 has() { "$python" -c "import $1" 2>/dev/null; }
 
-# The distribution's numpy is not for a python3 that comes earlier on the PATH.
+# The distribution's numpy does not fit a python3 that is earlier in PATH.
 [ -n "${DIST_TEST_PYTHON-}" ] || has numpy || {
     [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import numpy' 2>/dev/null && python=/usr/bin/python3
 }
 
 has ctypes || { job_skip "the Python package" "no $python"; exit; }
 header() { "$python" -B "$srcdir/python/tests/test_header.py" >"$job_output" 2>&1; }
-job_check "the generated part is dist.h's" header
+job_check "the generated part agrees with dist.h" header
 job_needs_modules
 
 PYTHONPATH=$srcdir/python LIBDIST=$builddir/.libs/libdist.so PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH LIBDIST PYTHONDONTWRITEBYTECODE
 program=$(command -v "$python")
-# Sanitizers have to be in the interpreter before anything else is.
+# Sanitizers must be loaded into the interpreter first.
 if grep -q -- -fsanitize "$builddir/config.status"; then
     job_skip "the Python package" "built with sanitizers, and the interpreter is not"
     exit
@@ -34,7 +34,7 @@ job openmpi 2 "$program" "$srcdir/python/tests/collectives.py"
 job mpich 2 "$program" "$srcdir/python/tests/collectives.py" mpi
 
 has numpy && has pytest || {
-    job_skip "the package's tests" "$python has not both numpy and pytest (DIST_TEST_PYTHON)"
+    job_skip "the package's tests" "$python lacks numpy or pytest (DIST_TEST_PYTHON)"
     exit
 }
 package() { timeout -k 10 "$JOB_LIMIT" "$python" -m pytest -q -p no:cacheprovider "$srcdir/python/tests" >"$job_output" 2>&1; }

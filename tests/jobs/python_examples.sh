@@ -5,7 +5,7 @@ JOB_LIMIT=300 # ranks that import torch on a busy machine
 . "$srcdir/tests/support/torch.sh"
 folder=$srcdir/examples/pytorch
 
-# The numbers after the word loss, which both must print, to 1e-5 of each other.
+# The numbers after the word loss, which both must print, within 1e-5 of each other.
 equal_losses()
 {
     paste <(sed -n 's/.* loss \([0-9.e+-]*\).*/\1/p' "$job_folder/gloo") \
@@ -15,7 +15,7 @@ equal_losses()
             if (NF != 2 || gap > limit || -gap > limit) { print "line " n ": " $0; bad = 1 }
         } END { print n " losses"; exit bad || n < least }' >"$job_output" 2>&1
 }
-# both RANKS LEAST SCRIPT ARGS...: at least LEAST losses, over both backends
+# both RANKS LEAST SCRIPT ARGS...: compares at least LEAST losses over both backends.
 both()
 {
     local ranks=$1 least=$2 script=$3 backend
@@ -33,7 +33,8 @@ for ranks in $worlds; do
     both "$ranks" 50 accumulate.py
     [ -n "${CHECK_LONG-}" ] || continue
     both "$ranks" 64 ddp_tutorial.py --epochs 2
-    # Four ranks' sums are rounded in another order: at its own rate the losses part by 1e-4.
+    # Sums of four ranks are rounded in another order: at the default rate the losses diverge by
+    # 1e-4.
     both "$ranks" 50 imagenet.py --pictures 1664 --lr 0.0005
 done
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libdist as torch.distributed's backend: its operations beside gloo's, and DDP's losses.
+# libdist as a backend of torch.distributed: its operations compared with gloo's, and DDP's losses.
 JOB_LIMIT=300 # a rank that imports torch on a busy machine
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/torch.sh"
@@ -17,7 +17,7 @@ job shell 2 "$program" "$tests/torch_ddp.py"
     job shell 2 "$program" "$tests/torch_compile.py"
 }
 
-# CUDA tensors over NCCL, and through the host, on what stands in for a GPU.
+# CUDA tensors over NCCL and through the host, on the stand-in for GPUs.
 if [ -e "$builddir/.libs/dist_nccl.so" ]; then
     export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
     job_environment=$(env | grep '^DIST_' | sort)
@@ -28,7 +28,7 @@ else
     job_skip "tensors of CUDA" "there is no module nccl"
 fi
 
-# torchrun ends the others itself, before they can tell, where it looks more often.
+# A shorter monitor interval would let torchrun kill the other ranks before they can report.
 killed()
 {
     DIST_FLIGHT_FILE=/dev/null timeout -k 10 "$JOB_LIMIT" "$program" -m torch.distributed.run --nproc-per-node 3 --max-restarts 1 \
@@ -38,9 +38,9 @@ killed()
         grep -q 'PeerLostError.*rank 1 (.*) was killed by signal 9' "$job_output" &&
         grep -q 'rank 0 ends, restarts 1' "$job_output"
 }
-[ -z "${CHECK_LONG-}" ] || job_check "torchrun starts anew after a killed rank, which the others name" killed
+[ -z "${CHECK_LONG-}" ] || job_check "torchrun restarts after a killed rank, which the other ranks name" killed
 
-# PyTorch's own tests, which take minutes, and leave files where TMPDIR is. They need PyPI's expecttest.
+# PyTorch's own tests take minutes, and leave files in TMPDIR. They need PyPI's expecttest.
 own_tests()
 {
     mkdir "$job_folder/torch" || return

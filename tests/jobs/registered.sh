@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Collectives on buffers at any address, registered here and not there, side by side in their pages.
+# Collectives on buffers at any address, registered on some ranks only, adjacent in their pages.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/registered

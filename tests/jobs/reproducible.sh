@@ -1,25 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Reproducible mode: for each number of ranks the bits of all reductions are the same, whatever the
-# algorithm, the transport, the segments, the placement, the backend and the way the call was cut.
+# Reproducible mode: for each number of ranks all reductions give equal bits, for every algorithm,
+# transport, segmentation, placement and backend, and however the call was split.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/reproducible
 hash_of() { sed -n 's/^hash //p' "$job_output"; }
 same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
 
-# variant "[VARIABLE=VALUE]..." LAUNCHER RANKS [PROGRAM'S ARGUMENT]...: gives the reference's bits.
+# variant "[VARIABLE=VALUE]..." LAUNCHER RANKS [PROGRAM'S ARGUMENT]...: must give the reference's
+# bits.
 variant()
 {
     local settings=$1 setting
     shift
     for setting in $settings; do export "${setting?}"; done
     job "$1" "$2" $program "${@:3}"
-    [ -z "$job_status" ] || job_check "$settings $*: the same bits" same
+    [ -z "$job_status" ] || job_check "$settings $*: equal bits" same
     for setting in $settings; do unset "${setting%%=*}"; done
 }
 
-# other RANKS ALGORITHM: without the option it gives other bits, or this test could not fail.
+# other RANKS ALGORITHM: without the option the bits should differ, otherwise this test could not
+# fail.
 other()
 {
     DIST_ALGO=$2 job self $1 $program gloo $1 free
@@ -50,11 +52,11 @@ for ranks in $ranks_list; do
     [ $ranks -gt 4 ] || variant DIST_MPI_COLL=native openmpi $ranks mpi 0 option
     [ $ranks -gt 3 ] || variant "" mpich $ranks mpi 0 option
     [ $ranks -gt 3 ] || variant DIST_MPI_COLL=native mpich $ranks mpi 0 option
-    [ $ranks -gt 2 ] || continue # the two orders of two ranks are the same
+    [ $ranks -gt 2 ] || continue # two ranks have only one order
     other $ranks all_reduce:ring
     other $ranks all_reduce:tree
-    job_check "$ranks ranks: in any order bits differ" test $different -gt 0
+    job_check "$ranks ranks: without the option the bits differ" test $different -gt 0
 done
-job_check "each number of ranks has its bits" \
+job_check "each number of ranks has its own bits" \
     test "$(xargs -n 1 <<<"$hashes" | sort -u | wc -l)" = "$(wc -w <<<"$ranks_list")"
 DIST_ALGO=all_reduce:ring job_fails "reproducible" self 3 $program gloo 3 option

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# distrun --role mindspore: the variables of scheduler and workers, and every end of either.
+# distrun --role mindspore: the variables of scheduler and workers, and every way in which they can
+# end.
 . "$srcdir/tests/support/job.sh"
 
 roles=("$builddir/distrun" --shutdown-timeout 5 --role mindspore)
@@ -16,7 +17,7 @@ says() { grep -q -- "$1" "$job_output"; }
 
 # ---- variables ----
 
-# has WHO LINE...: these and no others of the variables that tell who a process is.
+# has WHO LINE...: a process has exactly these of the variables that identify it.
 has()
 {
     local who=$1
@@ -43,43 +44,43 @@ trained()
     job self 2 distrun -n 2 "${short[@]}"
     cp "$job_output" "$job_folder/reference"
     job self 3 "${roles[@]}" -n 2 "${short[@]}"
-    job_check "the parameters are those without a scheduler" [ "$(hash_of "$job_output")" = \
+    job_check "the parameters equal those without a scheduler" [ "$(hash_of "$job_output")" = \
         "$(hash_of "$job_folder/reference")" ]
 }
 
-# A program that knows of no schedulers exits with 1 in that process.
+# A program without support for schedulers exits with 1 in the scheduler process.
 unaware()
 {
     job self 2 "${roles[@]}" -n 2 "$hello"
-    job_check "the workers do their work" says '^\[1\]:rank 1 of 2: sum 1$'
-    job_check "the scheduler hears what it was" says '^\[scheduler\]:.*was the scheduler .* has succeeded'
+    job_check "the workers succeed" says '^\[1\]:rank 1 of 2: sum 1$'
+    job_check "the scheduler's error names its role" says '^\[scheduler\]:.*was the scheduler .* ended well'
 }
-# One that is no scheduler at all leaves that to distrun.
+# A scheduler process that exits at once leaves that role to distrun.
 idle()
 {
     # shellcheck disable=SC2016
     DIST_TIMEOUT=10 job self 2 "${roles[@]}" -n 2 sh -c '[ "$MS_ROLE" != MS_SCHED ] || exit 0; exec "$@"' sh "$hello"
-    job_check "who meets without a scheduler" says '^\[1\]:rank 1 of 2: sum 1$'
+    job_check "the ranks join without a scheduler" says '^\[1\]:rank 1 of 2: sum 1$'
 }
-# Its scheduler misses a goodbye; the workers have ended with 0.
+# The scheduler reports a rank that exits without leaving; the workers have exited with 0.
 rude() { job self 2 "${roles[@]}" -n 2 "$builddir/tests/jobs/mishap" gloo exit 1; }
 alone() { job self 1 "${roles[@]}" "${short[@]}"; }
 
-# Whoever takes MindSpore's variables for themselves finds all that it needs there.
+# MindSpore's variables alone contain everything that is needed.
 known()
 {
     # shellcheck disable=SC2016
     job self 2 "${roles[@]}" -n 2 sh -c 'exec env -i $(env | grep ^MS_) "$@"' sh "${short[@]}"
-    job_check "MindSpore's variables alone are enough" says 'Parameter hash: .* (2 ranks agree)'
+    job_check "MindSpore's variables alone suffice" says 'Parameter hash: .* (2 ranks agree)'
 }
 
 folders()
 {
     job self 2 "${roles[@]}" -n 2 --log-dir "$job_folder/logs" --rdzv-id name -r 3 sh -c 'echo "$MS_ROLE"'
-    job_check "the scheduler has a folder" grep -qx MS_SCHED "$job_folder"/logs/name_*/attempt_0/scheduler/stdout.log
-    job_check "so has a worker" grep -qx MS_WORKER "$job_folder"/logs/name_*/attempt_0/1/stdout.log
+    job_check "the scheduler has a log folder" grep -qx MS_SCHED "$job_folder"/logs/name_*/attempt_0/scheduler/stdout.log
+    job_check "a worker has a log folder" grep -qx MS_WORKER "$job_folder"/logs/name_*/attempt_0/1/stdout.log
     job self 2 "${roles[@]}" -n 2 --local-ranks-filter 1 sh -c 'echo "$MS_ROLE"'
-    job_check "a list of workers has no scheduler" [ "$(grep MS_ "$job_output")" = '[1]:MS_WORKER' ]
+    job_check "a list of workers excludes the scheduler" [ "$(grep MS_ "$job_output")" = '[1]:MS_WORKER' ]
 }
 
 # ---- failures ----
@@ -91,7 +92,7 @@ failing()
         sh -c '[ "$MS_NODE_ID" != 1 ] || exit 7; exec "$@"' sh "$hello"
     job_check "a worker's exit code" ended_with 7
 }
-# Whoever has waited longest says it: the scheduler, or the other worker.
+# The process that has waited longest reports it: the scheduler or the other worker.
 absent()
 {
     # shellcheck disable=SC2016
@@ -104,12 +105,12 @@ again()
     # shellcheck disable=SC2016
     job self 2 "${roles[@]}" -n 2 --max-restarts 1 \
         sh -c '[ "$TORCHELASTIC_RESTART_COUNT$MS_ROLE" != 0MS_SCHED ] || exit 9; exec "$@"' sh "$hello"
-    job_check "the scheduler's failure is a reason to start again" \
-        says 'the scheduler (pid [0-9]*) ended with exit code 9: restarting all workers'
-    job_check "and then all goes well" says 'rank 0 of 2: sum 1'
+    job_check "a failure of the scheduler causes a restart" \
+        says 'the scheduler (pid [0-9]*) ended with exit code 9: starting all workers again'
+    job_check "the restarted job succeeds" says 'rank 0 of 2: sum 1'
 }
 
-# The pid of the job's process that has this variable.
+# Prints the process of the job that has this variable.
 process_with()
 {
     local pid
@@ -118,8 +119,8 @@ process_with()
     done
 }
 
-# killed NAME CODE WHOM TEXT: one of a job in its work gets SIGKILL. WHOM is a variable that it has, or
-# distrun.
+# killed NAME CODE WHOM TEXT: a process of a working job is killed. WHOM is a variable in its
+# environment, or distrun.
 killed()
 {
     local name=$1 code=$2 whom=$3 text=$4 left=no pid
@@ -136,8 +137,8 @@ killed()
     job_check "$name: no process is left" [ $left = no ]
     [ -z "$text" ] || job_check "$name: named" says "$text"
 } 2>/dev/null
-# The agent sees three ends at once: of a worker that failed, and of the other and the scheduler, which
-# lost it, and stand before it in every list.
+# The agent sees three exits at once: of a worker that failed, and of the other worker and the
+# scheduler, which lost it and precede it in every list.
 cause()
 {
     local agent
@@ -151,8 +152,8 @@ cause()
     job_until eval '[ "$(ps -o stat= --ppid '"$agent"' | grep -c Z)" = 3 ]'
     kill -CONT "$agent"
     wait $!
-    job_check "of three failures the cause is told: exit code 5" [ $? = 5 ]
-    job_check "and its rank" says 'rank      : 1 (local_rank: 1)'
+    job_check "of three failures the cause is reported: exit code 5" [ $? = 5 ]
+    job_check "its rank is reported" says 'rank      : 1 (local_rank: 1)'
 }
 job_aside variables
 job_aside unaware
@@ -178,7 +179,7 @@ job_collect
 
 # ---- several nodes ----
 
-# The scheduler is on the first.
+# The scheduler is on the first host.
 cat >"$job_folder/ssh" <<'END'
 #!/bin/sh
 shift
@@ -188,7 +189,7 @@ chmod +x "$job_folder/ssh"
 hosts=(--remote-shell "$job_folder/ssh" -H "127.0.0.1:2,localhost:2")
 job self 4 "${roles[@]}" "${hosts[@]}" "$hello"
 job_check "one scheduler for all hosts" [ "$(grep -c '^\[scheduler\]:.*was the scheduler' "$job_output")" = 1 ]
-job_check "and all workers" says 'rank 3 of 4: sum 6'
+job_check "all workers succeed" says 'rank 3 of 4: sum 6'
 # shellcheck disable=SC2016
 job_fails "rank      : 3 (local_rank: 1)" self 4 "${roles[@]}" "${hosts[@]}" \
     sh -c '[ "$MS_NODE_ID" != 3 ] || exit 7; exec "$@"' sh "$hello"
@@ -198,7 +199,7 @@ if ! node_make 2>"$job_folder/why"; then
     job_skip "two machines" "$(tail -n 1 "$job_folder/why")"
     exit
 fi
-# machines CODE COMMAND...: on two machines.
+# machines CODE COMMAND...: runs it on two machines.
 machines()
 {
     local code=$1 port there
@@ -214,12 +215,12 @@ machines()
     [ "$job_status $?" = "$code $code" ] && ! job_leaked
 }
 job_check "two machines" machines 0 "${short[@]}"
-job_check "their parameters agree" says 'Parameter hash: .* (4 ranks agree)'
+job_check "the parameters of both machines agree" says 'Parameter hash: .* (4 ranks agree)'
 # shellcheck disable=SC2016
 job_check "a worker of the second machine fails" machines 7 \
     sh -c '[ "$MS_NODE_ID" != 3 ] || { sleep 1; exit 7; }; exec "$@"' sh "${long[@]}"
-job_check "it is named on the first" says 'rank      : 3 (local_rank: 1)'
+job_check "it is named on the first machine" says 'rank      : 3 (local_rank: 1)'
 # shellcheck disable=SC2016
 job_check "the scheduler is killed" machines 137 \
     sh -c '[ "$MS_ROLE" != MS_SCHED ] || { sleep 1; kill -9 $$; }; exec "$@"' sh "${long[@]}"
-job_check "it is named on the second" grep -q 'rank      : scheduler' "$job_folder/there"
+job_check "it is named on the second machine" grep -q 'rank      : scheduler' "$job_folder/there"

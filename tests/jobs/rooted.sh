@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Short collectives in which a rank only gives: it is ahead of the others, and nothing is lost by it.
+# Short collectives in which a rank only sends: it runs ahead of the other ranks, and no data is
+# lost.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/rooted

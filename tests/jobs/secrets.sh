@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The secret of ranks that meet at an address which all know: from files, the user's cookie, or none.
+# The token of ranks that join at a well-known address: from files, the user's cookie, or none.
 . "$srcdir/tests/support/job.sh"
 
 if ! grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
@@ -11,7 +11,8 @@ JOB_LIMIT=60
 hello=examples/hello_all_reduce
 export DIST_TIMEOUT=2 DIST_DEBUG=warn DIST_TUNING=off
 
-# with NAME FIRST LAST PROGRAM...: that variable has one value on rank 0 and another on the others.
+# with NAME FIRST LAST PROGRAM...: the variable has the value FIRST on rank 0 and LAST on the other
+# ranks.
 with()
 {
     local value=$2
@@ -38,12 +39,12 @@ one=$job_folder/one/secret two=$job_folder/two/secret
     cp "$one" "$two"
 )
 
-# Files: the same words in two of them are one secret.
+# Files: two files with equal text are the same token.
 job_with DIST_SECRET_FILE "$one" "$two"
 echo "another secret, longer" >"$two"
 DIST_AUTH=none job_with DIST_SECRET_FILE "$one" "$two"
 job_with_fails "is from $two: use a file with the same secret" DIST_SECRET_FILE "$one" "$two"
-job_check "the store's log names who, and its own file" says "which on host $(uname -n) is from $one"
+job_check "the store's log names the rank and its own file" says "which on host $(uname -n) is from $one"
 DIST_AUTH=none job shell 3 $hello
 job_with_fails "has no secret: use the same secret file" DIST_AUTH auto none
 job_with_fails "the store there has no secret" DIST_AUTH none auto
@@ -51,16 +52,16 @@ chmod 640 "$two"
 job_with_fails "chmod 600" DIST_SECRET_FILE "$one" "$two"
 DIST_AUTH=maybe job_fails "auto, cookie or none" shell 2 $hello
 
-# The cookie: made by the first job, of the user alone, and no other.
+# The cookie is created by the first job, readable for the user only, and not replaced.
 export XDG_CONFIG_HOME=$job_folder/one
 job shell 4 $hello
-job_check "the cookie is for its owner alone" \
+job_check "only the owner can read the cookie" \
     [ "$(stat -c %a "$job_folder/one/libdist/cookie" 2>&1)" = 600 ]
-job_check "no draft of it is left" [ "$(ls -A "$job_folder/one/libdist")" = cookie ]
+job_check "no temporary file remains" [ "$(ls -A "$job_folder/one/libdist")" = cookie ]
 job_with_fails "is from $job_folder/two/libdist/cookie" \
     XDG_CONFIG_HOME "$job_folder/one" "$job_folder/two"
 
-# It is in no log, no argument and no environment, as far as one looks.
+# The token is in no output, argument or environment.
 looks()
 {
     "$builddir/$hello"
@@ -71,5 +72,5 @@ looks()
 export -f looks
 export builddir hello
 DIST_DEBUG=trace job shell 3 "$BASH" -c looks
-job_check "the secret is nowhere in the output" \
+job_check "the token is not in the output" \
     eval '! grep -qF "$(cat "$job_folder/one/libdist/cookie")" "$job_output"'

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Short calls by several threads at once, on a group that they share and on groups of their own.
-# configure.sh runs it once more with ThreadSanitizer.
+# Short calls by several threads at once, on a shared group and on groups of their own. configure.sh
+# also runs it with ThreadSanitizer.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/short_calls

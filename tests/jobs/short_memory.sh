@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank has no memory for one allocation: its group ends on all ranks, or all go on in step; a group
-# that is being made is made on all, or on none.
+# One allocation of a rank fails: its group fails on all ranks, or all continue in step; a new group
+# is made on all ranks or on none.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
@@ -14,7 +14,7 @@ for victim in 0 1; do
             $step
     done
 done
-# Rank 0 holds the store, which has no memory then.
+# Not rank 0, whose store would lack memory too.
 for victim in 1 2; do
     job shell 3 tests/jobs/short_memory groups $victim
 done

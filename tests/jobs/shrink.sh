@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks are killed at random; those that are left make a smaller group and go on.
+# Ranks are killed at random; the remaining ranks make a smaller group and continue.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/survives.sh"
 
@@ -9,7 +9,7 @@ rounds=3 seed=${SHRINK_SEED:-$RANDOM} JOB_LIMIT=60
 [ -z "${CHECK_LONG-}" ] || rounds=100
 [ -z "${CHECK_SHORT-}" ] || rounds=1
 
-# killed BACKEND: in this environment.
+# killed BACKEND: runs the cases in this environment.
 killed()
 {
     local round
@@ -22,13 +22,13 @@ killed()
 killed gloo
 DIST_NODE_MEMORY=0 killed gloo
 DIST_TRANSPORT=tcp killed gloo
-# Where distrun holds the store, rank 0 may be one of them.
+# If distrun serves the store, rank 0 may be killed too.
 for ((round = 0; round < rounds; round++)); do
     job self 4 distrun -n 4 "$builddir/$program" gloo 3 $((seed + round)) any
 done
-# Not over UCX: where a peer dies while they connect, UCX 1.13 ends the process itself.
+# Not over UCX: if a peer dies while ranks connect, UCX 1.13 aborts the process.
 
-# Under a launcher that holds the store any rank may die, once and twice.
+# Under a launcher that serves the store any rank may die, once or twice.
 cat >"$job_folder/remote" <<'END'
 #!/bin/sh
 echo $$ >"$job_folder/shell.$1"
@@ -46,7 +46,7 @@ job_check "the dead ranks are reported" \
     [ "$(grep -c '^distrun: rank [02] (.*) was ended by signal 9: ' "$job_output")" = 2 ]
 survives "distrun on two nodes, ranks 3 and 0" 137 2 "$go_on 2" self 4 "$distrun" "${two[@]}" \
     --on-failure continue "$builddir/$program" gloo deaths 3,0
-# Rank 2 kills its host's remote shell.
+# Rank 2 kills the remote shell of its host.
 cat >"$job_folder/lose" <<'END'
 #!/bin/bash
 case $RANK in
@@ -72,10 +72,11 @@ job_aside job shell 3 $program gloo absent
 job shell 3 $program gloo store
 job_collect
 
-# The table of docs/shrinking.md. Where rank 0 holds the store, all others are told so when it dies.
+# The table of docs/shrinking.md. If rank 0 serves the store, all other ranks get that error when it
+# dies.
 [ -n "${CHECK_LONG-}" ] || exit 0
 lost=", which holds the store, "
-# each NAME EXIT LAUNCHER WORD...: under one that holds the store; `by_rank_0` where it does not.
+# each NAME EXIT LAUNCHER WORD...: under a launcher that serves the store; `by_rank_0` otherwise.
 each()
 {
     local name=$1 exit=$2 deaths
@@ -103,7 +104,7 @@ for deaths in 0,2 3,1; do
     survives "dist_spawn_with, ranks $deaths" 137 2 "$go_on 2" self 4 "$builddir/$program" gloo spawned 4 $deaths
 done
 by_rank_0 "shell" any shell 4 $program gloo
-# In a shell too a process may hold the store that is no rank: a scheduler.
+# In a shell loop, too, a process that is not a rank may serve the store: a scheduler.
 cat >"$job_folder/scheduled" <<'END'
 #!/bin/bash
 export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$1 MS_WORKER_NUM=4
@@ -117,8 +118,8 @@ each "shell with a scheduler" any self 4 "$job_folder/scheduled" "$(job_port)" "
 each "distrun --role mindspore" 137 self 4 "$distrun" -n 4 --role mindspore --on-failure continue \
     "$builddir/$program" gloo
 
-# Under each mpirun a distrun on each node, then ranks of its own. The options let the other processes of
-# mpirun end by themselves when one has failed.
+# Under each mpirun one distrun per node, then ranks of its own. The options keep mpirun from
+# killing the other processes when one has failed.
 job_recovers
 job_mpich=(-disable-auto-cleanup)
 five=${DIST_BENCH_PEERS:-$HOME/.cache/libdist/peers}/openmpi5.venv/bin/mpirun
@@ -137,8 +138,8 @@ if [ -x "$five" ]; then
 else
     job_skip "Open MPI 5" "not made by bench/peers/setup"
 fi
-# MPICH's mpirun ends all ranks when a signal ends one: the shell turns that into an exit code. It tells
-# the other ranks of the end by SIGUSR1.
+# MPICH's mpirun kills all ranks when a signal kills one: the shell turns the signal into an exit
+# code. MPICH reports the exit to the other ranks by SIGUSR1.
 shelled=(/bin/sh -c 'trap "" USR1; "$@"; exit $?' sh)
 for backend in gloo mpi; do
     by_rank_0 "Open MPI 4, $backend" any openmpi 4 $program $backend

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The documents and man pages as a site: it is written, and no link leads nowhere.
+# The documents and man pages as a site: it can be built, and every link has a target.
 . "$srcdir/tests/support/job.sh"
 
 built() { timeout 600 "$BASH" "$srcdir/scripts/site" "$job_folder/site" >"$job_output" 2>&1; }
 
-# A checker that finds nothing wrong would show nothing: a page with a bad link and one with a bad place.
+# Tests the link checker: a page with a bad link and one with a bad anchor.
 caught()
 {
     local folder=$job_folder/planted
@@ -16,11 +16,11 @@ caught()
         grep -q 'none.html is not there' "$job_output" && grep -q '#there has no such place' "$job_output"
 }
 
-job_check "a link to nothing is found" caught
+job_check "a broken link is found" caught
 if [ -z "${CHECK_LONG-}" ]; then
-    job_skip "the site is written, its links lead to something" "make check-long does it"
+    job_skip "the site builds, and its links have targets" "make check-long builds it"
 elif ! command -v pandoc >/dev/null || ! command -v mandoc >/dev/null; then
-    job_skip "the site is written, its links lead to something" "no pandoc or no mandoc"
+    job_skip "the site builds, and its links have targets" "no pandoc or no mandoc"
 else
-    job_check "the site is written, its links lead to something" built
+    job_check "the site builds, and its links have targets" built
 fi

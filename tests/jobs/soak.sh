@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A training for a long time on two agents. Again and again a worker, or the second agent, is killed;
-# all go on from the last checkpoint. Each sample is accounted for, and the agent that stays keeps
-# nothing: no memory, no descriptor, no file, no process.
+# A long training on two agents. A worker or the second agent is killed repeatedly, and the job continues
+# from the last checkpoint. Each sample must be accounted for, and the resources of the agent that stays
+# must not grow: memory, descriptors, files, processes.
 #
-#   SOAK_SECONDS=N    so long (20; an hour in the long form)
-#   SOAK_SEED=N       what is killed, and when, comes from it
+#   SOAK_SECONDS=N    duration (20; an hour in the long form)
+#   SOAK_SEED=N       determines what is killed, and when
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60
@@ -23,7 +23,7 @@ echo "# for $seconds s, a kill every $least to $most s: SOAK_SECONDS=$seconds SO
 
 log=$job_folder/log samples=$job_folder/samples kept=$job_folder/kept
 batch=60 set=600 interval=5
-# A step takes its time, but little of the CPUs'.
+# Makes steps slow without much CPU time.
 export DIST_FAULT='slow:*@*:time=20ms' DIST_TIMEOUT=60 DIST_TUNING=off
 export TMPDIR=$job_folder/temporary
 mkdir "$TMPDIR"
@@ -33,14 +33,14 @@ agents=(--nnodes 1:2 --nproc-per-node 1 --max-restarts 100000 --rdzv-id soak --s
     --rdzv-endpoint "127.0.0.1:$(job_port)"
     --rdzv-conf "join=now,last_call_timeout=2,join_timeout=20,keep_alive_interval=2,keep_alive_max_attempt=5")
 
-# start NAME: an agent; its monitor's process number is in started.
+# start NAME: starts an agent; its monitor's process number is in $started.
 start()
 {
     NODE=$1.$$ SOAK=$$ "$builddir/distrun" "${agents[@]}" "$builddir/train_mnist" "${training[@]}" \
         >>"$log" 2>>"$log.$1" </dev/null 7>&- 9>&- &
     started=$!
 }
-# processes MARK: those that have it in their environment.
+# processes MARK: prints the processes that have MARK in their environment.
 processes() { grep -lsz "^$1\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
 worker() { for one in $(processes "NODE=$1.$$"); do [ "$(<"/proc/$one/comm")" != train_mnist ] || echo "$one"; done 2>/dev/null; }
 steps() { grep -cs "Train Epoch" "$log"; }
@@ -67,7 +67,8 @@ lose()
 
 files() { find "$TMPDIR" -mindepth 1; find /dev/shm -name '*dist*' -o -name 'train*'; }
 
-# What the first agent has, its monitor included: KiB, descriptors; and files of all, and processes.
+# Records the resources of the first agent and its monitor: KiB, descriptors; and the files and
+# processes of all.
 sample()
 {
     local pid kib=0 descriptors=0
@@ -78,10 +79,10 @@ sample()
     echo "$((SECONDS - job_start)) $kib $descriptors $(files | wc -l) $(processes "SOAK=$$" | wc -l)" >>"$samples"
 }
 
-# All meet at the first agent, which is never killed.
+# All agents meet at the first agent, which is never killed.
 start first
 first=$started
-job_check "training begins, and is kept" job_until [ -e "$kept" ]
+job_check "training begins and writes a checkpoint" job_until [ -e "$kept" ]
 start second
 second=$started
 job_check "the second agent joins" job_until all_work
@@ -96,13 +97,13 @@ while [ $SECONDS -lt $end ]; do
     sample
 done
 [ $well = yes ] || tail -n 5 "$log.first" "$log.second"
-job_check "training went on after each of $kills kills (the last was of kind $what)" [ $well = yes ]
+job_check "training continued after each of $kills kills (the last was of kind $what)" [ $well = yes ]
 kill -TERM "$second" "$first" 2>/dev/null
 wait "$second" "$first" 2>/dev/null
 job_check "no process is left" job_until gone "SOAK=$$"
 job_check "no file is left: $(ls -A "$TMPDIR" | head -n 3)" [ -z "$(ls -A "$TMPDIR")" ]
 
-# Each step was made, in order; after a kill the next one is that which the file is at.
+# Each step was made, in order; after a kill the next step is that after the checkpoint's.
 accounted()
 {
     awk -v batch=$batch -v set=$set -v most=$(((2 * interval + 4) * batch)) '
@@ -126,9 +127,10 @@ accounted()
 }
 job_output=$log
 job_check "each sample of each epoch is accounted for" accounted
-job_check "it went on from its file each time" [ "$(grep -c 'resuming from' "$log")" -ge $kills ]
+job_check "it continued from its checkpoint each time" [ "$(grep -c 'going on from' "$log")" -ge $kills ]
 sed 's/^/      seconds, KiB, descriptors, files, processes: /' <(head -n 1 "$samples"; tail -n 1 "$samples")
-# grows COLUMN MORE: the last third has more than so much above the first, but for the first sample.
+# grows COLUMN MORE: the last third of the samples exceeds the first third, without the first
+# sample, by more than MORE.
 grows()
 {
     awk -v column="$1" -v more="$2" '{ all[NR] = $column }
@@ -136,7 +138,7 @@ grows()
               for (i = NR - int(NR / 3) + 1; i <= NR; i++) if (all[i] > late) late = all[i]
               exit !(late > early + more) }' "$samples"
 }
-job_check "the agent that stays has no more memory" eval '! grows 2 1024'
-job_check "nor descriptors" eval '! grows 3 0'
-job_check "and there are no more files" eval '! grows 4 0'
-job_check "nor processes" eval '! grows 5 0'
+job_check "the memory of the remaining agent does not grow" eval '! grows 2 1024'
+job_check "nor do its descriptors" eval '! grows 3 0'
+job_check "nor do the files" eval '! grows 4 0'
+job_check "nor do the processes" eval '! grows 5 0'

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What a rank needs to start does not grow with the ranks of its machine: descriptors, mappings,
-# calls of the system that make, map or send something. Counts, not times: they are the same on a
-# busy machine.
+# The resources that a rank needs to start do not grow with the number of ranks on its machine:
+# descriptors, mappings, system calls that create, map or send. Counts, unlike times, do not depend
+# on the machine's load.
 . "$srcdir/tests/support/job.sh"
 
 program=$builddir/tests/jobs/start_grows
@@ -12,7 +12,8 @@ export DIST_BACKEND=gloo DIST_TUNING=off
 calls=openat,close,mmap,munmap,madvise,memfd_create,ftruncate,socket,bind,listen,connect,accept4
 calls=$calls,pipe2,epoll_create1,epoll_ctl,eventfd2,timerfd_create,sendmsg
 
-# No rank holds more of many than of few, but for two: a rank ahead may already talk to it.
+# With many ranks a rank has at most two more than with few: a rank that is ahead may already have
+# connected.
 start_holds()
 {
     local of_few of_many
@@ -22,7 +23,7 @@ start_holds()
          END { exit NR != 2 || bad }' <<<"$of_few"$'\n'"$of_many"
 }
 
-# Calls of a rank: all ranks' together, the launcher's and the store's too, by the ranks.
+# System calls per rank: those of all processes, including launcher and store, divided by the ranks.
 start_calls()
 {
     strace -f -qq -c -U calls -e trace=$calls -o "$job_folder/calls" "$program" "$1" >/dev/null &&
@@ -38,11 +39,11 @@ start_calls_stay()
     awk -v few="$of_few" -v many="$of_many" 'BEGIN { exit !(few > 0 && many <= few + 5) }'
 }
 
-job_check "what a rank holds" start_holds
+job_check "descriptors and mappings of a rank" start_holds
 if grep -q 'FLAGS = .*-fsanitize' "$builddir/Makefile"; then
-    job_skip "what a rank calls" "a sanitizer maps memory of its own"
+    job_skip "system calls of a rank" "a sanitizer maps memory of its own"
 elif strace -qq -o /dev/null true 2>/dev/null; then
-    job_check "what a rank calls" start_calls_stay
+    job_check "system calls of a rank" start_calls_stay
 else
-    job_skip "what a rank calls" "strace is missing, or may not trace"
+    job_skip "system calls of a rank" "strace is missing, or may not trace"
 fi

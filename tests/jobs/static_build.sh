@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --disable-shared: no module is built, the summary says why, and libdist.a alone carries a program.
+# --disable-shared: no module is built, the summary gives the reason, and a program links with
+# libdist.a alone.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "static build" "the other suite tries scripts"; exit; }
@@ -16,14 +17,14 @@ once=--no-create
 configures() { "$srcdir/configure" -q $once --cache-file=cache --disable-shared CC="$compiler" CFLAGS=-O0 "$@" >"$job_output" 2>&1; }
 says() { grep -qF -- "$1" "$job_output"; }
 
-job_check "a module that is asked for is refused" eval "! configures --with-ucx"
-job_check "with the remedy" says "leave out --disable-shared"
+job_check "a requested module is refused" eval "! configures --with-ucx"
+job_check "the error has the remedy" says "leave out --disable-shared"
 job_check "configure" configures
 for name in MPI CUDA NCCL UCX; do
-    job_check "no $name, and why" grep -qE "^ *$name +no \(--disable-shared" "$job_output"
+    job_check "no $name, with the reason" grep -qE "^ *$name +no \(--disable-shared" "$job_output"
 done
 [ -n "${CHECK_LONG-}" ] || exit 0
-job_check "it builds and is installed" eval \
+job_check "it can be built and installed" eval \
     "make -j2 install-libLTLIBRARIES install-data DESTDIR=$job_folder/stage >'$job_output' 2>&1"
 pc=$(find "$job_folder/stage" -name libdist.pc)
 export PKG_CONFIG_PATH=${pc%/*}
@@ -35,5 +36,5 @@ links()
 }
 job_check "a program links by pkg-config alone" links
 job shell 3 "$job_folder/hello"
-job_check "three ranks add up" says "rank 2 of 3: sum 3"
+job_check "three ranks sum" says "rank 2 of 3: sum 3"
 DIST_BACKEND=mpi job_fails "configured with --disable-shared" self 1 "$job_folder/hello"

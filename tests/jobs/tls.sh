@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TLS between store and ranks, and between ranks over tcp: what works without works with it, nothing
-# crosses in clear, and who has no certificate, or a wrong one, is no rank.
+# TLS between store and ranks, and between ranks over tcp: everything works as without TLS, no data
+# is sent in clear, and a process without a valid certificate cannot join.
 . "$srcdir/tests/support/job.sh"
 
 . "$srcdir/tests/support/tls.sh"
@@ -21,19 +21,20 @@ tls_expired expired ca IP:127.0.0.1
 export -f tls_use
 export job_folder builddir hello
 
-# All that works without.
+# Everything that works without TLS.
 tls_use good ca
 job self 1 tests/conformance/conformance gloo --spawn 4 --brief
 [ -z "${CHECK_LONG-}" ] || DIST_TCP_SOCKETS=3 job self 1 tests/conformance/conformance gloo --spawn 3 --brief
 job shell 3 tests/jobs/aborts gloo
-# Buffers that cut records, and are shorter than what the loopback sends in one piece.
+# Buffers that split records, and are shorter than the loopback's segments.
 DIST_TCP_BUFFER=4K job self 1 tests/conformance/conformance gloo --spawn 3 --brief
 
-# What is sent, as the kernel sees it. The frames between ranks begin with dmsg, the store's with DIST.
+# Checks the sent data as the kernel sees them. Frames between ranks begin with dmsg, the store's
+# with DIST.
 seen()
 {
     local trace=$job_folder/trace.$RANDOM
-    # Nothing looks for leaks in a process that is traced.
+    # A traced process cannot run the leak check.
     export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
     strace -f -o "$trace" -e trace=sendto,sendmsg,write,writev "$builddir/$hello" || return
     if grep -qE 'send.*"(dmsg|DIST)' "$trace"; then echo in clear; fi
@@ -41,18 +42,18 @@ seen()
 export -f seen
 if strace -o /dev/null true 2>/dev/null; then
     job shell 2 "$BASH" -c seen
-    job_check "nothing crosses in clear" eval '! says "in clear"'
+    job_check "no data is sent in clear" eval '! says "in clear"'
     (
         unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA
         job shell 2 "$BASH" -c seen
         says "in clear"
     )
-    job_check "as it does without TLS" [ $? = 0 ]
+    job_check "without TLS data is sent in clear" [ $? = 0 ]
 else
-    job_skip "what crosses in clear" "no strace, or it may not trace"
+    job_skip "data that is sent in clear" "no strace, or it may not trace"
 fi
 
-# rank1 CERTIFICATE AUTHORITY: rank 1 has those, or none, rank 0 the good ones.
+# rank1 CERTIFICATE AUTHORITY: rank 1 has those, or none; rank 0 has the valid ones.
 first_and_second()
 {
     if [ "$RANK" = 0 ]; then tls_use "$1" "$2"; else tls_use "$3" "$4"; fi
@@ -66,25 +67,25 @@ refused()
     shift
     DIST_TIMEOUT=$((3 * job_patience)) job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
 }
-refused "its certificate is not valid" good ca other ca2
-job_check "the store says so as well" says "refused this end's certificate"
+refused "its certificate does not hold" good ca other ca2
+job_check "the store reports it too" says "refused this end's certificate"
 refused "mismatch" elsewhere ca good ca
 refused "renew it" good ca expired ca
 refused "requires TLS, but this rank does not use it: set DIST_TLS_CERT" good ca none none
-job_check "and the store that somebody came without" says "it does not use TLS"
+job_check "the store reports a connection without TLS" says "it does not speak TLS"
 refused "a TLS handshake failed there" none none good ca
-job_check "the store without says that somebody came with TLS" says "it uses TLS, but the store does not"
+job_check "a store without TLS reports a connection with TLS" says "it uses TLS, but the store does not"
 unset DIST_TLS_KEY
 job_fails "DIST_TLS_KEY is not set" shell 2 $hello
 tls_use good ca
 job shell 3 $hello
 
-# A killed rank is found and named as without.
+# A killed rank is detected and named as without TLS.
 for phase in connect middle; do
     DIST_TIMEOUT=10 job shell 4 tests/jobs/kills gloo $phase 1
 done
 
-# Agents of distrun, and what they send.
+# distrun's agents and what they send.
 two_agents()
 {
     local port node pids=()
@@ -98,4 +99,4 @@ two_agents()
 }
 export -f two_agents job_port
 job self 2 "$BASH" -c two_agents
-job_check "both nodes have summed" says "rank 1 of 2: sum 1"
+job_check "the ranks of both nodes sum" says "rank 1 of 2: sum 1"

@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_info topology: the ranks are where they should be, in lines and in the picture.
+# dist_info topology: the text and the picture show the ranks where they should be.
 . "$srcdir/tests/support/job.sh"
-# hwloc's module for PCI does not free all that it allocates, and is unloaded before that is told.
+# hwloc's PCI module leaks memory and is unloaded before the leak check, which cannot attribute the
+# leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
 says() { grep -qE -- "$1" "$job_output"; }
 has_hwloc() { grep -q '^#define HAVE_HWLOC' "$builddir/config.h"; }
 
-# boxes FILE: no two cells overlap, every box is within the page, and each rank is in the picture once.
+# boxes FILE: no two cells overlap, every box is within the page, and each rank is in the picture
+# once.
 cat >"$job_folder/boxes.py" <<'END'
 import re, sys
 text, ranks = open(sys.argv[1]).read(), int(sys.argv[2])
@@ -39,7 +41,7 @@ job_fails "No such file" self 1 dist_info topology --svg "$job_folder/no/x.svg"
 job_fails "unknown argument" self 1 dist_info topology all
 has_hwloc || { job_skip "described machines" "built without hwloc"; exit; }
 
-# On described machines each rank gets a core, and more ranks share cores evenly.
+# On described machines each rank gets a core, and additional ranks share cores evenly.
 for machine in "pack:2 numa:2 core:8 pu:2" "pack:1 core:3 pu:1" "numa:1 core:96 pu:1" "pack:8 numa:1 core:2 pu:1"; do
     for ranks in 1 5 16; do
         HWLOC_SYNTHETIC=$machine job self $ranks dist_info topology --ranks $ranks --svg "$job_folder/x.svg"
@@ -52,7 +54,7 @@ job_check "the first core of a package" says '^ +core 16 +rank 2$'
 HWLOC_SYNTHETIC="pack:1 core:4 pu:1" job shell 4 dist_info topology
 job_check "the ranks of a launcher" says '^ +core 3 +rank 3$'
 
-# GPUs: two devices below the only core, another below the machine.
+# GPUs: two devices below the only core, another one below the machine.
 device() { echo "<object type=\"PCIDev\" name=\"$3\" gp_index=\"$1\" pci_busid=\"0000:$2:00.0\" pci_type=\"0302 [10de:2330] [10de:16c1] a1\" pci_link_speed=\"0.0\"/>"; }
 sets='cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1"'
 cat >"$job_folder/gpus.xml" <<END
@@ -84,13 +86,13 @@ picture "GPUs" 3
 job_check "it is XML" python3 -c 'import sys, xml.dom.minidom as dom; dom.parse(sys.argv[1])' "$job_folder/x.svg"
 unset HWLOC_XMLFILE
 
-# Several machines: the ranks of each have all of its cores to themselves.
+# Several machines: the ranks of each machine use all of its cores.
 cluster=$srcdir/bench/netns-cluster
 [[ $cluster == /* ]] || cluster=$PWD/$cluster
 "$cluster" true 2>"$job_folder/why" || { job_skip "machines" "$(tail -n 1 "$job_folder/why")"; exit; }
 HWLOC_SYNTHETIC="pack:1 core:4 pu:1" "$cluster" -k 3 -n 2 "$builddir/dist_info" topology >"$job_output" 2>&1
 job_check "three machines" [ "$(grep -c '^node[0-2]: 4 cores' "$job_output")" = 3 ]
-job_check "the second rank of each is in the middle" [ "$(grep -cE '^ +core 2 +rank [135]$' "$job_output")" = 3 ]
+job_check "the second rank of each machine is in the middle" [ "$(grep -cE '^ +core 2 +rank [135]$' "$job_output")" = 3 ]
 HWLOC_SYNTHETIC="pack:1 core:4 pu:1" "$cluster" -k 3 -n 2 "$builddir/dist_info" topology --svg - \
     >"$job_folder/x.svg" 2>"$job_output"
 picture "three machines" 6

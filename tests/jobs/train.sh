@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The training harness over every way to start it: the same losses, whatever carries the gradients.
+# The training harness with every way to start it: equal losses over every transport.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/training.sh"
 
-# Drawn digits; real ones in the long form, and in train_accuracy.sh.
+# Generated digits; real ones in the long form, and in train_accuracy.sh.
 data=(--train-samples 4000) tested=200
 if [ -n "${CHECK_LONG-}" ]; then
     data=() tested=1000
@@ -18,7 +18,7 @@ fi
 
 all_agree() { grep -q "^Parameter hash: .* ($ranks ranks agree)" "$job_output"; }
 
-# train NAME LAUNCHER RANKS ARGS...: $steps steps, global batch 64.
+# train NAME LAUNCHER RANKS ARGS...: makes $steps steps with a global batch of 64.
 train()
 {
     local name=$1 launcher=$2 ranks=$3
@@ -38,7 +38,7 @@ else
 fi
 train spawn self $ranks --multiprocessing-distributed --world-size $ranks --dist-backend gloo
 job_check "all ranks agree on the parameters (spawn)" all_agree
-# Who is killed can say nothing; the process that spawned it does.
+# A killed rank cannot report; the process that spawned it does.
 killed()
 {
     local pid
@@ -60,7 +60,7 @@ ended()
     wait $!
     [ $? = 143 ] && grep -q "ended by signal 15 (Terminated), and all ranks with it" "$job_output"
 }
-job_check "who spawned the ranks and is ended says so" ended
+job_check "a spawning process that is killed reports it" ended
 train one self 1
 [ -z "$OPENMPI_RUN" ] || agree 1e-4 mpi gloo
 [ -z "$OPENMPI_RUN" ] || agree 1e-4 gloo spawn

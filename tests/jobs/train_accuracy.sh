@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What training reaches on the real digits: 98.0 % after two epochs, on eight ranks, however they
-# were started. The short form is one epoch of the small network.
+# The accuracy of training on the real digits: 98.0 % after two epochs, on eight ranks, with every
+# launcher. The short form is one epoch of the small network.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/training.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "accuracy on MNIST" "the other suite learns"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "accuracy on MNIST" "the other suite trains"; exit; }
 
 JOB_LIMIT=600
 if ! [ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ]; then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# An OpenBLAS that takes the CPU for one of twenty years ago is told which kernels the CPU can run.
+# An OpenBLAS that takes the CPU for a twenty-year-old one is told which kernels the CPU can run.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "kernels" "a preloaded library and sanitizers do not mix"; exit; }
@@ -9,11 +9,11 @@ run=(train_mnist --dummy --arch=mlp --train-samples=128 --test-samples=64 --epoc
 
 unset OPENBLAS_CORETYPE
 job self 1 "${run[@]}"
-job_check "it says what multiplies" grep -q '^Matrix products: ' "$job_output"
+job_check "it prints what computes matrix products" grep -q '^Matrix products: ' "$job_output"
 says "OpenBLAS" || { job_skip "kernels" "train_mnist was built without OpenBLAS"; exit; }
-grep -qw avx2 /proc/cpuinfo || { job_skip "kernels" "this CPU can no more than the oldest"; exit; }
+grep -qw avx2 /proc/cpuinfo || { job_skip "kernels" "this CPU supports only the oldest kernels"; exit; }
 
-# Takes every CPU for a Prescott, as an OpenBLAS does that is older than the CPU.
+# Takes every CPU for a Prescott, like an OpenBLAS that is older than the CPU.
 cat >"$job_folder/old.c" <<'C'
 #include <stdlib.h>
 char *openblas_get_corename(void)
@@ -26,11 +26,11 @@ gcc -shared -fPIC -o "$job_folder/old.so" "$job_folder/old.c" || exit 1
 old=(/usr/bin/env "LD_PRELOAD=$job_folder/old.so" "$builddir/${run[@]}")
 
 job self 1 "${old[@]}"
-job_check "kernels that fit are chosen" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
+job_check "suitable kernels are chosen" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
 job shell 2 "${old[@]}"
-job_check "and by each rank" says "(2 ranks agree)"
+job_check "every rank uses them" says "(2 ranks agree)"
 job_check "with those kernels" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
 job self 1 "${old[@]}" --multiprocessing-distributed --world-size=2
-job_check "ranks that are started have them" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
+job_check "spawned ranks use them" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
 OPENBLAS_CORETYPE=Nehalem job self 1 "${old[@]}"
-job_check "what the user has set stays" says "kernels for Nehalem"
+job_check "the user's setting is not changed" says "kernels for Nehalem"

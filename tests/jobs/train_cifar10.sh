@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# ResNet-20 learns, on any number of ranks; its files come back whole; what it cannot do is said.
-# The long form: what it reaches on pictures that are drawn, and on CIFAR-10 where that is.
+# ResNet-20 learns on any number of ranks; its files are restored completely; unsupported options
+# are refused. The long form: the accuracy on generated pictures, and on CIFAR-10 if that is
+# available.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/training.sh"
 
@@ -12,7 +13,7 @@ spawn=(--multiprocessing-distributed --dist-backend gloo --world-size)
 # falls PART: the last epoch's loss is at most PART of the first one's, from "epoch 1 | loss 2.5 |".
 falls()
 {
-    job_check "the loss falls to $1 of what it was" awk -v part="$1" '
+    job_check "the loss falls to $1 of its first value" awk -v part="$1" '
         $1 == "epoch" && $4 == "loss" { last = $5; first = first ? first : last }
         END { exit !(first > 0 && last > 0 && last <= part * first) }' "$job_output"
 }
@@ -27,19 +28,19 @@ learn=(--train-samples 120 --batch-size 24 --epochs $epochs --augment=0 --schedu
 for ranks in $all; do
     job self 1 "${train[@]}" "${learn[@]}" "${spawn[@]}" $ranks --save-model
     [ $epochs = 1 ] || falls 0.95
-    job_check "all of $ranks ranks agree" says "Parameter hash:"
+    job_check "all $ranks ranks agree" says "Parameter hash:"
 done
 final=$(grep -o 'Average loss: [0-9.]*' "$job_output" | tail -n 1)
 
 # ---- files ----
 
-# The ranks share the test out otherwise, and with the running means of the file come to the same.
+# The ranks divide the test differently, and with the running means of the file get the same result.
 saved=cifar10_resnet20.safetensors
 job self 1 "${train[@]}" --evaluate --resume "$saved" "${spawn[@]}" 2
-job_check "parameters and running means come back" says "$final"
+job_check "parameters and running means are restored" says "$final"
 rm -f "$saved"
 
-# ---- what is refused ----
+# ---- refused ----
 
 head -c 3073 /dev/zero >"$job_folder/test_batch.bin"
 for i in 1 2 3 4 5; do head -c 3073 /dev/zero >"$job_folder/data_batch_$i.bin"; done
@@ -50,7 +51,7 @@ job_fails "running means" self 1 "${train[@]}" --reproducible
 [ -e "$builddir/.libs/train_mnist_cuda.so" ] &&
     job_fails "no kernels for a layer of kind batchnorm" self 1 "${train[@]}" --device cuda
 
-# ---- how well ----
+# ---- accuracy ----
 
 [ -n "${CHECK_LONG-}" ] || exit 0
 JOB_LIMIT=3000

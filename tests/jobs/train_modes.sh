@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# How gradients become the mean: the losses of one process, for any number of ranks and any way to
-# get there; with --reproducible the same bits.
+# Ways to average gradients: the losses equal those of one process, for any number of ranks and any
+# way; with --reproducible bit by bit.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/training.sh"
 
@@ -10,8 +10,8 @@ worlds="1 3" plain="2 3 4" same="2 4"
 [ -z "${CHECK_LONG-}" ] || steps=100 worlds="1 2 3 4 6 8"
 [ -z "${CHECK_SHORT-}" ] || worlds=3 plain=3 same=4
 
-# train NAME RANKS ARGS...: $steps steps of the small network. Batches of 96, and quarters of
-# them, divide by 1, 2, 3, 4, 6 and 8.
+# train NAME RANKS ARGS...: makes $steps steps of the small network. Batches of 96, and quarters of
+# them, are divisible by 1, 2, 3, 4, 6 and 8.
 train()
 {
     job self "$2" train_mnist --multiprocessing-distributed --world-size "$2" --dist-backend gloo \
@@ -27,17 +27,18 @@ for ranks in $plain; do
     train plain$ranks $ranks --bucket-mb 0.02
     agree 1e-4 one plain$ranks
 done
-# At ten times this rate the cnn's losses part within 100 steps, also those of one process that
-# adds up the gradients of two halves: rounding grows tenfold every ten steps.
+# At ten times this rate the cnn's losses diverge within 100 steps, also those of one process that
+# adds the gradients of two halves: rounding errors grow tenfold every ten steps.
 if [ -z "${CHECK_SHORT-}" ]; then
     train cnn1 1 --arch cnn --batch-size 48 --train-samples 6000 --lr 0.001
     train cnn2 2 --arch cnn --batch-size 48 --train-samples 6000 --lr 0.001
     agree 1e-4 cnn1 cnn2
 fi
 
-# With Adadelta the losses of the cnn part: for some steps rounding grows tenfold in each, and after
-# 50 they differ by per cents. So do those of one process, once the last bit of a single weight is
-# another. So 2 ranks go on from where one process is, now and again: there a fault would show.
+# With Adadelta the losses of the cnn diverge: for some steps rounding errors grow tenfold in each,
+# and after 50 steps they differ by some percent. So do those of one process after a change of the
+# last bit of a single weight. So 2 ranks continue several times from the state of one process,
+# where a fault would be visible.
 if [ -z "${CHECK_SHORT-}" ] && grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     steep=(--arch cnn --optimizer adadelta --lr 1 --batch-size 48)
     times=2 pause=8
@@ -65,14 +66,14 @@ for ranks in $worlds; do
     done
 done
 
-# shared RANKS: of the optimizer's state a rank has an N-th, but for some cache lines.
+# shared RANKS: a rank has 1/RANKS of the optimizer's state, rounded up to cache lines.
 shared()
 {
     sed -n 's/^Optimizer state: \([0-9]*\) of \([0-9]*\) bytes per rank .*/\1 \2/p' "$job_output" |
         awk -v n="$1" '{ p = $1 * n / ($2 + 0.5) } END { exit p < 0.99 || p > 1.01 }'
 }
 
-# Each rank with a share of the optimizer: the same bits on one machine, but for the norm.
+# Each rank has a share of the optimizer: equal bits on one machine, except for the norm.
 for ranks in $worlds; do
     for how in "--optimizer adadelta" "--accumulate 2"; do
         # shellcheck disable=SC2086
@@ -91,7 +92,7 @@ done
 DIST_NODE_MEMORY=0 train zero_network 3 --zero --bucket-mb 0.02
 agree 1e-4 one zero_network
 
-# Stopped in the middle, and gone on with another number of ranks, with --zero and without.
+# Stopped in the middle, and continued with another number of ranks, with --zero and without.
 kept=$job_folder/kept
 if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     half=$((steps / 2))
@@ -107,13 +108,13 @@ else
     job_skip "checkpoints of --zero" "built without jansson"
 fi
 
-# The whole of it, however it was divided.
+# Whole runs that are divided differently give equal bits.
 same()
 {
     job self 1 train_mnist --arch mlp --train-samples 1000 --test-samples 64 --epochs 1 "$@"
     local one other
     one=$(hash_of)
-    job_check "there is a hash" test -n "$one"
+    job_check "the reference run has a hash" test -n "$one"
     for ranks in $same; do
         job self $ranks train_mnist --multiprocessing-distributed --world-size $ranks \
             --dist-backend gloo --arch mlp --train-samples 1000 --test-samples 64 --epochs 1 "$@"
@@ -125,12 +126,12 @@ same --reproducible
 same --reproducible --accumulate 3 --batch-size 40 --clip 0.5 --schedule cosine --warmup 7
 job_fails "exclude each other" self 1 train_mnist --reproducible --wire bf16
 
-# No step is large enough to help: the first test stays the best.
+# No step improves the result: the first test remains the best.
 cd "$job_folder" || exit 99
 job self 2 train_mnist --multiprocessing-distributed --world-size 2 --dist-backend gloo --arch mlp \
     --train-samples 400 --test-samples 64 --epochs 9 --lr 0 --optimizer sgd --patience 2
-job_check "it stops in time" test "$(grep -c '^epoch' "$job_output")" = 3
-job_check "and says so" grep -q '^stopping early' "$job_output"
+job_check "it stops early" test "$(grep -c '^epoch' "$job_output")" = 3
+job_check "it prints that" grep -q '^stopping early' "$job_output"
 if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     job self 2 train_mnist --multiprocessing-distributed --world-size 2 --dist-backend gloo \
         --arch mlp --train-samples 400 --test-samples 64 --epochs 2 --save-best

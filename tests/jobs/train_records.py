@@ -56,7 +56,7 @@ def trace(path, ranks, steps):
         assert buckets, "no bucket"
         for e in buckets:
             assert e["ts"] + e["dur"] <= waits[e["args"]["step"]] + 0.01, e
-    # No rank's wait ends before all have started their last bucket, on the one clock.
+    # No rank's wait ends before all ranks have started their last bucket, on a common clock.
     for step in range(1, int(steps) + 1):
         last, ends = {}, []
         for (rank, tid), row in spans.items():

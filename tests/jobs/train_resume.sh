@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Trainings that are killed at any time go on to the same bits; files that are no good are refused,
-# and are still there afterwards.
+# Trainings that are killed at any time continue to equal bits; unusable files are refused and not
+# changed.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/training.sh"
 
@@ -13,8 +13,8 @@ fi
 options=(--arch mlp --epochs 2 --train-samples 1000 --test-samples 100 --dist-backend gloo)
 kept=$job_folder/kept
 
-# Rank 0, which writes, kills itself at some time after the first file is there: with a file after
-# each step, often in the middle of one.
+# Rank 0, which writes, kills itself some time after the first file exists: with a file after each
+# step, often while it writes one.
 cat >"$job_folder/killed" <<'END'
 #!/bin/bash
 "$builddir/train_mnist" "$@" &
@@ -29,7 +29,8 @@ END
 chmod +x "$job_folder/killed"
 export builddir KEPT=$kept
 
-# continued RANKS OPTION...: killed, resumed; the same parameters as if nothing had happened.
+# continued RANKS OPTION...: killed and resumed; the parameters equal those of an undisturbed
+# training.
 continued()
 {
     local ranks=$1 whole
@@ -37,12 +38,12 @@ continued()
     rm -rf "$kept"
     job shell "$ranks" train_mnist "${options[@]}" "$@"
     whole=$(hash_of)
-    job_check "there is a hash" test -n "$whole"
+    job_check "the reference run has a hash" test -n "$whole"
     "$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$job_folder/killed" "${options[@]}" "$@" \
         --checkpoint "$kept/" --checkpoint-interval 1 >"$job_output" 2>&1
     job shell "$ranks" train_mnist "${options[@]}" "$@" --checkpoint "$kept/"
-    job_check "it went on" grep -q '^=> resuming from' "$job_output"
-    job_check "to the same parameters" test "$(hash_of)" = "$whole"
+    job_check "it continued" grep -q '^=> going on from' "$job_output"
+    job_check "to equal parameters" test "$(hash_of)" = "$whole"
 }
 
 continued 2
@@ -55,7 +56,7 @@ if [ -n "${CHECK_LONG-}" ]; then
     done
 fi
 
-# A folder keeps the newest; a damaged one is passed over.
+# A folder keeps the newest files; a damaged one is skipped.
 flip() { printf '\x55' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 count() { find "$kept" -name 'step-*' | wc -l; }
 few=("${options[@]}" --checkpoint "$kept/")
@@ -66,13 +67,13 @@ job_check "two are kept" test "$(count)" = 2
 flip "$kept/step-000000000005.safetensors" 300000
 job self 1 train_mnist "${few[@]}" --max-steps 1 --keep 2
 job_check "the damaged one is named" grep -q "step-000000000005.safetensors: tensor fc1.weight is damaged" "$job_output"
-job_check "the one before it goes on to the same" test "$(hash_of)" = "$whole"
+job_check "the one before it continues to equal parameters" test "$(hash_of)" = "$whole"
 job self 1 train_mnist "${options[@]}" --evaluate --resume "$kept"
 job_check "it can be tested" test "$(hash_of)" = "$whole"
 for file in "$kept"/*; do flip "$file" 300000; done
 job_fails "all checkpoints in this directory (2) are damaged" shell 2 train_mnist "${few[@]}"
 
-# One file. What does not fit is refused by all ranks, and stays.
+# A single file. One that does not fit is refused by all ranks, and not changed.
 file=$job_folder/file
 one=("${options[@]}" --checkpoint "$file" --max-steps 2)
 refused()
@@ -82,7 +83,7 @@ refused()
     before=$(cksum <"$file")
     job_fails "$text" shell 2 train_mnist "${one[@]}" "$@"
     job_check "all ranks fail" test "$(grep -c '^train_mnist: rank [01]: ' "$job_output")" = 2
-    job_check "the file is as it was" test "$(cksum <"$file")" = "$before"
+    job_check "the file is unchanged" test "$(cksum <"$file")" = "$before"
 }
 job self 1 train_mnist "${one[@]}"
 refused "written with --seed 1, not 2" --seed 2
@@ -102,7 +103,7 @@ if [ -n "${CHECK_LONG-}" ]; then
     cp "$job_folder/good" "$file"
 fi
 
-# A disk that is full: no step is lost that was kept before.
+# A full disk: no step that was saved before is lost.
 cat >"$job_folder/full" <<'END'
 #!/bin/bash
 ulimit -f 100
@@ -112,14 +113,14 @@ chmod +x "$job_folder/full"
 before=$(cksum <"$file")
 job_fails "$file: cannot write: File too large" shell 2 "$job_folder/full" "${one[@]}"
 job_check "all ranks fail" test "$(grep -c '^train_mnist: rank [01]: ' "$job_output")" = 2
-job_check "the file is as it was" test "$(cksum <"$file")" = "$before"
-job_check "no half of a file is left" eval '! compgen -G "$file.tmp-*"'
+job_check "the file is unchanged" test "$(cksum <"$file")" = "$before"
+job_check "no partial file is left" eval '! compgen -G "$file.tmp-*"'
 few=("${options[@]}" --max-steps 2)
 job_fails "rank 0: --loss-log /dev/full: " self 1 train_mnist "${few[@]}" --loss-log /dev/full
 job_fails "rank 0: cannot write to standard output" self 1 \
     "$BASH" -c '"$@" >/dev/full' - "$builddir/train_mnist" "${few[@]}"
 
-# Ranks that were started with other options do not wait for each other.
+# Ranks that were started with different options do not wait for each other.
 cat >"$job_folder/other" <<'END'
 #!/bin/bash
 [ "$RANK" = 1 ] && other=(--batch-size 32)
@@ -128,7 +129,7 @@ END
 chmod +x "$job_folder/other"
 job_fails "the ranks disagree on the option --batch-size" shell 2 "$job_folder/other" "${options[@]}"
 
-# A loss that is no number is named, and not kept.
+# A loss that is not finite is reported and not saved.
 rm -f "$file"
 job self 1 train_mnist "${one[@]}" --optimizer sgd
 broken=("${options[@]}" --checkpoint "$file" --optimizer sgd --lr 1e6 --weight-decay 1e6)
@@ -138,29 +139,29 @@ for mode in --augment --reproducible; do
     job_check "rank and step are named" grep -Eq '^train_mnist: rank [01]: step [0-9]+: ' "$job_output"
     job_check "all ranks fail" test "$(grep -c '^train_mnist: rank [01]: ' "$job_output")" = 2
 done
-# Also if it is the test that finds it.
+# Also if it is detected by the test.
 job_fails "that are not finite are those of layer" shell 2 train_mnist "${options[@]}" --optimizer sgd \
     --lr 1e6 --train-samples 256 --batch-size 16 --accumulate 4 --epochs 9
 job_check "the test is named" grep -Eq '^train_mnist: rank [01]: the test after step 4: ' "$job_output"
 job_check "all ranks fail" test "$(grep -c '^train_mnist: rank [01]: ' "$job_output")" = 2
-job_check "the file is as it was" test "$(cksum <"$file")" = "$before"
+job_check "the file is unchanged" test "$(cksum <"$file")" = "$before"
 job_fails "rank 0: step 3: the loss is" shell 2 "$job_folder/full" "${broken[@]}" \
     --checkpoint "$job_folder/second" --checkpoint-interval 2
 
-# Parameters alone start the optimizer afresh; --checkpoint then keeps what follows.
+# Parameters alone restart the optimizer; --checkpoint then saves later states.
 (cd "$job_folder" && RANK=0 WORLD_SIZE=1 "$builddir/train_mnist" "${options[@]}" --max-steps 1 --save-model >/dev/null)
 rm -f "$file"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
 job_check "they are loaded" grep -q "^=> loaded checkpoint" "$job_output"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
-job_check "what was kept goes before" grep -q "^=> resuming from '$file'" "$job_output"
+job_check "the checkpoint takes precedence" grep -q "^=> going on from '$file'" "$job_output"
 job_fails "no checkpoint in --checkpoint" self 1 train_mnist "${options[@]}" --evaluate \
     --checkpoint "$job_folder/nothing"
 job_fails "/dev/null/x: cannot create" shell 2 train_mnist "${options[@]}" --checkpoint /dev/null/x
 job_check "no step was made" test "$(grep -c '^Train Epoch' "$job_output")" = 0
 job_fails "nothing: " self 1 train_mnist "${options[@]}" --resume "$job_folder/nothing"
 
-# Others can read it.
+# Other programs can read it.
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if "$python" -c 'import safetensors.numpy' 2>/dev/null; then
     cat >"$job_folder/read.py" <<'END'

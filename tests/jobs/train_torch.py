@@ -81,7 +81,7 @@ def main(program, folder, side, count):
     torch.manual_seed(side)
     torch.set_num_threads(1)
     model = ResNet20()
-    with torch.no_grad():  # else all of batchnorm's would be 1 and 0
+    with torch.no_grad():  # otherwise all of batchnorm's would be 1 and 0
         for name, value in model.state_dict().items():
             if "bn" in name and value.dtype == torch.float32:
                 value += 0.3 * torch.rand_like(value)
@@ -94,7 +94,7 @@ def main(program, folder, side, count):
                     f"{folder}/weights.safetensors", f"{folder}/input", f"{folder}/result"],
                    check=True)
 
-    # In float64, so that what is found is the other's rounding alone.
+    # In float64, so that the difference is only libdist's rounding.
     model, images = model.double(), images.double()
     outputs = model(images)
     functional.cross_entropy(outputs, labels).backward()
@@ -111,7 +111,7 @@ def main(program, folder, side, count):
     for name, value in expected.items():
         worst = max(worst, check(name, result[name].double(), value))
     back = ResNet20()
-    back.load_state_dict(result)  # strict: PyTorch takes our files as well
+    back.load_state_dict(result)  # strict: PyTorch accepts the harness's files too
     print(f"{count} images of {side} x {side}: {len(expected)} tensors, worst {worst:.2g}")
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# ResNet-20 beside PyTorch's: same parameters and images, same outputs, gradients and running means.
+# ResNet-20 compared with PyTorch's: for equal parameters and images, equal outputs, gradients and
+# running means.
 . "$srcdir/tests/support/job.sh"
 
 python=${DIST_TEST_TORCH_PYTHON-python3}
@@ -12,4 +13,4 @@ same() {
     "$python" "$srcdir/tests/jobs/train_torch.py" "$builddir/tests/jobs/train_pass" "$job_folder" \
         >"$job_output" 2>&1
 }
-job_check "outputs, gradients, running means, and files that go to and fro" same
+job_check "outputs, gradients, running means, and files in both directions" same

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The programs of docs/training.md, and those of bench/training. $DIST_TEST_TORCH_PYTHON has torch.
+# The programs of docs/training.md and of bench/training. $DIST_TEST_TORCH_PYTHON is a Python with
+# torch.
 . "$srcdir/tests/support/job.sh"
 
 export DIST_TIMEOUT=60
 absolute() { [[ $1 == /* ]] && echo "$1" || echo "$PWD/$1"; }
 says() { grep -qF -- "$1" "$job_output"; }
 
-# The page's programs, each behind a line that begins with its name.
+# The page's programs, each after a line that begins with its name.
 awk -v folder="$job_folder" '
     /^\*\*[a-z]+\.(c|py)\*\*/ { split($0, part, "[*][*]"); name = part[2] }
     /^```$/ { file = "" }
@@ -28,7 +29,7 @@ if job_has_modules; then
     job shell 2 "$job_folder/train"
     job_check "train.c learns" says "rank 1 of 2: loss 0."
     job shell 2 "$job_folder/launch"
-    job_check "launch.c adds up" says "rank 1 of 2, local rank 1: sum 1"
+    job_check "launch.c sums" says "rank 1 of 2, local rank 1: sum 1"
     job self 4 "$job_folder/spawn"
     job_check "spawn.c broadcasts" says "rank 3 of 4 has 42"
 fi
@@ -36,11 +37,11 @@ fi
 overlap=(bench/training/overlap --layers 4 --width 64 --rounds 1 --batch 4)
 rows() { [ "$(grep -cE '^(same|float16|bfloat16|int8) ' "$job_output")" = 4 ]; }
 job shell 2 "${overlap[@]}"
-job_check "overlap: a row a wire" rows
+job_check "overlap: a row per format of gradients" rows
 job shell 1 bench/training/overlap --help
 job_fails "out of range" shell 1 bench/training/overlap --rounds 0
 
-# Between hosts the bytes of a wire are counted: half, half, a quarter, and what frames take.
+# Counts the bytes of each compression between hosts: half, half, a quarter, plus headers.
 cluster=$(absolute "$srcdir/bench/netns-cluster")
 halved()
 {
@@ -52,7 +53,7 @@ if ! "$cluster" true 2>"$job_folder/why"; then
     job_skip "bytes between hosts" "$(tail -n 1 "$job_folder/why")"
 else
     job self 2 "$cluster" "$(absolute "$builddir/bench/training/overlap")" -l 8 -w 256 -r 1 --batch 4
-    job_check "the wires halve and quarter the bytes" halved
+    job_check "compression halves or quarters the bytes" halved
 fi
 
 compare=$(absolute "$srcdir/bench/training/compare")
@@ -75,8 +76,8 @@ job self 1 "$scaling" --help
 job_fails "no option --wrong" self 1 "$scaling" --wrong
 job_fails "not a multiple of 2 ranks" self 1 "$scaling" -b "$(absolute "$builddir")" -n 2 -g 5
 job self 2 "$scaling" -b "$(absolute "$builddir")" -a mlp -n 2 -s 640 -r 1
-job_check "scaling: the ranks beside the limit" says "relative to the limit"
-job_check "scaling: a rate for each way" [ "$(grep -cE ' [1-9][0-9.]+( +[0-9]+ %)?$' "$job_output")" = 4 ]
+job_check "scaling: the ranks beside the limit" says "beside the limit"
+job_check "scaling: a rate for each method" [ "$(grep -cE ' [1-9][0-9.]+( +[0-9]+ %)?$' "$job_output")" = 4 ]
 
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if [ -z "${CHECK_LONG-}" ]; then
@@ -84,12 +85,12 @@ if [ -z "${CHECK_LONG-}" ]; then
 elif ! "$python" -c 'import torch.distributed' 2>/dev/null; then
     job_skip "beside PyTorch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
 else
-    # What torch leaves goes with the job's folder.
+    # Files that torch leaves are removed with the job's folder.
     export TMPDIR=$job_folder JOB_LIMIT=300 OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
     job self 2 "$compare" -b "$(absolute "$builddir")" -p "$python" -m cnn -n 1,2 -g 64 -s 128 -r 1
     job_check "a row for each number of ranks" [ "$(grep -c '^cnn' "$job_output")" = 2 ]
     job shell 2 "$python" "$job_folder/launch.py"
-    job_check "launch.py adds up" says "rank 1 of 2, local rank 1: sum 1"
+    job_check "launch.py sums" says "rank 1 of 2, local rank 1: sum 1"
     job shell 2 "$python" "$job_folder/train.py"
     job_check "train.py learns" says "rank 1 of 2: loss 0."
     PORT=$(job_port) job self 4 "$python" "$job_folder/spawn.py"

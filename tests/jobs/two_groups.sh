@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Threads on two groups that share ranks. configure.sh runs it once more with ThreadSanitizer.
+# Threads on two groups that share ranks. configure.sh also runs it with ThreadSanitizer.
 . "$srcdir/tests/support/job.sh"
 
 program=tests/jobs/two_groups

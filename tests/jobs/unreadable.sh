@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Memory that the kernel does not let other ranks read: all of a rank's, or pages such as a device's.
+# Memory that other ranks cannot read: all of a rank's memory, or pages such as a device's.
 . "$srcdir/tests/support/job.sh"
 
 JOB_LIMIT=60

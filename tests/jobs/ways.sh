@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The same training by each way to start it on one machine ends with the same parameters. Those of
-# MindSpore are in mindspore.sh, Slurm's in slurm.sh. torchrun is $TORCHRUN or that of PATH.
+# The same training with each way to start it on one machine ends with equal parameters.
+# mindspore.sh and slurm.sh have further ways. torchrun is $TORCHRUN or that of PATH.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "every way" "the other suite has them"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "every way" "the other suite runs them"; exit; }
 
 training=("$builddir/train_mnist" --dummy --reproducible --train-samples 400 --test-samples 40 --max-steps 3
     --epochs 1 --batch-size 60)
@@ -24,7 +24,7 @@ way()
 job shell 4 "${training[@]}"
 reference=$(hash_of)
 
-# A loop that sets LOCAL_RANK alone.
+# A loop that sets only LOCAL_RANK.
 local_loop()
 {
     local rank pids=() status=0
@@ -71,7 +71,7 @@ agents()
     return $status
 }
 export -f agents
-export job_folder # torchrun leaves its logs where it writes them
+export job_folder # torchrun's logs go to its current folder by default
 way "torchrun" self 4 "$torchrun" --standalone --nproc-per-node 4 --log-dir "$job_folder/logs" \
     --no-python "${training[@]}"
 way "torchrun, a fixed port" self 4 "$torchrun" --nproc-per-node 4 --master-port "$(job_port)" \

@@ -142,7 +142,7 @@ static int make_beside(struct job *job)
     return 0;
 }
 
-/* Each rank initializes its own model; rank 0's model replaces the others. */
+/* Each rank initializes its own model; rank 0's model then replaces it. */
 static int start(struct job *job)
 {
     struct dist_zero_stats stats = {.size = sizeof(stats)};

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The sharded optimizer equals data-parallel training with the same optimizer on every rank: to the
-# last bit on one machine, nearly between machines; and what it says to wrong use.
+# The sharded optimizer equals data-parallel training with the same optimizer on every rank: bit by
+# bit on one machine, nearly between machines; and its errors for misuse.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/nodes.sh"
 
@@ -38,7 +38,7 @@ for form in 1 0; do
 done
 unset DIST_NODE_MEMORY
 
-# Ranks in PID namespaces of their own do not see each other's memory.
+# Ranks in separate PID namespaces cannot map each other's memory.
 alone() { exec unshare --pid --fork --mount-proc "$@"; }
 export -f alone
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
@@ -49,7 +49,7 @@ else
 fi
 
 if [ -n "${CHECK_SHORT-}" ]; then
-    job_skip "two machines" "the other suite has them"
+    job_skip "two machines" "the other suite runs them"
 elif node_make 2>"$job_folder/why"; then
     nodes 3 "2" "$builddir/$program" $steps optimizer=nesterov bucket=20000 restore=1 sharers=1 tolerance=1e-5
 else
