@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: communicators of HCCL, and messages in memory that all ranks have mapped. */
+/* Stand-in for Ascend: communicators of HCCL, and messages through memory that all ranks map. */
 #include "standin/ascend_comm.h"
 
 #include <fcntl.h>
@@ -12,13 +12,13 @@
 
 #define RING_BYTES ((size_t)1 << 16)
 
-/* What one rank has written for another. */
+/* Bytes from one rank to another. */
 struct ring {
     atomic_ullong written, taken;
     char data[RING_BYTES];
 };
 
-/* A file that all ranks have mapped: ring from * ranks + to. */
+/* A file that all ranks map. The ring from one rank to another has the index from * ranks + to. */
 struct ascend_shared {
     atomic_int joined, linked;
     struct ring rings[];
@@ -58,7 +58,7 @@ static long comm_connect_ms(void)
     return 1000 * (text ? strtol(text, NULL, 10) : 120);
 }
 
-/* Waits until as many as there are ranks have come. */
+/* Waits until all ranks have incremented the counter. */
 static int comm_gather(const struct ascend_comm *comm, atomic_int *count)
 {
     long left = comm_connect_ms() * 20;
@@ -102,7 +102,7 @@ int ascend_link(struct ascend_comm *comm)
     return error;
 }
 
-/* Ends what runs, with an error. */
+/* Ends running operations with an error. */
 CALL(HcclCommDestroy, void *handle)
 {
     struct ascend_comm *comm = handle;
@@ -145,7 +145,8 @@ static struct ring *comm_ring(const struct ascend_comm *comm, int from, int to)
     return &comm->shared->rings[from * comm->ranks + to];
 }
 
-/* Moves what there is or has room, of the bytes from *moved on. */
+/* Copies the available bytes, or as many as there is space for, from position *moved. Returns their
+ * number. */
 static uint64_t comm_move(struct ring *ring, bool sends, char *data, uint64_t bytes)
 {
     uint64_t written = atomic_load(&ring->written), taken = atomic_load(&ring->taken);
@@ -164,7 +165,7 @@ static uint64_t comm_move(struct ring *ring, bool sends, char *data, uint64_t by
     return n;
 }
 
-/* 1: something moved, 0: nothing; below 0: the two sides say different things. */
+/* Returns 1 if data were moved, 0 if not, below 0 if the two sides describe different messages. */
 static int comm_step(const struct ascend_comm *comm, struct ascend_part *p)
 {
     struct ring *ring =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: a communicator of HCCL, inside. */
+/* Stand-in for Ascend: the internals of an HCCL communicator. */
 #ifndef TESTS_STANDIN_ASCEND_COMM_H
 #define TESTS_STANDIN_ASCEND_COMM_H
 
@@ -19,7 +19,7 @@ struct ascend_comm {
     atomic_ullong turn;
 };
 
-/* HcclSendRecvItem, with what the stand-in can reach. */
+/* HcclSendRecvItem with the address that the stand-in can access. */
 struct ascend_item {
     int type;
     void *data;
@@ -28,13 +28,13 @@ struct ascend_item {
     uint32_t peer;
 };
 
-/* A message on its way. */
+/* A message in progress. */
 struct ascend_part {
     bool sends;
     int peer;
     char *data;
     uint64_t bytes, moved;
-    uint64_t head[2], head_moved; /* what it is, and its length; both sides must say the same */
+    uint64_t head[2], head_moved; /* kind and length; must be equal on both sides */
 };
 
 enum ascend_kind {
@@ -65,15 +65,15 @@ struct ascend_operation {
 
 void ascend_nap(void);
 
-/* The first call's: waits until all ranks have come to theirs. */
+/* Waits in the first call until all ranks have made theirs. */
 int ascend_link(struct ascend_comm *comm);
 
-/* Moves all parts, which are `what` on both sides. */
+/* Transfers all parts; `what` must be equal on both sides. */
 int ascend_exchange(struct ascend_comm *comm, struct ascend_part *parts, int count, uint64_t what);
 
 /* ---- ascend_operation.c ---- */
 
-/* A task of a stream: does the operation, and frees nothing. */
+/* Executes an operation as a task of a stream. Frees nothing. */
 int ascend_operation_run(void *arg);
 
 #endif

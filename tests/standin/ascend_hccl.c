@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: HCCL's calls. */
+/* Stand-in for Ascend: HCCL's functions. */
 #include "standin/ascend_comm.h"
 
 #include <stdio.h>
@@ -17,7 +17,8 @@ static bool hccl_is_fault(const struct ascend_comm *comm, const char *kind)
            strcmp(name, kind) == 0 && rank == comm->rank && call == comm->calls;
 }
 
-/* In the caller's thread: connects the first time, and refuses. Frees o if it does. */
+/* Checks an operation in the caller's thread, connects the ranks in the first call, and enqueues
+ * it. Frees o if it is refused. */
 static int hccl_call(struct ascend_operation *o, void *stream)
 {
     struct ascend_comm *comm = o->comm;
@@ -27,7 +28,7 @@ static int hccl_call(struct ascend_operation *o, void *stream)
     atomic_fetch_add(&comm->busy, 1);
     error = ascend_link(comm);
     if (hccl_is_fault(comm, "call")) {
-        ascend_say("EI9999: a fault that the test wants");
+        ascend_say("EI9999: a planted fault");
         error = ASCEND_E_INTERNAL;
     }
     o->hangs = hccl_is_fault(comm, "hang");
@@ -50,7 +51,7 @@ static struct ascend_operation *hccl_new(enum ascend_kind kind, void *comm, int 
     return o;
 }
 
-/* A call with two buffers of so many bytes; NULL with 0 bytes. */
+/* A call with two buffers of these lengths; a buffer may be NULL if its length is 0. */
 static int hccl_plain(struct ascend_operation *o, const void *in, uint64_t in_bytes,
                       const void *out, uint64_t out_bytes, void *stream)
 {
@@ -64,7 +65,7 @@ static int hccl_plain(struct ascend_operation *o, const void *in, uint64_t in_by
     return hccl_call(o, stream);
 }
 
-/* Reductions check type and operation at once. */
+/* A reduction; checks type and operation immediately. */
 static int hccl_reduction(enum ascend_kind kind, void *in, uint64_t in_blocks, void *out,
                           uint64_t count, int dtype, int op, int root, void *comm, void *stream)
 {
@@ -141,7 +142,8 @@ CALL(HcclBarrier, void *comm, void *stream)
     return hccl_call(hccl_new(BARRIER, comm, 0), stream);
 }
 
-/* An item's data, as bytes that the stand-in can reach. False: it is not the device's. */
+/* Fills in an item with an address that the stand-in can access. Returns false if it is not device
+ * memory. */
 static bool hccl_item(struct ascend_item *item, int type, const void *data, uint64_t bytes,
                       int peer)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: HCCL's operations, of messages between all ranks. */
+/* Stand-in for Ascend: HCCL's operations, as messages between all ranks. */
 #include "standin/ascend_comm.h"
 
 #include <stdlib.h>
@@ -11,15 +11,15 @@ static uint64_t operation_what(const struct ascend_operation *o)
            (uint64_t)o->root << 24;
 }
 
-/* Slice r of `total` elements in as many as there are ranks. */
+/* Returns the beginning of slice r if `total` elements are divided by the ranks. */
 static uint64_t operation_slice(const struct ascend_comm *comm, uint64_t total, int r)
 {
     return total * (uint64_t)r / (uint64_t)comm->ranks;
 }
 
 /*
- * Rank r gets elements [at[r], at[r + 1]) of all ranks' in, reduced in the order of the ranks, in
- * `out`, which is not in `in`.
+ * Reduces elements [at[r], at[r + 1]) of all ranks' in on rank r, in the order of the ranks, into
+ * `out`, which must not overlap `in`.
  */
 static int operation_reduce(const struct ascend_operation *o, const uint64_t *at, char *out)
 {
@@ -52,7 +52,7 @@ static int operation_reduce(const struct ascend_operation *o, const uint64_t *at
     return error;
 }
 
-/* Everybody's block of that many bytes, from `from` to its place in out. */
+/* Gathers the block `from` of every rank at its place in out. */
 static int operation_gather(const struct ascend_operation *o, const char *from, const uint64_t *at)
 {
     struct ascend_comm *comm = o->comm;
@@ -94,7 +94,7 @@ static int operation_all_reduce(const struct ascend_operation *o, uint64_t *at)
     return error;
 }
 
-/* From root: `each` bytes to every rank, `step` bytes apart in `in`. */
+/* Sends from root `each` bytes to every rank, `step` bytes apart in `in`. */
 static int operation_from_root(const struct ascend_operation *o, uint64_t each, uint64_t step)
 {
     struct ascend_comm *comm = o->comm;
@@ -117,7 +117,8 @@ static int operation_from_root(const struct ascend_operation *o, uint64_t each, 
     return ascend_exchange(comm, parts, count, operation_what(o));
 }
 
-/* Items: the sends and receives of all to all, and of batches. To oneself: a send, its receive. */
+/* Executes the sends and receives of all-to-all and of batches. A send to itself is followed by its
+ * receive. */
 static int operation_pairs(const struct ascend_operation *o)
 {
     struct ascend_part parts[o->items + 1];
@@ -185,7 +186,7 @@ int ascend_operation_run(void *arg)
     struct ascend_comm *comm = o->comm;
     int error = 0;
 
-    /* The stand-in of a rule of HCCL: one at a time, in the order of the calls. */
+    /* Checks a rule of HCCL: operations run one at a time, in the order of the calls. */
     if (atomic_fetch_add(&comm->turn, 1) != o->turn)
         error = ASCEND_E_INTERNAL;
     while (o->hangs && !atomic_load(&comm->gone))

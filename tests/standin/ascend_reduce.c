@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: HCCL's types and their reductions. */
+/* Stand-in for Ascend: HCCL's types and reductions. */
 #include "standin/ascend.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ size_t ascend_size(int dtype)
     return dtype >= 0 && dtype < TYPES ? sizes[dtype] : 0;
 }
 
-/* ---- halves, by way of float ---- */
+/* ---- half precision, converted to and from float ---- */
 
 static float reduce_from_half(uint16_t h)
 {
@@ -27,7 +27,7 @@ static float reduce_from_half(uint16_t h)
     return sign * (exponent ? ldexpf(1024 + mantissa, exponent - 25) : ldexpf(mantissa, -24));
 }
 
-/* To the nearest, and of two that are as near to the even one, as nearbyint does. */
+/* Rounds to nearest, ties to even, as nearbyint does. */
 static uint16_t reduce_to_half(float f)
 {
     uint16_t sign = signbit(f) ? 0x8000 : 0;
@@ -39,7 +39,7 @@ static uint16_t reduce_to_half(float f)
     if (f >= 65520)
         return sign | 0x7c00;
     frexpf(f, &exponent);
-    if (f == 0 || exponent < -13) /* also what rounds up to the least normal number */
+    if (f == 0 || exponent < -13) /* also numbers that round up to the smallest normal number */
         return sign | (uint16_t)nearbyintf(ldexpf(f, 24));
     return (uint16_t)(sign + ((exponent + 13) << 10) + (int)nearbyintf(ldexpf(f, 11 - exponent)));
 }
@@ -79,7 +79,7 @@ static float reduce_floats(int op, float a, float b)
     }
 }
 
-/* In 64 bits; what is kept of it wraps as it should. */
+/* Computes in 64 bits; the truncated result wraps as it should. */
 static int64_t reduce_ints(int op, int64_t a, int64_t b)
 {
     switch (op) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: the runtime's devices and memory. */
+/* Stand-in for Ascend: devices and memory of the runtime. */
 #include "standin/ascend.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ enum { DEVICES_MAX = 64 };
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local char runtime_text[256];
-static _Thread_local int *runtime_context; /* of devices[] */
+static _Thread_local int *runtime_context; /* points into runtime_devices[] */
 static int runtime_devices[DEVICES_MAX];
 static bool runtime_initialised;
 
@@ -92,7 +92,7 @@ int ascend_need_context(void)
     return runtime_context ? 0 : ascend_error(ASCEND_NO_CONTEXT, "the thread has no context");
 }
 
-/* ---- memory: the address that is handed out cannot be touched, the alias can ---- */
+/* ---- memory: the address for the program cannot be accessed, the alias can ---- */
 
 struct memory {
     struct memory *next;
@@ -186,7 +186,8 @@ CALL(aclrtPointerGetAttributes, const void *at, struct pointer *what_p)
     return 0;
 }
 
-/* One end of a copy: of the device, or not. NULL: it is the other. */
+/* Returns the accessible address of one end of a copy, or NULL if it is not device memory (host
+ * memory) as `device` requires. */
 static char *runtime_end(const void *address, size_t bytes, bool device)
 {
     char *alias = ascend_alias(address, device ? bytes : 1);
@@ -200,7 +201,7 @@ int ascend_copy(void *to, const void *from, size_t bytes, int kind)
     const char *source = runtime_end(from, bytes, kind != ASCEND_TO_DEVICE);
 
     if (!target || !source)
-        return ascend_error(ASCEND_INVALID, "a copy from or to memory that is not what it says");
+        return ascend_error(ASCEND_INVALID, "a copy from or to memory of another kind than stated");
     memmove(target, source, bytes);
     return 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stand-in for Ascend: the runtime's streams and events. */
+/* Stand-in for Ascend: streams and events of the runtime. */
 #include "standin/ascend.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-/* One lock for all; whoever changes something tells all who wait, and a stream what came on it. */
+/* One lock for all state. A change wakes all waiting threads; a new task wakes its stream. */
 static pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stream_changed = PTHREAD_COND_INITIALIZER;
 
@@ -18,14 +18,14 @@ struct task {
 struct stream {
     struct task *first, **last;
     bool closing, busy;
-    int error; /* of its first task that failed; then it does nothing more */
+    int error; /* the first error of a task; later tasks are not run */
     pthread_t thread;
     pthread_cond_t wake; /* the thread sleeps on it */
 };
 
 static struct stream *stream_default;
 
-/* What was to happen to an event will not. */
+/* Completes an event operation of a task that will not run. */
 static void event_skip(const struct task *task);
 
 static void *stream_main(void *arg)
@@ -101,7 +101,7 @@ CALL(aclrtCreateStream, void **stream)
     return 0;
 }
 
-/* Waits for what is on it. */
+/* Waits for the stream's tasks, then destroys it. */
 CALL(aclrtDestroyStream, void *stream)
 {
     struct stream *s = stream;
@@ -152,7 +152,7 @@ CALL(aclrtMemcpyAsync, void *to, size_t room, const void *from, size_t bytes, in
     return ascend_put(stream, copy_run, copy);
 }
 
-/* ---- events; those that were destroyed stay as long as something is on its way to them ---- */
+/* ---- events; a destroyed event is kept until no task refers to it ---- */
 
 struct event {
     uint64_t records, done;

@@ -8,26 +8,26 @@
 #include <stdatomic.h>
 
 /*
- * Modelled, as NCCL 2.28 has it:
- * - Launches of a communicator run in the order in which they were put on streams, one at a time;
- *   a group is one launch, on all its streams together: its collectives in order, then its sends
- *   and receives at once. ncclAlltoAll, ncclGather and ncclScatter are sends and receives.
+ * Modelled on NCCL 2.28:
+ * - Launches of a communicator run in the order in which they were enqueued, one at a time. A group
+ * is one launch, on all its streams together: its collectives in order, then its sends and receives
+ *   at once. ncclAlltoAll, ncclGather and ncclScatter are sends and receives.
  * - A send ends no earlier than its receive has begun: exchanges that are not grouped hang.
- * - A rank that is gone makes the others hang, until they abort.
- * - Of a communicator that does not block each launch, and its making, is in progress at first:
- *   using it before ncclCommGetAsyncError says ncclSuccess is ncclInvalidArgument.
- * - An aborted communicator's launches end; the streams go on.
- * - Two ranks on one device, a send to oneself without its receive: ncclInvalidUsage.
- * Stricter than NCCL: memory is looked up when a call is made, and sizes, types or operations that
- * do not match end in an asynchronous ncclInternalError, where NCCL hangs or does anything.
+ * - If a rank exits, the other ranks hang until they abort.
+ * - In a nonblocking communicator each launch, and its creation, is in progress at first: using it
+ *   before ncclCommGetAsyncError returns ncclSuccess is ncclInvalidArgument.
+ * - Launches of an aborted communicator end; the streams continue.
+ * - Two ranks on one device, or a send to itself without its receive: ncclInvalidUsage.
+ * Stricter than NCCL: memory is checked when a call is made, and mismatched sizes, types or
+ * operations end in an asynchronous ncclInternalError, where NCCL hangs or has undefined results.
  * Not modelled: fp8 sums, ncclCommInitAll, ncclCommShrink, ncclCommRevoke, several unique ids.
  *
- * Ranks find each other by abstract Unix sockets that are named after the unique id, and move data
- * over two sockets for each pair: one each way, on which the receiver says that it is ready.
+ * Ranks find each other by abstract Unix sockets named after the unique id. Each pair transfers
+ * data over two sockets, one per direction; on each the receiver announces that it is ready.
  */
 
 struct nccl_scalar {
-    const void *device; /* where it is at the time; NULL: it is in `bytes` */
+    const void *device; /* where it is at launch; NULL if it is in `bytes` */
     unsigned char bytes[8];
 };
 
@@ -42,43 +42,45 @@ struct ncclComm {
     bool blocking;
     unsigned char id[16];
     uint64_t splits;
-    int *to, *from; /* sockets by rank; -1: this rank */
-    int doorbell;   /* readable when it is aborted */
+    int *to, *from; /* sockets by rank; -1 for this rank */
+    int doorbell;   /* readable after an abort */
     atomic_bool aborted;
     atomic_int state; /* the asynchronous error */
-    /* With the lock: */
+    /* Protected by the lock: */
     uint64_t launched, ended, running;
-    int users; /* its handle, its launches, its threads */
+    int users; /* references: its handle, launches, threads */
     bool finalizing;
     struct nccl_operator *operators;
     int operator_count;
 };
 
-/* Says what went wrong, for ncclGetLastError; returns the result. */
+/* Stores the text for ncclGetLastError; returns `result`. */
 int nccl_fail(int result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- nccl_comm.c ---- */
 
-/* Can it be used? Else the result to return. */
+/* Returns success if the communicator can be used, otherwise the result to return. */
 int nccl_ready(struct ncclComm *comm);
-/* The asynchronous error; the launch that met it then hangs until the abort. */
+/* Sets the asynchronous error; the failed launch then hangs until the abort. */
 void nccl_fail_async(struct ncclComm *comm, int result);
-void nccl_comm_drop(struct ncclComm *comm); /* with the lock */
-/* With one use, and no device, id and connections yet; NULL: no memory. */
+void nccl_comm_drop(struct ncclComm *comm); /* drops a reference; caller holds the lock */
+/* Returns a communicator with one reference and without device, id and connections, or NULL if
+ * there is no memory. */
 struct ncclComm *nccl_comm_new(int rank, int ranks, bool blocking);
-/* Meets the others, by its id. */
+/* Connects to the other ranks, which have the same id. */
 int nccl_comm_connect(struct ncclComm *comm);
-int *nccl_sockets_none(int count); /* -1 each */
+int *nccl_sockets_none(int count); /* returns an array of -1 */
 void nccl_sockets_close(const int *fds, int count);
 
 /* ---- nccl_mesh.c ---- */
 
-/* What a rank says of itself when the ranks meet. */
+/* What ranks exchange about themselves when they connect. */
 struct nccl_card {
     int32_t rank, ranks, device, color, key;
 };
 
-/* Connects with all others, and learns their cards. comm: for the abort; to, from: its sockets. */
+/* Connects to all other ranks and exchanges their information. comm is used for the abort; to and
+ * from are its sockets. */
 int nccl_mesh(struct ncclComm *comm, const unsigned char *id, const struct nccl_card *own,
               struct nccl_card *cards, int *to, int *from);
 
@@ -88,20 +90,21 @@ struct nccl_move {
     int peer;
     unsigned char *data;
     size_t bytes;
-    uint64_t label; /* must be the same on both sides */
+    uint64_t label; /* must be equal on both sides */
     size_t greeted, moved;
     uint64_t greeting[2];
     bool dead;
 };
 
-/* All of them at once; those with one peer in one direction in order. False: aborted. */
+/* Transfers all moves concurrently; moves with the same peer and direction in order. Returns false
+ * after an abort. */
 bool nccl_exchange(struct ncclComm *comm, struct nccl_move *moves, int count);
-void nccl_hang(struct ncclComm *comm); /* until the abort */
+void nccl_hang(struct ncclComm *comm); /* waits for the abort */
 
 /* ---- nccl_reduce.c ---- */
-size_t nccl_type_size(int type); /* 0: no such type */
+size_t nccl_type_size(int type); /* 0 if there is no such type */
 bool nccl_type_sums(int type);
-/* out[i] = the operation on rows[0][i], rows[1][i], ...; scalars: each row's factor, or NULL. */
+/* out[i] = the operation on rows[0][i], rows[1][i], ...; scalars: one factor per row, or NULL. */
 void nccl_reduce_rows(int type, int op, int ranks, const unsigned char *rows, size_t stride,
                       const unsigned char *scalars, size_t count, void *out);
 
@@ -121,30 +124,30 @@ struct nccl_call {
     const void *in;
     void *out;
     size_t count;
-    int type, op, peer; /* peer: or root */
+    int type, op, peer; /* or the root */
     struct nccl_scalar scalar;
     void *stream;
 };
 
-/* Takes a call into this thread's group, or launches it. */
+/* Adds a call to this thread's group, or launches it. */
 int nccl_take(struct ncclComm *comm, const struct nccl_call *call);
-/* A result of a call: in a group, its end returns the first bad one too. */
+/* Records and returns the result of a call; the end of a group returns its first error. */
 int nccl_note(int result);
-/* The making of a communicator, at the end of the group if there is one. Takes over arg. */
+/* Makes a communicator, at the end of the group if there is one. Takes ownership of arg. */
 int nccl_make(struct ncclComm *comm, int (*make)(struct ncclComm *comm, void *arg), void *arg,
               struct ncclComm **comm_p);
 
 /* ---- nccl_launch.c ---- */
 
-/* Puts the calls on their streams, as one launch. */
+/* Enqueues the calls on their streams as one launch. */
 int nccl_launch(struct ncclComm *comm, const struct nccl_call *calls, int count);
 
 /* ---- nccl_run.c ---- */
 
-/* Where the call's memory is; false: not all of it is memory that a device reaches. */
+/* Finds the call's memory. Returns false if some of it is not accessible to a device. */
 bool nccl_find_memory(const struct ncclComm *comm, const struct nccl_call *call,
                       unsigned char **in_p, unsigned char **out_p);
-/* All calls of a launch. False: it was aborted. */
+/* Executes all calls of a launch. Returns false if it was aborted. */
 bool nccl_run(struct ncclComm *comm, const struct nccl_call *calls, int count);
 
 #define NCCL_PROTOTYPE(name, parameters) STANDIN_API NCCL_T_RESULT name parameters;

@@ -22,7 +22,7 @@ static struct device driver_device[STANDIN_DEVICES_MAX];
 static int driver_devices;
 static atomic_bool driver_ready;
 
-/* This thread's stack of contexts: devices by ordinal. */
+/* This thread's stack of contexts, as device ordinals. */
 static _Thread_local int driver_stack[CONTEXTS_DEEP];
 static _Thread_local int driver_depth;
 
@@ -69,7 +69,7 @@ void standin_sleep_us(long us)
 
 /* ---- devices ---- */
 
-/* CUDA_VISIBLE_DEVICES: numbers up to the first that is none. */
+/* Parses CUDA_VISIBLE_DEVICES: the numbers before the first invalid one. */
 static void driver_find_devices(void)
 {
     const char *visible = getenv(STANDIN_NAME("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"));
@@ -159,14 +159,14 @@ DRIVER(cuDeviceGetName, hipDeviceGetName, char *text, int size, int device)
     return error;
 }
 
-/* ---- contexts: the address of a device's entry is its primary one ---- */
+/* ---- contexts: the address of a device's entry is its primary context ---- */
 
 void *standin_context(int device)
 {
     return &driver_device[device];
 }
 
-/* The ordinal of a context; -1: it is none. */
+/* Returns the ordinal of a context, or -1 if it is none. */
 static int driver_ordinal(const void *context)
 {
     for (int i = 0; i < driver_devices; i++) {
@@ -221,7 +221,7 @@ DRIVER(cuDevicePrimaryCtxRelease_v2, hipDevicePrimaryCtxRelease, int device)
     return error;
 }
 
-/* HIP's primary contexts are there without being asked for. */
+/* HIP's primary contexts are always active. */
 static bool driver_is_active(int ordinal)
 {
     bool is;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's graphs: capturing what is put on streams, and launching that. */
+/* The stand-in's graphs: captures operations of streams and launches them. */
 #include "standin.h"
 
 #include <pthread.h>
@@ -9,9 +9,9 @@
 enum { MODE_GLOBAL, MODE_THREAD_LOCAL, MODE_RELAXED, MODE_COUNT };
 enum { STATUS_NONE, STATUS_ACTIVE, STATUS_INVALIDATED };
 
-/* A graph, while it is captured and afterwards. */
+/* A graph, during and after its capture. */
 struct standin_graph {
-    struct standin_graph *next; /* of those that are captured now */
+    struct standin_graph *next; /* in the list of current captures */
     uint64_t id;
     struct standin_stream *origin;
     pthread_t thread;
@@ -25,7 +25,7 @@ static struct standin_graph *capture_list;
 static uint64_t capture_count;
 static _Thread_local int capture_thread_mode = MODE_GLOBAL;
 
-/* ---- the past of a point ---- */
+/* ---- predecessors of a point in a capture ---- */
 
 static bool past_grow(struct standin_past *past, size_t count)
 {
@@ -55,7 +55,7 @@ static void past_clear(struct standin_past *past)
     *past = (struct standin_past){0};
 }
 
-/* ---- what is forbidden ---- */
+/* ---- forbidden operations ---- */
 
 int standin_capture_unsafe(void)
 {
@@ -91,7 +91,7 @@ int standin_capture_implicit(int device)
     return stream ? ERROR_CAPTURE_IMPLICIT : ERROR_OK;
 }
 
-/* ---- what is captured ---- */
+/* ---- captured operations ---- */
 
 int standin_capture_add(struct standin_stream *stream, struct standin_task *task)
 {
@@ -140,7 +140,7 @@ int standin_capture_join(struct standin_stream *stream, const struct standin_mar
     return ERROR_OK;
 }
 
-/* ---- a capture's begin and end ---- */
+/* ---- begin and end of a capture ---- */
 
 static void graph_free(struct standin_graph *graph)
 {
@@ -185,7 +185,7 @@ DRIVER(cuStreamBeginCapture_v2, hipStreamBeginCapture, void *handle, int mode)
     return error;
 }
 
-/* Everything that forked off must have come back to the stream where it began. */
+/* Returns whether every forked stream has joined the origin stream again. */
 static bool capture_is_joined(const struct standin_graph *graph, const struct standin_past *past)
 {
     for (size_t i = 0; i < graph->count; i++) {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's copies and fills, and the program's own functions on streams. */
+/* The stand-in's copies, fills, and host functions on streams. */
 #include "standin.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct copy {
-    struct standin_task task; /* first */
+    struct standin_task task; /* must be the first member */
     unsigned char *to;
-    const unsigned char *from; /* NULL: to be filled */
+    const unsigned char *from; /* NULL for a fill */
     size_t bytes;
     unsigned char value;
-    unsigned char staged[]; /* a copy of what need not outlive the call */
+    unsigned char staged[]; /* the data, if they need not outlive the call */
 };
 
 struct host_function {
-    struct standin_task task; /* first */
+    struct standin_task task; /* must be the first member */
     void (*run)(void *arg);
     void *arg;
 };
@@ -62,7 +62,8 @@ static int copy_wait(void *handle)
     return error ? error : standin_stream_sync(stream);
 }
 
-/* Device memory that is not there in full ends a real program some time later. */
+/* Enqueues a copy. Device memory that is not completely allocated is an illegal address, which a
+ * real program would get later. */
 static int copy_start(uintptr_t to, uintptr_t from, size_t bytes, void *stream, int *pageable)
 {
     struct copy plan = {.to = standin_alias((void *)to, bytes),
@@ -76,7 +77,7 @@ static int copy_start(uintptr_t to, uintptr_t from, size_t bytes, void *stream, 
     return copy_enqueue(plan, staged, stream);
 }
 
-/* Where this side has to be memory that a device reaches. */
+/* Returns whether this memory is accessible to a device. */
 static bool copy_reaches(uintptr_t address, size_t bytes)
 {
     return standin_alias((void *)address, bytes) != NULL;
@@ -122,7 +123,7 @@ DRIVER(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync, uintptr_t to, uintptr_t from, s
     return copy_any(to, from, bytes, stream);
 }
 
-/* The synchronous forms: on the default stream, and done when they return. */
+/* Synchronous forms: on the default stream, and complete when they return. */
 DRIVER(cuMemcpyHtoD_v2, hipMemcpyHtoD, uintptr_t to, const void *from, size_t bytes)
 {
     int error = STANDIN_NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(to, from, bytes, NULL);

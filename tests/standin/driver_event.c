@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's events: places in streams, or in captures. */
+/* The stand-in's events: positions in streams or in captures. */
 #include "standin.h"
 
 #include <stdlib.h>
@@ -66,7 +66,7 @@ int standin_event_await(struct standin_event *event, struct standin_stream *stre
     return ERROR_OK;
 }
 
-/* With the lock. */
+/* Finds an event by its handle. Caller holds the lock. */
 static int event_find(const void *handle, struct standin_event **event_p)
 {
     int device, error = standin_current(&device);
@@ -80,7 +80,7 @@ static int event_find(const void *handle, struct standin_event **event_p)
     return event ? ERROR_OK : ERROR_INVALID_HANDLE;
 }
 
-/* With the lock: may it be asked about? */
+/* Finds an event that may be queried. Caller holds the lock. */
 static int event_check(const void *handle, struct standin_event **event_p)
 {
     int error = event_find(handle, event_p);

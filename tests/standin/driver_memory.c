@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's memory: what a device owns, what is pinned, and what an address belongs to. */
+/* The stand-in's memory: device memory, pinned memory, and the owner of an address. */
 #include "standin.h"
 
 #include <stdatomic.h>
@@ -42,7 +42,7 @@ static void memory_unmap(struct standin_memory *memory)
     free(memory);
 }
 
-/* The host's view of device memory is one that it may not use. */
+/* Maps the memory twice; the host has no access to its view of device memory. */
 static bool memory_back(struct standin_memory *memory)
 {
     bool guard = memory->kind == MEMORY_OF_DEVICE && standin_number("STANDIN_GUARD", 1);
@@ -60,14 +60,14 @@ static bool memory_back(struct standin_memory *memory)
     return memory->address && memory->alias;
 }
 
-/* What is new on a device has no defined contents; zeroes would hide that. */
+/* Fills new device memory, whose contents are undefined; zeros would hide errors. */
 static void memory_soil(struct standin_memory *memory)
 {
     if (memory->kind == MEMORY_OF_DEVICE && memory->bytes < (size_t)1 << 24)
         memset(memory->alias, 0xdb, memory->bytes);
 }
 
-/* Out of memory by order: the device's allocations after the first so many. */
+/* True if a planted fault refuses this allocation: each after the first N of the device. */
 static bool memory_refused(enum standin_memory_kind kind, int device)
 {
     static atomic_long given;
@@ -106,7 +106,7 @@ int standin_memory_new(enum standin_memory_kind kind, int device, size_t bytes, 
     return ERROR_OK;
 }
 
-/* As CUDA does: frees when the device has done all that was asked of it. */
+/* As with CUDA, waits until the device has finished all its work before it frees. */
 int standin_memory_drop(const void *address, bool of_device)
 {
     struct standin_memory memory, **at, *found = NULL;
@@ -164,7 +164,7 @@ unsigned char *standin_alias(const void *address, size_t bytes)
     return bytes <= memory.bytes - offset ? memory.alias + offset : NULL;
 }
 
-/* ---- the calls ---- */
+/* ---- functions ---- */
 
 static int memory_allocate(enum standin_memory_kind kind, size_t bytes, void **address_p)
 {
@@ -244,7 +244,8 @@ static int memory_attribute(const struct standin_memory *memory, int attribute, 
     return ERROR_OK;
 }
 
-/* Of memory that CUDA knows nothing of: NULL, of the attribute's own size; no device is -2. */
+/* Stores NULL, in the attribute's own size, for memory that CUDA does not know; -2 for the device.
+ */
 static int memory_no_attribute(int attribute, void *data)
 {
     switch (attribute) {

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's streams: queues of tasks and of waits for places in others, a thread each. */
+/*
+ * The stand-in's streams: queues of tasks and of waits for positions in other streams; a thread
+ * each.
+ */
 #include "standin.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #define STREAM_LEGACY ((void *)1)     /* another name of the default stream */
-#define STREAM_PER_THREAD ((void *)2) /* taken for it too */
+#define STREAM_PER_THREAD ((void *)2) /* treated as the default stream too */
 
 struct standin_stream *standin_streams;
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static void stream_drop(struct standin_stream *stream)
 {
@@ -55,7 +58,7 @@ static bool stream_may_go(const struct standin_stream *stream)
     return first && (!first->place.stream || first->place.stream->done >= first->place.count);
 }
 
-/* With the lock, which is given up meanwhile. */
+/* Executes the first operation. Caller holds the lock, which is released meanwhile. */
 static void stream_do(struct standin_stream *stream)
 {
     struct standin_operation *operation = stream->first;
@@ -76,7 +79,7 @@ static void stream_do(struct standin_stream *stream)
     standin_changed();
 }
 
-/* Most changes let one stream go on, or none: a stream that nothing has come for sleeps on. */
+/* Wakes only streams that can continue; most changes concern one stream or none. */
 void standin_streams_wake(void)
 {
     for (struct standin_stream *stream = standin_streams; stream; stream = stream->next) {
@@ -124,7 +127,7 @@ static struct standin_stream *stream_new(int device, bool blocking, bool is_defa
     return stream;
 }
 
-/* ---- what is put in ---- */
+/* ---- enqueueing ---- */
 
 static void stream_append(struct standin_stream *stream, struct standin_operation contents)
 {
@@ -151,7 +154,7 @@ static void stream_follow(struct standin_stream *stream, struct standin_stream *
         standin_stream_await(stream, standin_place_of_end(other));
 }
 
-/* The default stream and the blocking ones of its device do nothing side by side. */
+/* The default stream and the blocking streams of its device never run concurrently. */
 static void stream_follow_others(struct standin_stream *stream)
 {
     struct standin_stream *other;
@@ -240,7 +243,7 @@ int standin_stream_sync(struct standin_stream *stream)
     return error;
 }
 
-/* A stream of this device with something to do. */
+/* Returns a stream of this device that has pending operations, or NULL. */
 static struct standin_stream *stream_busy(int device)
 {
     struct standin_stream *stream = standin_streams;
@@ -259,7 +262,7 @@ int standin_device_sync(int device)
     return ERROR_OK;
 }
 
-/* ---- the calls ---- */
+/* ---- functions ---- */
 
 DRIVER(cuStreamCreate, hipStreamCreateWithFlags, void **stream, unsigned flags)
 {
@@ -277,7 +280,7 @@ DRIVER(cuStreamCreate, hipStreamCreateWithFlags, void **stream, unsigned flags)
     return ERROR_OK;
 }
 
-/* What is on it is still done. */
+/* Operations that are already enqueued are still executed. */
 DRIVER(cuStreamDestroy_v2, hipStreamDestroy, void *handle)
 {
     struct standin_stream *stream;

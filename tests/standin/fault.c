@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Faults by order: STANDIN_FAULT=KIND[@RANK[:NUMBER]],... */
+/* Planted faults: STANDIN_FAULT=KIND[@RANK[:NUMBER]],... */
 #include "standin.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /*
- * RANK is that in the communicator, of KIND memory the device's ordinal; without it, each.
- * NUMBER counts a communicator's launches from 0 (a group is one), unless said otherwise.
+ * RANK is the rank in the communicator, or, for KIND memory, the ordinal of the device; by default
+ * all. NUMBER counts a communicator's launches from 0 (a group is one), unless stated otherwise.
  */
 static const char *const fault_names[FAULT_COUNT] = {
-    [FAULT_VERSION] = "version",       /* NCCL is of version NUMBER, 2803 by default */
+    [FAULT_VERSION] = "version",       /* NCCL reports version NUMBER, 2803 by default */
     [FAULT_INIT] = "init",             /* the communicator cannot be made */
-    [FAULT_INIT_HANG] = "init-hang",   /* the making of it never ends */
-    [FAULT_ASYNC] = "async",           /* an error comes up in the middle of this launch */
+    [FAULT_INIT_HANG] = "init-hang",   /* its creation never ends */
+    [FAULT_ASYNC] = "async",           /* an error occurs in the middle of this launch */
     [FAULT_HANG] = "hang",             /* this launch never ends */
-    [FAULT_ENQUEUE] = "enqueue",       /* this launch is refused at once */
+    [FAULT_ENQUEUE] = "enqueue",       /* this launch is refused immediately */
     [FAULT_ABORT_SLOW] = "abort-slow", /* an abort takes NUMBER milliseconds */
-    [FAULT_MEMORY] = "memory",         /* a device gives memory NUMBER times only */
+    [FAULT_MEMORY] = "memory",         /* a device has memory for NUMBER allocations */
 };
 
-/* Does this order ("async@1:5") say so? */
+/* True if the specification ("async@1:5") selects this fault on this rank. */
 static bool fault_matches(const char *order, size_t length, enum standin_fault fault, int rank,
                           long *number_p)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replaces mmap, munmap, mremap and madvise as UCX 1.13 does, for LD_PRELOAD: mremap loses its
- * fifth argument, each call locks a mutex, and a cache drops the pages of calls that it sees. A
- * call that would wait for that lock for ever ends the process and says so: one of a signal handler
- * that has interrupted another call, or of a forked child.
+ * Hooks mmap, munmap, mremap and madvise as UCX 1.13 does, for LD_PRELOAD: mremap loses its fifth
+ * argument, each call locks a mutex, and a cache drops the pages of calls that it sees. A call that
+ * would wait forever for that mutex kills the process with a message: a call of a signal handler
+ * that has interrupted another hook, or of a forked child.
  */
 #include "tests/standin/hooks.h"
 
@@ -61,7 +61,7 @@ static void hooks_leave(void)
     pthread_mutex_unlock(&hooks_lock);
 }
 
-/* With the lock held. */
+/* Drops cached pages. Caller holds the lock. */
 static void hooks_forget(const void *memory, size_t bytes)
 {
     uintptr_t begin = (uintptr_t)memory;
@@ -70,7 +70,7 @@ static void hooks_forget(const void *memory, size_t bytes)
         hooks_pinned.end = hooks_pinned.begin = 0;
 }
 
-/* ---- for the program ---- */
+/* ---- functions for the program ---- */
 
 EXPORT void hooks_pin(const void *memory, size_t bytes)
 {
@@ -97,7 +97,7 @@ EXPORT void hooks_mislead(bool misleads)
     hooks_misleads = misleads;
 }
 
-/* ---- calls of libc ---- */
+/* ---- hooked functions of libc ---- */
 
 EXPORT void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
@@ -125,7 +125,7 @@ EXPORT int munmap(void *memory, size_t bytes)
     return (int)status;
 }
 
-/* The declaration of libc has a fifth argument if flags has MREMAP_FIXED. */
+/* libc's declaration has a fifth argument if flags has MREMAP_FIXED. */
 EXPORT void *mremap(void *memory, size_t bytes, size_t new_bytes, int flags, ...)
 {
     void *moved;
@@ -149,7 +149,7 @@ EXPORT int madvise(void *memory, size_t bytes, int advice)
     return (int)status;
 }
 
-/* No hook of UCX: another tool's. A mapping that has a given target goes to another one. */
+/* Not a hook of UCX but of another tool: moves a mapping with a given target elsewhere. */
 EXPORT long syscall(long number, ...)
 {
     long a[6];

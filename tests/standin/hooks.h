@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The cache remembers a range, as if its pages were pinned. One at a time. */
+/* Caches a range, as if its pages were pinned; only one at a time. */
 void hooks_pin(const void *memory, size_t bytes);
 
 /* True until a call of libc has changed a page of that range. */
 bool hooks_has_pinned(void);
 
-/* Raises SIGUSR1 while the lock of the hooks is held, as a signal may come at any moment. */
+/* Raises SIGUSR1 while the lock of the hooks is held, as a signal may arrive at any time. */
 void hooks_interrupt(void);
 
-/* From now on a moved mapping ends up elsewhere than asked for, as under a tool that changes system
- * calls. */
+/* Selects whether a moved mapping is placed elsewhere than requested, as under a tool that changes
+ * system calls. */
 void hooks_mislead(bool misleads);
 
 #endif

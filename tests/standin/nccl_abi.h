@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* NCCL 2.28's ABI, written without its header; nccl_check.c compares where that is there. */
+/*
+ * NCCL 2.28's ABI, written without its header; nccl_check.c compares it with the header, if that
+ * exists.
+ */
 #ifndef TESTS_STANDIN_NCCL_ABI_H
 #define TESTS_STANDIN_NCCL_ABI_H
 
@@ -18,7 +21,7 @@
     X(RemoteError, 6, "remote process exited or there was a network error")                        \
     X(InProgress, 7, "NCCL operation in progress")
 
-/* Types that are added up. X(name, number, C type that holds an element, type to reckon in) */
+/* Types that can be summed. X(name, number, C type of an element, type to compute in) */
 #define NCCL_TYPES(X)                                                                              \
     X(Int8, 0, int8_t, int8_t)                                                                     \
     X(Uint8, 1, uint8_t, uint8_t)                                                                  \
@@ -57,7 +60,7 @@ struct nccl_id {
     char internal[NCCL_ID_BYTES];
 };
 
-/* Later versions' is longer; what this library does not know it does not look at. */
+/* Later versions have more members; this library ignores them. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -69,7 +72,7 @@ struct nccl_config {
     int nvlink_centric_sched;
 };
 
-/* The types in the calls' parameters; nccl_check.c has NCCL's there. */
+/* Types of parameters; nccl_check.c defines them as NCCL's types. */
 #ifndef NCCL_T_COMM
 #define NCCL_T_RESULT int
 #define NCCL_T_COMM struct ncclComm *
@@ -82,7 +85,7 @@ struct nccl_config {
 #define NCCL_T_WINDOW void *
 #endif
 
-/* X(name, parameters); the two that return a text are apart. */
+/* X(name, parameters); the two functions that return a text are not in it. */
 #define NCCL_CALLS(X)                                                                              \
     X(ncclGetVersion, (int *version))                                                              \
     X(ncclGetUniqueId, (NCCL_T_ID * id))                                                           \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of the stand-in's NCCL: what they check, and what they ask for. */
+/* Functions of the stand-in's NCCL: they check their arguments and enqueue the calls. */
 #include "communicator.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 enum { RESIDENCE_DEVICE, RESIDENCE_HOST };
 
-/* ---- operations of the program's own ---- */
+/* ---- user-defined operators ---- */
 
-/* With the lock. */
+/* Returns the operator of that number. Caller holds the lock. */
 static struct nccl_operator *calls_operator(const struct ncclComm *comm, int number)
 {
     struct nccl_operator *op = comm->operators;
@@ -67,7 +67,7 @@ int ncclRedOpDestroy(int number, struct ncclComm *comm)
               : nccl_fail(RESULT_InvalidArgument, "ncclRedOpDestroy: no such operator %d", number);
 }
 
-/* The operator's factor, into the call. */
+/* Copies the operator's factor into the call. */
 static int calls_find_scalar(struct ncclComm *comm, struct nccl_call *call)
 {
     struct nccl_operator *op;
@@ -76,16 +76,16 @@ static int calls_find_scalar(struct ncclComm *comm, struct nccl_call *call)
     standin_lock();
     op = calls_operator(comm, call->op);
     if (!op || op->type != call->type)
-        result =
-            nccl_fail(RESULT_InvalidArgument,
-                      op ? "operator %d is of another type" : "operator %d is not there", call->op);
+        result = nccl_fail(RESULT_InvalidArgument,
+                           op ? "operator %d is of another type" : "operator %d does not exist",
+                           call->op);
     else
         call->scalar = op->scalar;
     standin_unlock();
     return result;
 }
 
-/* ---- what every call is checked for ---- */
+/* ---- checks of all calls ---- */
 
 static int calls_check(struct ncclComm *comm, struct nccl_call *call, const char *name)
 {
@@ -114,7 +114,8 @@ static int calls_check(struct ncclComm *comm, struct nccl_call *call, const char
     return RESULT_Success;
 }
 
-/* A collective of nothing is over at once, without the others; sends and receives are not. */
+/* A collective without data completes at once, without the other ranks; a send or receive does not.
+ */
 static int calls_take(struct ncclComm *comm, struct nccl_call call, const char *name)
 {
     int result = calls_check(comm, &call, name);
@@ -198,7 +199,7 @@ int ncclAllGather(const void *in, void *out, size_t count, int type, struct nccl
                       "AllGather");
 }
 
-/* ---- from one to one ---- */
+/* ---- point to point ---- */
 
 int ncclSend(const void *in, size_t count, int type, int peer, struct ncclComm *comm, void *stream)
 {
@@ -224,7 +225,7 @@ int ncclRecv(void *out, size_t count, int type, int peer, struct ncclComm *comm,
                       "Recv");
 }
 
-/* A send of block `to` and a receive into block `from` (-1: none), in the group that is open. */
+/* A send of block `to` and a receive into block `from` (-1: none), in the open group. */
 static int calls_pair(const void *in, int to, void *out, int from, size_t count, int type, int peer,
                       struct ncclComm *comm, void *stream)
 {
@@ -315,7 +316,7 @@ static int calls_register(struct ncclComm *comm, void *memory, size_t bytes, voi
         return result;
     if (!handle || !standin_alias(memory, bytes))
         return nccl_fail(RESULT_InvalidArgument, "register: %p is not memory of a device", memory);
-    *handle = malloc(1); /* what is not deregistered is a leak */
+    *handle = malloc(1); /* detected as a leak if it is not deregistered */
     return *handle ? RESULT_Success : RESULT_SystemError;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where NCCL's header is: does the stand-in's view of its ABI agree with it? */
+/* If NCCL's header exists, compares the stand-in's view of its ABI with it. */
 #if defined(__has_include)
 #if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
 #define CHECK_POSSIBLE 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators of the stand-in's NCCL: their making, errors and end. */
+/* Communicators of the stand-in's NCCL: creation, errors and destruction. */
 #include "communicator.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t comm_text_lock = PTHREAD_MUTEX_INITIALIZER;
-static char comm_text[512]; /* the last error's, of the process */
+static char comm_text[512]; /* the process's last error */
 
 /* ---- errors ---- */
 
@@ -60,7 +60,7 @@ void nccl_fail_async(struct ncclComm *comm, int result)
     standin_unlock();
 }
 
-/* With the lock: is it still being finalized? */
+/* Returns the state, which is in progress while it is being finalized. Caller holds the lock. */
 static int comm_state(struct ncclComm *comm)
 {
     int state = atomic_load(&comm->state);
@@ -97,7 +97,7 @@ int nccl_ready(struct ncclComm *comm)
     return state;
 }
 
-/* ---- life ---- */
+/* ---- references ---- */
 
 void nccl_sockets_close(const int *fds, int count)
 {
@@ -158,7 +158,7 @@ struct ncclComm *nccl_comm_new(int rank, int ranks, bool blocking)
     return NULL;
 }
 
-/* ---- the making ---- */
+/* ---- creation ---- */
 
 static int comm_check_cards(const struct nccl_card *cards, int rank, int ranks)
 {
@@ -199,7 +199,8 @@ static int comm_make(struct ncclComm *comm, void *arg)
     return nccl_comm_connect(comm);
 }
 
-/* The device of the calling thread: NCCL asks the runtime, which takes the first by default. */
+/* Stores the calling thread's device; NCCL gets it from the runtime, whose default is the first
+ * device. */
 static int comm_device(int *device_p)
 {
     if (standin_current(device_p) != ERROR_OK)
@@ -260,7 +261,7 @@ int ncclGetVersion(int *version)
     return RESULT_Success;
 }
 
-/* ---- the end ---- */
+/* ---- destruction ---- */
 
 int ncclCommFinalize(struct ncclComm *comm)
 {
@@ -310,7 +311,7 @@ int ncclCommAbort(struct ncclComm *comm)
     return RESULT_Success;
 }
 
-/* ---- what is known of it ---- */
+/* ---- properties ---- */
 
 int ncclCommCount(struct ncclComm *comm, int *count)
 {

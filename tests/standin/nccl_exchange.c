@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Moving data between ranks: the receiver greets, then the sender sends. */
+/* Transfers data between ranks: the receiver sends a greeting, then the sender sends the data. */
 #include "communicator.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Bytes that one move gets before it is another's turn. */
+/* Bytes of one move before the next move is served. */
 #define EXCHANGE_PIECE ((size_t)1 << 18)
 
 void nccl_hang(struct ncclComm *comm)
@@ -29,13 +29,13 @@ static bool exchange_is_done(const struct nccl_move *move)
     return move->greeted == sizeof(move->greeting) && move->moved == move->bytes;
 }
 
-/* Does this move write next? The greeting goes against the data. */
+/* True if this side writes next. The greeting goes in the opposite direction of the data. */
 static bool exchange_writes(const struct nccl_move *move)
 {
     return move->sends == (move->greeted == sizeof(move->greeting));
 }
 
-/* The first of its direction and peer that is not done? */
+/* True if it is the first unfinished move of its direction and peer. */
 static bool exchange_is_due(const struct nccl_move *moves, int at)
 {
     if (moves[at].dead || exchange_is_done(&moves[at]))
@@ -48,7 +48,8 @@ static bool exchange_is_due(const struct nccl_move *moves, int at)
     return true;
 }
 
-/* Some of it; 0: not now. A peer that is gone is not noticed, as with NCCL. */
+/* Transfers some bytes. Returns 0 if that is not possible yet. A peer that has exited is not
+ * noticed, as with NCCL. */
 static size_t exchange_some(int fd, struct nccl_move *move, void *data, size_t bytes)
 {
     ssize_t n;
@@ -62,7 +63,7 @@ static size_t exchange_some(int fd, struct nccl_move *move, void *data, size_t b
     return 0;
 }
 
-/* The greeting says what the receiver expects. False: the sender has something else. */
+/* Compares the receiver's greeting with the data to send. Returns false if they differ. */
 static bool exchange_fits(struct ncclComm *comm, const struct nccl_move *move)
 {
     if (!move->sends || (move->greeting[0] == move->bytes && move->greeting[1] == move->label))
@@ -76,7 +77,7 @@ static bool exchange_fits(struct ncclComm *comm, const struct nccl_move *move)
     return false;
 }
 
-/* One step. False: the two sides do not fit. */
+/* Makes one step. Returns false if the two sides do not match. */
 static bool exchange_step(struct ncclComm *comm, struct nccl_move *move, bool *progress_p)
 {
     const size_t greeting = sizeof(move->greeting);
@@ -101,7 +102,7 @@ static bool exchange_step(struct ncclComm *comm, struct nccl_move *move, bool *p
     return true;
 }
 
-/* Sleeps until some move can go on, or the abort. */
+/* Sleeps until some move can continue, or until the abort. */
 static void exchange_sleep(struct ncclComm *comm, const struct nccl_move *moves, int count,
                            struct pollfd *fds)
 {
@@ -117,7 +118,7 @@ static void exchange_sleep(struct ncclComm *comm, const struct nccl_move *moves,
         ;
 }
 
-/* What this rank sends to itself: its sends and receives in pairs. */
+/* Copies what this rank sends to itself: its sends and receives in pairs. */
 static void exchange_own(const struct ncclComm *comm, struct nccl_move *moves, int count)
 {
     int from = 0;

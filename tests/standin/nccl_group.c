@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of the stand-in's NCCL: what a thread collects until its end, and what does not block. */
+/*
+ * Groups of the stand-in's NCCL: the calls that a thread collects until the group's end, and
+ * nonblocking communicators.
+ */
 #include "communicator.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-/* What has to be launched for a communicator, or its making. */
+/* Calls to launch for a communicator, or its creation. */
 struct job {
     struct job *next;
     struct ncclComm *comm;
-    struct ncclComm **comm_p; /* making: where it goes */
+    struct ncclComm **comm_p; /* creation: where to store the handle */
     int (*make)(struct ncclComm *comm, void *arg);
     void *arg;
     struct nccl_call *calls;
@@ -18,8 +21,7 @@ struct job {
     pthread_t thread;
 };
 
-/* A launch of a communicator that does not block is on its streams only so much later, and the
- * delay. */
+/* A launch of a nonblocking communicator is enqueued only after this time and the delay. */
 #define GROUP_LAUNCH_US 500
 
 static _Thread_local struct job *group_jobs;
@@ -42,9 +44,9 @@ static void job_free(struct job *job)
     free(job);
 }
 
-/* ---- of communicators that do not block ---- */
+/* ---- nonblocking communicators ---- */
 
-/* An error of an earlier launch stays. */
+/* Changes the state from `from` to `to`; an error of an earlier launch remains. */
 static void job_state(struct job *job, int from, int to)
 {
     if (job->make)
@@ -84,7 +86,7 @@ static int job_detach(struct job *job)
     return RESULT_InProgress;
 }
 
-/* ---- of those that do ---- */
+/* ---- blocking communicators ---- */
 
 static void *job_in_thread(void *arg)
 {
@@ -94,7 +96,7 @@ static void *job_in_thread(void *arg)
     return NULL;
 }
 
-/* Several communicators of one process are made side by side. */
+/* Several communicators of one process are made concurrently. */
 static void jobs_make(struct job *jobs)
 {
     for (struct job *job = jobs; job; job = job->next) {
@@ -118,7 +120,7 @@ static int job_end(struct job *job)
         *job->comm_p = job->comm;
     } else if (job->make) {
         standin_lock();
-        nccl_comm_drop(job->comm); /* its handle, which nobody gets */
+        nccl_comm_drop(job->comm); /* the reference of a handle that the caller does not get */
         standin_unlock();
     }
     job_free(job);
@@ -184,7 +186,7 @@ int nccl_note(int result)
     return result;
 }
 
-/* ---- what is collected ---- */
+/* ---- collecting calls ---- */
 
 static struct job *job_new(struct ncclComm *comm)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A launch: some calls of a communicator on one or several streams, in the order of its launches.
- */
+/* A launch: calls of a communicator on one or several streams, in the order of its launches. */
 #include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct launch {
-    struct standin_task task; /* first */
+    struct standin_task task; /* must be the first member */
     struct ncclComm *comm;
     int count;
     struct nccl_call calls[];
@@ -15,7 +14,7 @@ struct launch {
 
 /* ---- on the stream's thread ---- */
 
-/* The faults that strike while a launch is under way. */
+/* Executes planted faults during a launch. */
 static void launch_fault(struct ncclComm *comm, uint64_t turn)
 {
     long number;
@@ -64,7 +63,7 @@ static void launch_free(struct standin_task *task)
 
 /* ---- on streams ---- */
 
-/* The streams of the calls, each once, found. With the lock. */
+/* Finds the streams of the calls, each once. Caller holds the lock. */
 static int launch_streams(const struct ncclComm *comm, const struct nccl_call *calls, int count,
                           struct standin_stream **streams, int *count_p)
 {
@@ -88,7 +87,7 @@ static int launch_streams(const struct ncclComm *comm, const struct nccl_call *c
     return RESULT_Success;
 }
 
-/* The second stream goes on when the first has come this far. */
+/* Makes the second stream wait for the current end of the first. */
 static int launch_link(struct standin_stream *first, struct standin_stream *second)
 {
     struct standin_event *event = standin_event_new();
@@ -100,7 +99,8 @@ static int launch_link(struct standin_stream *first, struct standin_stream *seco
     return error;
 }
 
-/* The first stream does it; the others wait for it, as it for them. With the lock. */
+/* The first stream executes the task; it waits for the other streams, and they for it. Caller holds
+ * the lock. */
 static int launch_put(struct standin_stream **streams, int count, struct standin_task *task)
 {
     int error = ERROR_OK;
@@ -118,7 +118,7 @@ static int launch_put(struct standin_stream **streams, int count, struct standin
     return error;
 }
 
-/* What this rank sends to itself and takes from itself must come in pairs. */
+/* Checks that sends to and receives from this rank itself are paired. */
 static int launch_check_own(const struct ncclComm *comm, const struct nccl_call *calls, int count)
 {
     int64_t number = 0, bytes = 0;

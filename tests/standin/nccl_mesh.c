@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the ranks of a communicator meet: abstract sockets, which leave nothing behind. */
+/* Connects the ranks of a communicator by abstract sockets, which leave no files. */
 #include "communicator.h"
 
 #include <errno.h>
@@ -11,12 +11,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Microseconds between two tries to reach a rank that is not there yet. */
+/* Microseconds between two attempts to reach a rank that does not listen yet. */
 #define MESH_RETRY_US 2000
-/* What sockets may hold. */
+/* Buffer size of the sockets. */
 #define MESH_BUFFER (1 << 20)
 
-/* The first words on a connection: who this is, and whether its data will come here. */
+/* The first bytes on a connection: the sender's identity, and the direction of the data. */
 struct hello {
     struct nccl_card card;
     int32_t gives;
@@ -43,7 +43,7 @@ static int mesh_socket(void)
     return fd;
 }
 
-/* Until the socket is ready; false: aborted. */
+/* Waits until the socket is ready; returns false after an abort. */
 static bool mesh_poll(struct ncclComm *comm, int fd, short events)
 {
     struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = comm->doorbell, .events = POLLIN}};
@@ -53,7 +53,7 @@ static bool mesh_poll(struct ncclComm *comm, int fd, short events)
     return !comm->aborted;
 }
 
-/* All of data, in or out. */
+/* Transfers all bytes of data, in or out. */
 static int mesh_transfer(struct ncclComm *comm, int fd, void *data, size_t bytes, bool out)
 {
     unsigned char *at = data;
@@ -88,7 +88,7 @@ static int mesh_listen(const unsigned char *id, int rank, int ranks, int *fd_p)
     return RESULT_Success;
 }
 
-/* Waits for a rank that is not there yet. */
+/* Connects to a rank, which may not listen yet. */
 static int mesh_reach(struct ncclComm *comm, const unsigned char *id, int peer, int *fd_p)
 {
     struct sockaddr_un address;
@@ -108,7 +108,7 @@ static int mesh_reach(struct ncclComm *comm, const unsigned char *id, int peer, 
     return RESULT_Success;
 }
 
-/* To a lower rank: one connection for what is given to it, one for what is got. */
+/* Makes one connection to a lower rank, for the data of one direction. */
 static int mesh_call(struct ncclComm *comm, const unsigned char *id, const struct nccl_card *own,
                      int peer, struct nccl_card *card_p, int *fd_p, bool gives)
 {
@@ -122,7 +122,7 @@ static int mesh_call(struct ncclComm *comm, const unsigned char *id, const struc
     return result;
 }
 
-/* One connection of a higher rank. */
+/* Accepts one connection of a higher rank. */
 static int mesh_answer(struct ncclComm *comm, int listener, const struct nccl_card *own,
                        struct nccl_card *cards, int *to, int *from)
 {
@@ -143,7 +143,7 @@ static int mesh_answer(struct ncclComm *comm, int listener, const struct nccl_ca
             nccl_fail(RESULT_InvalidUsage, "rank %d is not one of %d", hello.card.rank, own->ranks);
     at = result ? NULL : &(hello.gives ? from : to)[hello.card.rank];
     if (at && *at >= 0)
-        result = nccl_fail(RESULT_InvalidUsage, "rank %d is there twice", hello.card.rank);
+        result = nccl_fail(RESULT_InvalidUsage, "rank %d exists twice", hello.card.rank);
     if (result) {
         close(fd);
         return result;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's arithmetic: plain loops, in the order of ranks; halves are reckoned in float. */
+/*
+ * The stand-in's arithmetic: plain loops, in the order of ranks; half precision is computed in
+ * float.
+ */
 #include "communicator.h"
 
 #include <math.h>
@@ -19,7 +22,7 @@ static float half_get(uint16_t bits)
     return bits & 0x8000 ? -value : value;
 }
 
-/* The nearest half, ties to even: counted in units of its last place. */
+/* Rounds to the nearest half, ties to even, in units of its last place. */
 static uint16_t half_put(float value)
 {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -31,7 +34,7 @@ static uint16_t half_put(float value)
     if (size >= 65520)
         return sign | 0x7c00;
     frexpf(size, &exponent);
-    exponent = exponent < -13 ? -13 : exponent; /* below, all have the same unit */
+    exponent = exponent < -13 ? -13 : exponent; /* below it all numbers have the same unit */
     units = rintf(ldexpf(size, 11 - exponent));
     if (units < 1024)
         return (uint16_t)(sign | (uint16_t)units);
@@ -65,7 +68,7 @@ static uint16_t bfloat_put(float value)
 #define WHOLE_MIN(a, b) ((b) < (a) ? (b) : (a))
 #define WHOLE_MAX(a, b) ((a) < (b) ? (b) : (a))
 
-/* Whole numbers wrap round: sums and products are made without a sign. */
+/* Integers wrap around: sums and products are computed unsigned. */
 #define REDUCE(name, stored, reckoned, get, put, wide, min, max)                                   \
     static void reduce_##name(int op, int ranks, const unsigned char *rows, size_t stride,         \
                               const unsigned char *scalars, size_t count, void *out)               \

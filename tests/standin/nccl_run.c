@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a launch does when its turn has come: collectives as exchanges between all ranks. */
+/* Executes a launch: collectives as exchanges between all ranks. */
 #include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are reduced at a time: bounds the memory for it. */
+/* Elements that are reduced at a time, which limits the memory used. */
 #define RUN_PIECE ((size_t)1 << 18)
 
-/* A call with its memory found. */
+/* A call with its resolved memory. */
 struct run {
     struct ncclComm *comm;
     const struct nccl_call *call;
@@ -39,9 +39,9 @@ static bool run_moves(struct run *run)
     return nccl_exchange(run->comm, run->moves, count);
 }
 
-/* ---- reductions: everybody's elements come to who has to add them up ---- */
+/* ---- reductions: the rank that reduces some elements receives them from all ranks ---- */
 
-/* This rank's factor, before the data. */
+/* Sends this rank's factor before the data. */
 static void run_scalar(const struct run *run, unsigned char *scalar)
 {
     const struct nccl_scalar *own = &run->call->scalar;
@@ -52,7 +52,8 @@ static void run_scalar(const struct run *run, unsigned char *scalar)
         memcpy(scalar, device, run->size);
 }
 
-/* Each rank gives pieces[r] (or nothing, where it is NULL) to rank r; rows of those given to it. */
+/* Sends pieces[r] to rank r, unless it is NULL; stores the pieces received from all ranks in rows.
+ */
 static bool run_collect(struct run *run, unsigned char *const *pieces, size_t count,
                         const size_t *counts, unsigned char *rows, unsigned char *scalars)
 {
@@ -74,7 +75,7 @@ static bool run_collect(struct run *run, unsigned char *const *pieces, size_t co
     return run_moves(run);
 }
 
-/* Whom the pieces of a reduction go to: pieces[r] begins at element at[r] and has counts[r]. */
+/* Sends piece r, with counts[r] elements, to rank r, and reduces the pieces received into out. */
 static bool run_reduce_piece(struct run *run, unsigned char *const *pieces, const size_t *counts,
                              unsigned char *out)
 {
@@ -93,7 +94,7 @@ static bool run_reduce_piece(struct run *run, unsigned char *const *pieces, cons
     return ok;
 }
 
-/* A piece of all_reduce: each rank adds up a part, and gives it to all. */
+/* A piece of all_reduce: each rank reduces a part and sends the result to all ranks. */
 static bool run_all_reduce_piece(struct run *run, unsigned char *in, unsigned char *out,
                                  size_t count, unsigned char **pieces, size_t *counts)
 {
@@ -116,7 +117,7 @@ static bool run_all_reduce_piece(struct run *run, unsigned char *in, unsigned ch
     return run_moves(run);
 }
 
-/* A piece of reduce (all of them to the root) or reduce_scatter (each rank's blocks to it). */
+/* A piece of reduce (all elements to the root) or of reduce_scatter (each rank's block to it). */
 static bool run_reduce_to(struct run *run, size_t done, size_t count, unsigned char **pieces,
                           size_t *counts)
 {
@@ -188,9 +189,9 @@ static bool run_all_gather(struct run *run)
     return run_moves(run);
 }
 
-/* ---- all of it ---- */
+/* ---- whole calls ---- */
 
-/* How much of in and out the call uses; in elements. */
+/* Numbers of elements of in and out that the call uses. */
 static void run_extent(const struct ncclComm *comm, const struct nccl_call *call, size_t *in_p,
                        size_t *out_p)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Splitting of communicators: all ranks meet once more, then those of one color. */
+/* Splits communicators: all ranks connect again, then the ranks of one color. */
 #include "communicator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the meeting rank's color, in the order of keys, then of ranks: how many, and which it is. */
+/* Counts the ranks of this rank's color, and stores its new rank, ordered by key, then by rank. */
 static void split_place(const struct nccl_card *cards, int rank, int ranks, int *rank_p,
                         int *ranks_p)
 {
@@ -20,10 +20,10 @@ static void split_place(const struct nccl_card *cards, int rank, int ranks, int 
 
 struct split {
     int color, key, parent_rank, parent_ranks;
-    unsigned char id[16]; /* of the meeting */
+    unsigned char id[16]; /* of the connection of all ranks */
 };
 
-/* Another id that all who know this one and the number come to. */
+/* Derives another id, which all ranks that know this id and the number compute equally. */
 static void split_derive_id(const unsigned char *id, uint64_t number, unsigned char *derived)
 {
     uint64_t words[2];

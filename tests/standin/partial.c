@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A library that says it is NCCL 2.28 and has nothing else of it. */
+/* A library that reports NCCL 2.28 and has no other function of it. */
 #include "nccl_abi.h"
 
 STANDIN_API int ncclGetVersion(int *version);

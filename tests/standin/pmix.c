@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A PMIx whose server does what DIST_TEST_PMIX names: fails in a call (init, put, fence, get), does
- * not come back from it (init_hangs, fence_hangs), is late (init_late), or gives an address that is
- * none (garbage). As others do it counts how often it was begun. Its version is
+ * A PMIx whose server behaves as DIST_TEST_PMIX says: it fails in a call (init, put, fence, get),
+ * never returns from it (init_hangs, fence_hangs), is late (init_late), or returns an invalid
+ * address (garbage). Like other implementations it counts its initializations. Its version is
  * DIST_TEST_PMIX_VERSION.
  */
 #include "rendezvous/pmix_abi.h"
@@ -81,7 +81,7 @@ int PMIx_Fence(const struct disti_pmix_proc *procs, size_t proc_count,
     return behave("fence");
 }
 
-/* A job of two, and what its rank 0 is said to have put. */
+/* Returns the values of a job of two, and what its rank 0 is supposed to have put. */
 int PMIx_Get(const struct disti_pmix_proc *of, const char *key, const struct disti_pmix_info *info,
              size_t count, struct disti_pmix_value **value_p)
 {

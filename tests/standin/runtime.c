@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Some of CUDA's runtime, over the stand-in's driver: a thread without a context is on device 0. */
+/* A part of CUDA's runtime, over the stand-in's driver: a thread without a context uses device 0.
+ */
 #include "standin.h"
 
 #include <pthread.h>
 
-/* The functions of the driver that are called here; they are in driver*.c. */
+/* The driver's functions used here; they are defined in driver*.c. */
 int cuInit(unsigned flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuMemAlloc_v2(uintptr_t *memory, size_t bytes);
@@ -30,7 +31,7 @@ int cuDriverGetVersion(int *version);
     STANDIN_API int name(__VA_ARGS__);                                                             \
     int name(__VA_ARGS__)
 
-/* What cudaPointerGetAttributes says. */
+/* Memory types of cudaPointerGetAttributes. */
 enum { TYPE_UNREGISTERED, TYPE_HOST, TYPE_DEVICE, TYPE_MANAGED };
 struct cudaPointerAttributes {
     int type, device;
@@ -38,7 +39,7 @@ struct cudaPointerAttributes {
     long reserved[8];
 };
 
-/* How data are copied; the last asks the addresses. */
+/* Kinds of copies; the default derives the direction from the addresses. */
 enum { COPY_TO_HOST = 2, COPY_DEFAULT = 4 };
 
 static _Thread_local int runtime_error;
@@ -60,7 +61,7 @@ static void runtime_start(void)
         cuDevicePrimaryCtxRetain(&context, device);
 }
 
-/* Before every call: the driver is there, and this thread has a device. */
+/* Called first in every function: initializes the driver and gives this thread a device. */
 static int runtime_enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -74,7 +75,7 @@ static int runtime_enter(void)
     return ERROR_OK;
 }
 
-/* The shape of most of them: enter, the driver's call, note the error. */
+/* The body of most functions: enter, call the driver, record the error. */
 #define RUNTIME_CALL(call)                                                                         \
     do {                                                                                           \
         int entered = runtime_enter();                                                             \
@@ -201,7 +202,7 @@ RUNTIME(cudaPointerGetAttributes, struct cudaPointerAttributes *attributes, cons
     RUNTIME_CALL(runtime_attributes(attributes, (void *)pointer));
 }
 
-/* A direction that the addresses contradict is an error, as on a GPU. */
+/* A direction that contradicts the addresses is an error, as on a GPU. */
 static int runtime_copy(void *to, const void *from, size_t bytes, int kind, void *stream)
 {
     struct standin_memory memory;
@@ -306,8 +307,8 @@ RUNTIME(cudaLaunchHostFunc, void *stream, void (*run)(void *arg), void *arg)
 }
 
 /*
- * No call of CUDA's: where a loop that plays a kernel, put on a stream by cudaLaunchHostFunc, finds
- * this device memory. Any other address is its own answer.
+ * Not a function of CUDA: returns where a loop that replaces a kernel, enqueued by
+ * cudaLaunchHostFunc, can access this device memory. Any other address is returned unchanged.
  */
 STANDIN_API void *standin_address(const void *address);
 void *standin_address(const void *address)

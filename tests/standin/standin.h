@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stand-in for GPUs: CUDA's (or HIP's) driver and NCCL (RCCL) on the memory of the host. */
+/* A stand-in for GPUs: the driver of CUDA (or HIP) and NCCL (RCCL), on host memory. */
 #ifndef TESTS_STANDIN_STANDIN_H
 #define TESTS_STANDIN_STANDIN_H
 
@@ -9,32 +9,31 @@
 #include <stdint.h>
 
 /*
- * standin_cuda.so and standin_hip.so have the ABI of the calls that libdist uses, so that what
- * drives GPUs can be tested where there is none:
+ * standin_cuda.so and standin_hip.so have the ABI of the functions that libdist uses, so that code
+ * for GPUs can be tested without one:
  *
  *     DIST_GPU_DRIVER=.libs/standin_cuda.so DIST_NCCL_LIBRARY=.libs/standin_cuda.so program
  *
  * Modelled:
- * - Devices with memory of their own. The address that is handed out cannot be read or written by
- *   the host; the stand-in works on a second mapping. Pinned host memory is known as such.
- * - Streams as queues, each with a thread; events; the waiting of streams for each other; the
- *   default stream, which waits for all blocking streams of its device and they for it.
- *   Copies from and to memory that is not pinned behave as CUDA's: the first takes the data before
- *   it returns, the other returns when they are there.
- * - Contexts: each thread has a stack of them, and without one most calls are refused (with HIP a
+ * - Devices with memory of their own. The host cannot read or write the returned address; the
+ *   stand-in uses a second mapping. Pinned host memory is recognized.
+ * - Streams as queues with a thread each; events; waits between streams; the default stream, which
+ *   waits for all blocking streams of its device, as they wait for it. Copies from and to pageable
+ *   memory behave as CUDA's: the former reads the data before it returns, the latter returns when
+ *   the data have arrived.
+ * - Contexts: each thread has a stack of them, and without one most functions fail (with HIP a
  *   thread starts on device 0).
- * - Capture in its three modes with what is forbidden meanwhile, forks and joins by events. A graph
- *   is launched as the list of what was captured, in that order, on one stream.
+ * - Capture in its three modes with the functions forbidden meanwhile, forks and joins by events. A
+ *   graph is launched as a list of the captured operations, in that order, on one stream.
  * - NCCL: see communicator.h.
- * - The calls of CUDA's runtime that programs of the tests use, in runtime.c.
+ * - The functions of CUDA's runtime that the test programs use, in runtime.c.
  * Not modelled: time (except the delay), kernels, textures, peer access, IPC, memory pools, any
  * arithmetic of a GPU. A released context keeps its memory.
  *
  * Environment:
- *   STANDIN_DEVICES=8       so many devices; CUDA_VISIBLE_DEVICES chooses (HIP_VISIBLE_DEVICES)
- *   STANDIN_DELAY_US=0      each operation on a stream takes this much longer
- *   STANDIN_GUARD=1         0: the host may touch device memory
- *   STANDIN_FAULT=...       see fault.c
+ *   STANDIN_DEVICES=8       number of devices; CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES) selects
+ * some STANDIN_DELAY_US=0      each operation on a stream takes this much longer STANDIN_GUARD=1 0:
+ * the host may access device memory STANDIN_FAULT=...       see fault.c
  */
 
 #define STANDIN_API __attribute__((visibility("default")))
@@ -47,12 +46,13 @@
 #define STANDIN_IS_HIP false
 #endif
 
-/* The head of a call of the driver: its two names, its parameters. It returns an error number. */
+/* Declares and begins the definition of a driver function with its two names. It returns an error
+ * code. */
 #define DRIVER(cuda, hip, ...)                                                                     \
     STANDIN_API int STANDIN_NAME(cuda, hip)(__VA_ARGS__);                                          \
     int STANDIN_NAME(cuda, hip)(__VA_ARGS__)
 
-/* Errors of the driver. X(number, text): the numbers are CUDA's, HIP has the same. */
+/* Error codes of the driver. X(number, text): the numbers are CUDA's, HIP has the same. */
 #define STANDIN_ERRORS(X)                                                                          \
     X(OK, 0, "no error")                                                                           \
     X(INVALID_VALUE, 1, "invalid argument")                                                        \
@@ -86,26 +86,26 @@ enum {
 
 #define STANDIN_DEVICES_MAX 64
 
-/* ---- one lock for all states; whoever changes one tells those who wait ---- */
+/* ---- one lock for all state; a change wakes the waiting threads ---- */
 void standin_lock(void);
 void standin_unlock(void);
-void standin_wait(void); /* with the lock: until something has changed */
+void standin_wait(void); /* caller holds the lock; returns after a change */
 void standin_changed(void);
-/* As standin_wait, on something else. */
+/* As standin_wait, on another condition variable. */
 void standin_wait_on(pthread_cond_t *change);
-/* With the lock: those that may go on. */
+/* Wakes the streams that can continue. Caller holds the lock. */
 void standin_streams_wake(void);
 
-/* A number from the environment, or its default. */
+/* Returns a number from the environment, or its default. */
 long standin_number(const char *name, long fallback);
 void standin_sleep_us(long us);
 
 /* ---- devices and contexts, driver.c ---- */
-int standin_devices(void);                /* how many this process sees */
-int standin_device_physical(int ordinal); /* its number among those of the machine */
-int standin_current(int *device_p);       /* this thread's; INVALID_CONTEXT: none */
-void *standin_context(int device);        /* its primary context */
-void standin_device_set(int device);      /* the runtime's way: replaces the current context */
+int standin_devices(void);                /* number of visible devices */
+int standin_device_physical(int ordinal); /* its number among the machine's devices */
+int standin_current(int *device_p);       /* this thread's device; INVALID_CONTEXT: none */
+void *standin_context(int device);        /* returns its primary context */
+void standin_device_set(int device);      /* replaces the current context, as the runtime does */
 const char *standin_error_text(int error);
 
 /* ---- memory, driver_memory.c ---- */
@@ -113,31 +113,31 @@ enum standin_memory_kind { MEMORY_OF_DEVICE, MEMORY_PINNED, MEMORY_MANAGED };
 
 struct standin_memory {
     struct standin_memory *next;
-    unsigned char *address; /* as handed out */
-    unsigned char *alias;   /* where the stand-in reads and writes */
-    size_t bytes;           /* as asked for */
+    unsigned char *address; /* the address that the program gets */
+    unsigned char *alias;   /* the address that the stand-in accesses */
+    size_t bytes;           /* as requested */
     size_t mapped;
     int device;
     uint64_t id;
     enum standin_memory_kind kind;
-    bool mapped_only; /* of a device, and of no context */
+    bool mapped_only; /* device memory without a context */
 };
 
 int standin_memory_new(enum standin_memory_kind kind, int device, size_t bytes, void **address_p);
 int standin_memory_drop(const void *address, bool of_device);
-/* It is as what is mapped by cuMemMap from now on, or comes from a pool. */
+/* Makes it appear as mapped by cuMemMap, or as from a pool. */
 void standin_memory_unbind(const void *address);
-/* What this address belongs to; false: nothing of ours. */
+/* Finds the memory that contains the address. Returns false if it is not the stand-in's. */
 bool standin_memory_find(const void *address, struct standin_memory *memory_p);
-/* Where to read and write these bytes; NULL: they are not all in memory that a device reaches. */
+/* Returns the accessible address of these bytes, or NULL if a device cannot access all of them. */
 STANDIN_API unsigned char *standin_alias(const void *address, size_t bytes);
 
 /* ---- streams, driver_stream.c ---- */
 
 /*
- * What a stream does. run is called by its thread without the lock, with what start returned; start
- * (optional) with the lock, when the task is put on a stream, each time again for one in a graph.
- * free (optional) after the last of its users.
+ * A task of a stream. The stream's thread calls run without the lock, with the value that start
+ * returned. start (optional) is called with the lock when the task is enqueued; for a task in a
+ * graph, in every launch. free (optional) is called after the last reference is dropped.
  */
 struct standin_task {
     void (*run)(struct standin_task *task, uint64_t turn);
@@ -146,19 +146,20 @@ struct standin_task {
     int users;
 };
 
-/* A place in a stream: behind its first `count` operations. Stream NULL: nowhere. Holds a use. */
+/* A position in a stream: after its first `count` operations. Stream NULL: no position. Holds a
+ * reference. */
 struct standin_place {
     struct standin_stream *stream;
     uint64_t count;
 };
 
-/* Which of a capture's operations come before a point in it: at[i] of operation i. */
+/* The operations of a capture that precede a point in it: at[i] for operation i. */
 struct standin_past {
     unsigned char *at;
     size_t count;
 };
 
-/* An operation in a queue: a task, or the waiting for a place. */
+/* An operation in a queue: a task, or a wait for a position. */
 struct standin_operation {
     struct standin_operation *next;
     struct standin_task *task;
@@ -171,20 +172,21 @@ struct standin_stream {
     int device;
     bool blocking; /* it and the device's default stream wait for each other */
     bool is_default, closing;
-    int users;           /* its handle, its thread, places */
+    int users;           /* references: its handle, its thread, positions */
     pthread_cond_t wake; /* its thread sleeps on it */
     struct standin_operation *first, **last;
-    uint64_t count, done;          /* operations that were put in, that were done */
-    struct standin_graph *capture; /* NULL: not capturing */
-    struct standin_past past;      /* of what it captures next */
+    uint64_t count, done;          /* numbers of enqueued and of completed operations */
+    struct standin_graph *capture; /* NULL if it is not capturing */
+    struct standin_past past;      /* predecessors of the next operation to capture */
 };
 
-/* Puts a task on a stream, or into the graph that it captures; takes over one use of it. */
+/* Enqueues a task on a stream, or adds it to the graph being captured; takes over one reference. */
 int standin_enqueue(void *stream, int device, struct standin_task *task);
-/* Without the lock: until it is empty. */
+/* Waits until the stream is empty. Caller does not hold the lock. */
 int standin_stream_sync(struct standin_stream *stream);
 int standin_device_sync(int device);
-/* With the lock. A handle of 0 is the default stream of that device; -1: the current one. */
+/* Finds a stream; handle 0 is the default stream of that device (-1: of the current one). Caller
+ * holds the lock. */
 int standin_stream_find(void *handle, int device, struct standin_stream **stream_p);
 extern struct standin_stream *standin_streams;
 void standin_stream_put(struct standin_stream *stream, struct standin_task *task);
@@ -193,26 +195,28 @@ struct standin_place standin_place_of_end(struct standin_stream *stream);
 void standin_place_drop(struct standin_place *place);
 void standin_task_drop(struct standin_task *task);
 
-/* ---- capture, driver_capture.c; with the lock ---- */
+/* ---- capture, driver_capture.c; caller holds the lock ---- */
 
-/* May this thread do what could disturb a capture? If not, the captures concerned are void. */
+/* Returns an error, and invalidates the captures concerned, if this thread may not make a call that
+ * could disturb a capture. */
 int standin_capture_unsafe(void);
-/* As above for a stream that captures: it may not be waited for. Returns the error. */
+/* Invalidates the capture of a stream that a call would wait for. Returns the error. */
 int standin_capture_spoil(struct standin_stream *stream);
-/* Is a blocking stream of this device capturing, so that its default stream may not be used? */
+/* True if a blocking stream of this device is capturing, so that its default stream may not be
+ * used. */
 int standin_capture_implicit(int device);
 int standin_capture_add(struct standin_stream *stream, struct standin_task *task);
-/* Where an event stands that was recorded in a capture; id 0: in none. */
+/* The position of an event that was recorded in a capture; id 0: in none. */
 struct standin_mark {
     uint64_t capture;
     struct standin_past past;
 };
 void standin_capture_mark(struct standin_stream *stream, struct standin_mark *mark_p);
 void standin_capture_mark_clear(struct standin_mark *mark);
-/* A stream waits for an event recorded in a capture: it joins that. */
+/* Makes a stream that waits for an event recorded in a capture join the capture. */
 int standin_capture_join(struct standin_stream *stream, const struct standin_mark *mark);
 
-/* ---- events, driver_event.c; with the lock ---- */
+/* ---- events, driver_event.c; caller holds the lock ---- */
 struct standin_event;
 struct standin_event *standin_event_new(void);
 void standin_event_free(struct standin_event *event);
@@ -232,7 +236,7 @@ enum standin_fault {
     FAULT_COUNT
 };
 
-/* Is this fault asked for, on this rank? Its number goes to *number_p (may be NULL). */
+/* True if this fault is planted on this rank. Stores its number in *number_p, which may be NULL. */
 bool standin_fault(enum standin_fault fault, int rank, long *number_p);
 
 #endif

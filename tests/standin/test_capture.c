@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of the stand-in's graphs: what is captured, launched, and forbidden meanwhile. */
+/* Tests of the stand-in's graphs: captures, launches, and functions forbidden meanwhile. */
 #include "trial.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ enum { MODE_GLOBAL, MODE_THREAD_LOCAL, MODE_RELAXED };
 
 static const char *test_library = "standin_cuda";
 
-/* Two streams, an event, and two numbers on the device. */
+/* Two streams, an event, and two numbers in device memory. */
 struct scene {
     void *stream, *other, *event, *graph;
     uintptr_t a, b;
@@ -48,7 +48,7 @@ static void test_copy(const struct scene *s, void *stream)
     TRIAL(trial_driver->copy_within(s->b, s->a, sizeof(int), stream) == 0);
 }
 
-/* Nothing is done while it is captured; each launch does it, with what is there then. */
+/* Capturing executes nothing; each launch executes the operations with the data of that time. */
 static void run_launches(int rank, int ranks, void *arg)
 {
     struct scene s = test_scene();
@@ -72,7 +72,8 @@ static void run_launches(int rank, int ranks, void *arg)
     TRIAL(trial.exec_destroy(exec) == 0);
 }
 
-/* Another stream comes in by an event, and has to come back by one. */
+/* Another stream joins the capture by an event, and must join the origin stream again by an event.
+ */
 static void run_forks(int rank, int ranks, void *arg)
 {
     struct scene s = test_scene();
@@ -96,7 +97,7 @@ static void run_forks(int rank, int ranks, void *arg)
     TRIAL(trial_driver->event_query(s.event) == 0);
 }
 
-/* In the thread's mode, is an allocation allowed? */
+/* Returns the result of an allocation in the given capture mode of the thread. */
 static int test_allocates(int mode)
 {
     uintptr_t memory;
@@ -117,7 +118,7 @@ static void *test_thread(void *arg)
     return NULL;
 }
 
-/* The same by another thread. */
+/* As test_allocates, in another thread. */
 static int test_allocates_elsewhere(int mode)
 {
     pthread_t thread;
@@ -127,7 +128,8 @@ static int test_allocates_elsewhere(int mode)
     return mode;
 }
 
-/* What spoils a capture, by its mode and the calling thread's; spoilt it ends with an error. */
+/* Calls that invalidate a capture, by its mode and the calling thread's; it then ends with an
+ * error. */
 static void run_unsafe(int rank, int ranks, void *arg)
 {
     static const struct {
@@ -160,7 +162,7 @@ static void run_unsafe(int rank, int ranks, void *arg)
     }
 }
 
-/* Waiting for a stream that captures, or for what is outside, spoils it too. */
+/* Waiting for a capturing stream, or in it for an event outside, invalidates it too. */
 static void run_waits(int rank, int ranks, void *arg)
 {
     struct scene s = test_scene();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of the stand-in's communicators: their making and end, errors, graphs. */
+/* Tests of the stand-in's communicators: creation and destruction, errors, graphs. */
 #include "trial_rank.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-/* Without a group the first sends wait for each other; an abort ends them, and the stream. */
+/* Without a group the first sends wait for each other; an abort ends them, and the stream
+ * continues. */
 static void rank_deadlock(int rank, int ranks, void *arg)
 {
     struct rank t;
@@ -30,7 +31,7 @@ static void rank_deadlock(int rank, int ranks, void *arg)
     TRIAL(trial_driver->event_destroy(event) == 0);
 }
 
-/* Two ranks on one device are refused, by both. */
+/* Two ranks on one device are refused on both. */
 static void rank_one_device(int rank, int ranks, void *arg)
 {
     struct ncclComm *comm;
@@ -43,7 +44,7 @@ static void rank_one_device(int rank, int ranks, void *arg)
 
 /* ---- communicators ---- */
 
-/* Even and odd ranks, each in reverse order. */
+/* Splits into even and odd ranks, each in reverse order. */
 static void rank_split(int rank, int ranks, void *arg)
 {
     struct ncclComm *half;
@@ -73,7 +74,7 @@ static void test_settle(struct rank *t)
     TRIAL(state == RESULT_Success);
 }
 
-/* A communicator that does not block: everything is in progress at first, and not to be used. */
+/* In a nonblocking communicator everything is in progress at first, and must not be used. */
 static void rank_nonblocking(int rank, int ranks, void *arg)
 {
     struct nccl_config config = {.size = sizeof(config), .magic = NCCL_CONFIG_MAGIC};
@@ -94,7 +95,7 @@ static void rank_nonblocking(int rank, int ranks, void *arg)
     trial_rank_end(&t);
 }
 
-/* An error in a launch is told, and ends with the abort. */
+/* An error in a launch is reported, and the launch ends with the abort. */
 static void rank_async_error(int rank, int ranks, void *arg)
 {
     int state = RESULT_Success;
@@ -115,7 +116,7 @@ static void rank_async_error(int rank, int ranks, void *arg)
     TRIAL(trial_driver->stream_synchronize(t.stream) == 0);
 }
 
-/* What does not fit is an error of a rank that sends, not a result; others may hang. */
+/* A mismatch is an error on a rank that sends, not a wrong result; other ranks may hang. */
 static void rank_mismatch(int rank, int ranks, void *arg)
 {
     struct meeting *meeting = arg;
@@ -154,7 +155,7 @@ static void rank_refusals(int rank, int ranks, void *arg)
     trial_rank_end(&t);
 }
 
-/* A graph with a collective, launched twice, with other data. */
+/* A graph with a collective, launched twice with different data. */
 static void rank_graph(int rank, int ranks, void *arg)
 {
     struct rank t;
@@ -188,7 +189,7 @@ static void rank_graph(int rank, int ranks, void *arg)
             assert_true(trial_ranks(ranks, rank_##name, trial_shared(sizeof(struct meeting))));    \
     }
 
-/* X(name, fewest ranks) */
+/* X(name, minimum number of ranks) */
 #define TESTS(X)                                                                                   \
     X(deadlock, 2)                                                                                 \
     X(one_device, 2)                                                                               \

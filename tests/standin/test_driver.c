@@ -32,7 +32,7 @@ static bool test_all_are(const unsigned char *data, unsigned char value)
     return true;
 }
 
-/* Device memory with all bytes alike. */
+/* Returns device memory in which all bytes have the value. */
 static uintptr_t test_filled(unsigned char value)
 {
     unsigned char *data = malloc(BYTES);
@@ -47,7 +47,7 @@ static uintptr_t test_filled(unsigned char value)
 
 /* ---- memory ---- */
 
-/* The signal that ends a process which reads this address; 0: none. */
+/* Returns the signal that kills a process which reads this address, or 0. */
 static int test_touch(uintptr_t address)
 {
     pid_t pid = fork();
@@ -115,16 +115,16 @@ static void run_exhausted(int rank, int ranks, void *arg)
     TRIAL(trial_driver->memory_alloc(&memory, 1) == ERROR_OUT_OF_MEMORY);
 }
 
-/* ---- order ---- */
+/* ---- ordering ---- */
 
-/* With a delay this takes five times as long as one operation does; in the end all is value. */
+/* With a delay this takes five times as long as one operation; finally all bytes are `value`. */
 static void test_fill_slowly(uintptr_t memory, unsigned char value, void *stream)
 {
     for (int left = 4; left >= 0; left--)
         TRIAL(trial_driver->fill(memory, (unsigned char)(value + left), BYTES, stream) == 0);
 }
 
-/* A copy on a second stream sees what was done on the first if it waits, and only then. */
+/* A copy on a second stream sees the results of the first stream only if it waits for them. */
 static void run_events(int rank, int ranks, void *arg)
 {
     unsigned char *data = malloc(BYTES);
@@ -159,7 +159,7 @@ static void run_events(int rank, int ranks, void *arg)
     free(data);
 }
 
-/* The default stream waits for the blocking ones, not for the others. */
+/* The default stream waits for blocking streams, not for nonblocking ones. */
 static void run_default_stream(int rank, int ranks, void *arg)
 {
     unsigned char *data = malloc(BYTES);
@@ -182,7 +182,7 @@ static void run_default_stream(int rank, int ranks, void *arg)
     free(data);
 }
 
-/* Memory that is not pinned is free again when the call returns; pinned memory is not. */
+/* Pageable memory can be reused when the call returns; pinned memory cannot. */
 static void run_pageable(int rank, int ranks, void *arg)
 {
     unsigned char *plain = malloc(BYTES), *result = malloc(BYTES);
@@ -227,7 +227,7 @@ static void *test_thread(void *arg)
     return NULL;
 }
 
-/* A thread has no context of another's; with HIP it begins on device 0. */
+/* A thread does not have another thread's context; with HIP it starts on device 0. */
 static void run_contexts(int rank, int ranks, void *arg)
 {
     int expected = strstr(test_library, "hip") ? ERROR_OK : ERROR_INVALID_CONTEXT;
@@ -248,7 +248,7 @@ static void run_devices(int rank, int ranks, void *arg)
     (void)rank, (void)ranks, (void)arg;
     setenv("STANDIN_DEVICES", "4", 1);
     setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
-    setenv("HIP_VISIBLE_DEVICES", "3,1,9,0", 1); /* up to the one that is not there */
+    setenv("HIP_VISIBLE_DEVICES", "3,1,9,0", 1); /* up to the first device that does not exist */
     test_start();
     TRIAL(trial_driver->device_count(&count) == 0 && count == 2);
     TRIAL(trial_driver->device_get(&device, 1) == 0);

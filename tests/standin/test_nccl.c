@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of the stand-in's NCCL: results against plain loops. */
+/* Tests of the stand-in's NCCL: compares results with plain loops. */
 #include "trial_rank.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ static void rank_rooted(int rank, int ranks, void *arg)
     trial_rank_end(&t);
 }
 
-/* ---- from one to one ---- */
+/* ---- point to point ---- */
 
 static void rank_ring(int rank, int ranks, void *arg)
 {
@@ -95,7 +95,7 @@ static void rank_ring(int rank, int ranks, void *arg)
 
 /* ---- all types and operations ---- */
 
-/* What one operation makes of small whole numbers, which every type holds. */
+/* Returns the result of an operation on small integers, which every type can represent. */
 static double test_combined(int op, int ranks, size_t i)
 {
     double all = 0;
@@ -115,8 +115,8 @@ static double test_combined(int op, int ranks, size_t i)
     return op == OP_Avg ? all / ranks : all;
 }
 
-/* 1, 2, 3, ... up to 127 as a half and as a bfloat, by hand: the exponent is that of the top bit.
- */
+/* Returns 1, 2, 3, ... up to 127 as a half or a bfloat16, computed bit by bit: the exponent is that
+ * of the top bit. */
 static uint16_t test_half(int number, int bits, int bias)
 {
     int top = 0;
@@ -149,7 +149,7 @@ static void test_type(struct rank *t, int type, int op)
 
     for (size_t i = 0; i < COUNT; i++)
         test_put(type, found, i, 1 + (int)((i + (size_t)t->rank) % 3));
-    /* Averages that are whole, or cut off as NCCL does with whole numbers. */
+    /* Averages of integers are truncated, as in NCCL. */
     for (size_t i = 0; i < COUNT; i++)
         test_put(type, expected, i, (int)test_combined(op, t->ranks, i));
     memory = trial_memory(found, bytes);
@@ -167,7 +167,8 @@ static void rank_types(int rank, int ranks, void *arg)
     trial_rank_start(&t, rank, ranks, arg);
     for (int type = TYPE_Int8; type <= TYPE_Bfloat16; type++) {
         for (int op = OP_Sum; op <= OP_Avg; op++) {
-            /* Three ranks' sums are 6 for every i; others' averages are not whole. */
+            /* The sum of three ranks is a multiple of 3 for every i; other averages are not
+             * integers. */
             if (op != OP_Avg || ranks == 3 || type <= TYPE_Uint64)
                 test_type(&t, type, op);
         }
@@ -209,7 +210,7 @@ static void rank_premul(int rank, int ranks, void *arg)
             assert_true(trial_ranks(ranks, rank_##name, trial_shared(sizeof(struct meeting))));    \
     }
 
-/* X(name, fewest ranks) */
+/* X(name, minimum number of ranks) */
 #define TESTS(X) X(reductions, 1) X(copies, 1) X(rooted, 1) X(ring, 1) X(types, 1) X(premul, 1)
 
 TESTS(TEST)

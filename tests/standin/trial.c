@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stand-in's own tests: loading it, and ranks. */
+/* Shared by the stand-in's own tests: loads it, and runs ranks. */
 #include "trial.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Seconds after which a rank is taken to hang. */
+/* Seconds after which a rank is considered hanging. */
 #define TRIAL_LIMIT 30
 
 const struct disti_driver *trial_driver;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the stand-in's own tests share: its calls, loaded as a program would, and ranks. */
+/* Shared by the stand-in's own tests: its functions, loaded as a program would, and ranks. */
 #ifndef TESTS_STANDIN_TRIAL_H
 #define TESTS_STANDIN_TRIAL_H
 
@@ -12,7 +12,7 @@
 
 struct ncclComm;
 
-/* Of NCCL and of capture, by the name of the library's function. */
+/* Functions of NCCL and of capture, by the names in the library. */
 struct trial_calls {
 #define TRIAL_MEMBER(name, parameters) NCCL_T_RESULT(*name) parameters;
     NCCL_CALLS(TRIAL_MEMBER)
@@ -30,19 +30,19 @@ struct trial_calls {
 extern const struct disti_driver *trial_driver;
 extern struct trial_calls trial;
 
-/* Loads the library .libs/NAME.so of the build tree; ends the process if that fails. */
+/* Loads the library .libs/NAME.so of the build tree; exits the process if that fails. */
 void trial_load(const char *name);
 
-/* A device's context for this thread. */
+/* Makes a device's context current in this thread. */
 void trial_device(int ordinal);
 
-/* Runs the ranks, each a process; false if one of them fails, or takes too long. */
+/* Runs the ranks, each in a process. Returns false if one of them fails or takes too long. */
 bool trial_ranks(int ranks, void (*run)(int rank, int ranks, void *arg), void *arg);
 
-/* Memory shared with the ranks: for a unique id. */
+/* Returns memory shared with the ranks, for a unique id. */
 void *trial_shared(size_t bytes);
 
-/* In a rank, or elsewhere: says where it is false, and ends the process. */
+/* Prints where the expression is false, and exits the process (a rank or the test). */
 #define TRIAL(expression)                                                                          \
     do {                                                                                           \
         if (!(expression)) {                                                                       \
@@ -51,7 +51,8 @@ void *trial_shared(size_t bytes);
         }                                                                                          \
     } while (0)
 
-/* Device memory with these contents; and its contents, when the stream has done all before. */
+/* trial_memory returns device memory with a copy of data; trial_read reads it after the stream's
+ * earlier work. */
 uintptr_t trial_memory(const void *data, size_t bytes);
 void trial_read(void *data, uintptr_t memory, size_t bytes, void *stream);
 void *trial_stream(void);

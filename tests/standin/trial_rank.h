@@ -10,10 +10,10 @@
 #define RANKS 4
 #define COUNT 1000
 
-/* Which of the libraries the ranks load. */
+/* Selects the library that the ranks load. */
 extern const char *trial_library;
 
-/* What the ranks share. */
+/* Shared by the ranks. */
 struct meeting {
     struct nccl_id id;
     atomic_bool ready, told;
@@ -27,23 +27,24 @@ struct rank {
     float host[RANKS * COUNT];
 };
 
-/* Element i of what rank r gives; the sum of all ranks'. */
+/* Element i of rank r's input, and the sum over all ranks. */
 float trial_value(int r, size_t i);
 float trial_sum(int ranks, size_t i);
 
-/* The unique id of these ranks. */
+/* Returns the unique id of these ranks. */
 struct nccl_id trial_id(int rank, struct meeting *meeting);
-/* Loads the library and fills the memory; start: joins the others too. arg: the meeting. */
+/* trial_rank_memory loads the library and fills the memory; trial_rank_start also joins the other
+ * ranks. arg: the meeting. */
 void trial_rank_memory(struct rank *t, int rank, int ranks);
 void trial_rank_start(struct rank *t, int rank, int ranks, void *arg);
 void trial_rank_end(struct rank *t);
 
-/* The memory as it is passed. */
+/* The addresses to pass to NCCL. */
 void *trial_in(const struct rank *t);
 void *trial_out(const struct rank *t);
-/* Reads the result, and soils it for the next. */
+/* Returns the result, and overwrites it in device memory for the next one. */
 const float *trial_result(struct rank *t);
-/* Elements at, at + 1, ... of the result are rank r's from `from` on; r -1: the sums. */
+/* Expects elements at, at + 1, ... of the result to be rank r's from `from` on; r -1: the sums. */
 void trial_expect(const struct rank *t, size_t at, int r, size_t from);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stand-in for cuBLAS: its products, put on a stream, by train_mnist's own gemm.
+// A stand-in for cuBLAS: enqueues products, computed by train_mnist's own gemm.
 #include "cuda_on_host.h"
 
 extern "C" {
@@ -36,7 +36,7 @@ extern "C" cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t 
     return mode == CUBLAS_PEDANTIC_MATH ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-// A GPU adds in another order than the CPU: half of the results are off by the last bit.
+// Changes the last bit of half of the results, since a GPU adds in another order than the CPU.
 static void shake(size_t count, float *c)
 {
     for (size_t i = 0; i < count; i++) {
@@ -48,9 +48,9 @@ static void shake(size_t count, float *c)
 }
 
 /*
- * Columns next to each other: c (m x n) = op(a) (m x k) * op(b) (k x n). Read with rows next to
- * each other every matrix is its transpose, so c' (n x m) = op(b)' (n x k) * op(a)' (k x m). Only
- * dense matrices, alpha 1, beta 0 or 1.
+ * Column-major: c (m x n) = op(a) (m x k) * op(b) (k x n). Read as row-major, every matrix is its
+ * transpose, so c' (n x m) = op(b)' (n x k) * op(a)' (k x m). Only dense matrices, alpha 1, beta 0
+ * or 1.
  */
 extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t of_a,
                                       cublasOperation_t of_b, int m, int n, int k,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Kernels as loops on the CPU: what a .cu file needs of CUDA and cuBLAS to be compiled by g++. */
+/*
+ * Kernels as loops on the CPU: the parts of CUDA and cuBLAS that a .cu file needs to be compiled by
+ * g++.
+ */
 #ifndef TESTS_STANDIN_KERNELS_CUDA_ON_HOST_H
 #define TESTS_STANDIN_KERNELS_CUDA_ON_HOST_H
 
@@ -10,9 +13,9 @@
 #include <functional>
 
 /*
- * CUDA_LAUNCH puts a loop over blocks and threads on the stream. One thread after the other: a
- * kernel may not wait for another thread, and shared memory is not there. Pointers among the
- * arguments are translated to where the host may read them, in the moment in which the loop runs.
+ * CUDA_LAUNCH enqueues a loop over blocks and threads on the stream. Threads run one after another: a
+ * kernel must not wait for another thread, and there is no shared memory. Pointer arguments are
+ * translated to addresses that the host may access when the loop runs.
  */
 
 #define __global__
@@ -24,10 +27,10 @@ struct cuda_on_host_place {
 };
 extern thread_local struct cuda_on_host_place blockIdx, blockDim, threadIdx;
 
-/* Runs work once what is on the stream has ended. */
+/* Runs work after the earlier work of the stream. */
 void cuda_on_host_launch(void *stream, std::function<void()> work);
 
-/* Where the host reads and writes what the device knows as address. */
+/* Returns the address at which the host can access this device memory. */
 void *cuda_on_host_address(const void *address);
 
 template <typename T> static T cuda_on_host_argument(T value)
@@ -40,7 +43,7 @@ template <typename T> static T *cuda_on_host_argument(T *address)
     return (T *)cuda_on_host_address((const void *)address);
 }
 
-/* All blocks and threads of a kernel whose first argument is their count. */
+/* Runs all blocks and threads of a kernel whose first argument is their number. */
 template <typename Kernel, typename... Arguments>
 static void cuda_on_host_run(unsigned threads, Kernel kernel, size_t count, Arguments... arguments)
 {

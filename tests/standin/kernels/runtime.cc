@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA's runtime as far as train_mnist uses it, over the driver that DIST_GPU_DRIVER names: the
+// The part of CUDA's runtime that train_mnist uses, over the driver in DIST_GPU_DRIVER: the
 // stand-in. Kernels run as host functions of its streams, on its own mapping of device memory.
 #include "cuda_on_host.h"
 
@@ -26,7 +26,7 @@ static void *driver()
     return handle;
 }
 
-// A call of the driver: its error, or that there is none.
+// Calls a function of the driver; returns its error, or that there is no driver.
 template <typename... Arguments> static cudaError_t call(const char *name, Arguments... arguments)
 {
     void *symbol = driver() ? dlsym(driver(), name) : NULL;
@@ -109,7 +109,7 @@ extern "C" cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *at
     *attributes = cudaPointerAttributes();
     const cudaError_t error =
         call("cuPointerGetAttributes", 2u, &asked[0], &told[0], (uintptr_t)pointer);
-    if (type != 0) // else it is not of the driver
+    if (type != 0) // otherwise it is not the driver's memory
         attributes->type = type == 2 ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
     return error;
 }
