@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A backend that is wrong on purpose (DIST_FAULTY says how): the battery must notice. */
+/* A defective backend (DIST_FAULTY selects the defect), which the conformance tests must detect. */
 #include <dist/backend.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #define FAULTY_RANKS 64
 
-/* Built a second time as a backend that lacks something. */
+/* Built a second time as a backend that lacks some features. */
 #ifndef FAULTY_NAME
 #define FAULTY_NAME "faulty"
 #define FAULTY_LACKS 0u
@@ -18,7 +18,7 @@ struct faulty_state {
     const struct dist_host *host;
     struct dist_engine *engine;
     int rank, ranks;
-    size_t counts[2 * FAULTY_RANKS], offsets[2 * FAULTY_RANKS]; /* of in and of out */
+    size_t counts[2 * FAULTY_RANKS], offsets[2 * FAULTY_RANKS]; /* of in, then of out */
     int source;
     unsigned char scratch[1 << 20];
 };
@@ -37,7 +37,8 @@ static dist_status faulty_probe(char *reason, size_t reason_size)
     return DIST_OK;
 }
 
-/* A lie is what it says in general, or what it says of a group: only one of the two is changed. */
+/* A false claim is in the backend's answer or in a group's answer: only one of the two is changed.
+ */
 static dist_status faulty_query(const void *state, dist_collective collective, dist_dtype dtype,
                                 dist_op op)
 {
@@ -75,12 +76,12 @@ static void faulty_close(void *state)
     faulty->engine = NULL;
 }
 
-/* ---- the faults of single calls, and those of calls with blocks ---- */
+/* ---- faults of single calls, and of calls with blocks ---- */
 
 static void faulty_call(struct dist_call *wrong, size_t bytes)
 {
     if (faulty_is("last") && wrong->collective == DIST_COLL_ALL_REDUCE && wrong->count > 1000)
-        wrong->count--; /* forgets the last element */
+        wrong->count--; /* omits the last element */
     if (faulty_is("op") && wrong->op == DIST_MAX)
         wrong->op = DIST_SUM;
     if (faulty_is("premul") && wrong->op == DIST_PREMUL_SUM)
@@ -96,7 +97,7 @@ static void faulty_call(struct dist_call *wrong, size_t bytes)
         wrong->tag = 0;
 }
 
-/* The result comes to rank 0, wherever it was wanted. */
+/* Stores the result on rank 0 instead of the root. */
 static void faulty_reduce_root(struct faulty_state *faulty, struct dist_call *wrong, size_t bytes)
 {
     if (wrong->collective != DIST_COLL_REDUCE || bytes > sizeof(faulty->scratch))
@@ -106,7 +107,7 @@ static void faulty_reduce_root(struct faulty_state *faulty, struct dist_call *wr
     wrong->root = 0;
 }
 
-/* Every rank sends to each the block of the next one. */
+/* Every rank sends to each rank the block of the next one. */
 static void faulty_wrong_block(struct faulty_state *faulty, struct dist_call *wrong)
 {
     size_t n = (size_t)faulty->ranks;
@@ -124,8 +125,7 @@ static void faulty_wrong_block(struct faulty_state *faulty, struct dist_call *wr
     wrong->out_offsets = faulty->offsets + FAULTY_RANKS;
 }
 
-/* Blocks come one after the other, wherever they were wanted; not in place, where they would meet.
- */
+/* Stores blocks without gaps, ignoring the offsets; not in place, where they would overlap. */
 static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wrong)
 {
     size_t end = 0, element = faulty->host->dtype_size(wrong->dtype);
@@ -140,7 +140,7 @@ static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wro
     wrong->out_offsets = faulty->offsets;
 }
 
-/* The core is to refuse what the backend lacks. */
+/* True for calls that the core must refuse, since the backend lacks them. */
 static bool faulty_must_not_come(const struct dist_call *call)
 {
     bool any = call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE;
@@ -157,7 +157,8 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
     size_t bytes = call->count * faulty->host->dtype_size(call->dtype);
 
     if (faulty_must_not_come(call))
-        return faulty->host->fail(DIST_ERR_INTERNAL, "a call came that " FAULTY_NAME " lacks");
+        return faulty->host->fail(DIST_ERR_INTERNAL,
+                                  "the backend got a call that " FAULTY_NAME " lacks");
     if (faulty_is("crash") && call->collective == DIST_COLL_GATHER)
         raise(SIGSEGV);
     while (faulty_is("hang") && call->collective == DIST_COLL_GATHER)
@@ -170,9 +171,9 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
     if (faulty_is("offsets"))
         faulty_no_offsets(faulty, &wrong);
     if (faulty_is("source") && call->collective == DIST_COLL_RECV)
-        wrong.source = &faulty->source; /* the caller is not told */
+        wrong.source = &faulty->source; /* not reported to the caller */
     if (faulty_is("barrier") && call->collective == DIST_COLL_BARRIER) {
-        ticket->status = DIST_OK; /* waits for nobody */
+        ticket->status = DIST_OK; /* waits for no rank */
         return DIST_OK;
     }
     return faulty->host->engine_post(faulty->engine, &wrong, ticket);

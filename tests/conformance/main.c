@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conformance BACKEND: runs the battery as one rank, or as many; see main_usage. */
+/* conformance BACKEND: runs the conformance tests as one rank, or as several; see main_usage. */
 #include "selftest/selftest.h"
 
 #include <dist/dist.h>
@@ -15,16 +15,16 @@ struct settings {
 
 static const char main_usage[] =
     "usage: conformance BACKEND [OPTION]...\n"
-    "  --spawn N      as N ranks; else the launcher says\n"
-    "  --mode MODE    blocking, async, flood (many in flight), group or all\n"
-    "  --memory KIND  where data are: ordinary, shared (dist_alloc), device, or any\n"
+    "  --spawn N      spawns N ranks; by default the launcher sets the number\n"
+    "  --mode MODE    blocking, async, flood (many pending requests), group or all\n"
+    "  --memory KIND  memory of the data: ordinary, shared (dist_alloc), device, or any\n"
     "  --only NAME    the cases of one collective: all_reduce_coalesced, send, recv, ...\n"
     "  --brief        fewer counts\n"
-    "  --apart        nothing in place\n"
-    "  --complete     what makes sense must be supported\n"
-    "  --table FILE   what dist_info says of the backend, as csv, must be the same\n"
-    "  --mixed        the last rank has transport tcp only\n"
-    "  --reversed     in a group of all ranks, the last of them first\n";
+    "  --apart        no calls in place\n"
+    "  --complete     everything that makes sense must be supported\n"
+    "  --table FILE   the backend's support must agree with this csv of dist_info\n"
+    "  --mixed        the last rank has only transport tcp\n"
+    "  --reversed     in a group of all ranks, in reverse order\n";
 
 static int run(int rank, void *arg)
 {
@@ -40,7 +40,7 @@ static int run(int rank, void *arg)
     return code;
 }
 
-/* False: it is not understood. */
+/* Returns false if the option is invalid. */
 static bool main_option(struct settings *settings, char **argv, int argc, int *i)
 {
     const char *name = argv[*i], *value = *i + 1 < argc ? argv[*i + 1] : NULL;

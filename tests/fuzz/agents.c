@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agents of distrun: the one that serves, fed by three callers, and one that joins, fed by a
- * server. The first byte says how the job is:
+ * Agents of distrun: one that serves, fed by three callers, and one that joins, fed by a server.
+ * The first byte configures the job:
  *
- *     bit 0       it has a secret, which the others have too
- *     bit 1       all nodes must have as many workers
+ *     bit 0       it has a token, which all callers have too
+ *     bit 1       all nodes must have the same number of workers
  *
- * and then one each time what comes:
+ * Then one byte for each event:
  *
  *     bits 0, 1   the caller
- *     bits 2, 3   0: bytes as they are   1: a frame   2: what comes first, as it should be
+ *     bits 2, 3   0: bytes as they are   1: a frame   2: the valid first message
  *                 3: hangs up, or with bit 4 time passes
- *     bits 4 to 7 of what comes first, of callers: other nodes; other workers; wishes to be the
- *                 first node; a proof that is wrong
+ *     bits 4 to 7 of a caller's first message: a different number of nodes; of workers; requests to
+ *                 be the first node; an invalid proof
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -27,12 +27,12 @@
 
 #define AGENTS_CALLERS 3
 #define AGENTS_PATIENCE_MS 20000
-#define AGENTS_TURNS 4 /* in which what was sent has come, over the loopback address */
+#define AGENTS_TURNS 4 /* turns after which sent data have arrived, over the loopback address */
 
 #define AGENTS_SECRET_BIT 1
 #define AGENTS_SAME_BIT 2
 #define AGENTS_LATER_S 70
-#define AGENTS_TRIES 256 /* of a joining agent's server */
+#define AGENTS_TRIES 256 /* tries of a joining agent's server */
 
 static const char agents_secret[] = "the secret of this job";
 
@@ -53,13 +53,13 @@ static struct disti_agents *agents_open(enum disti_agents_serve serve, int port,
     config.max_nodes = AGENTS_CALLERS + 1;
     config.max_restarts = 3;
     config.join_timeout_ms = AGENTS_PATIENCE_MS;
-    /* Else the first round begins before anybody could prove anything. */
+    /* Otherwise the first round would begin before any caller could prove its identity. */
     config.last_call_timeout_ms = how & AGENTS_SECRET_BIT ? 1000 : 0;
     FUZZ_MUST(disti_agents_open(&config, &agents) == DIST_OK);
     return agents;
 }
 
-/* What a node does on an event. */
+/* Reacts to an event as a node does. */
 static void agents_answer(struct disti_agents *agents, const struct disti_agents_event *event)
 {
     const struct disti_agents_failure failure = {.rank = 0, .exit_code = 1};
@@ -82,7 +82,7 @@ static void agents_move(struct disti_agents *agents)
     }
 }
 
-/* What a proof is about, but for the nonces. */
+/* Returns the data that a proof covers, without the nonces. */
 static struct agents_transcript agents_transcript(uint8_t how)
 {
     struct agents_transcript transcript = {.job = "job"};
@@ -94,7 +94,7 @@ static struct agents_transcript agents_transcript(uint8_t how)
     return transcript;
 }
 
-/* The nonce in the last frame of that kind that has come; zeroes if none has. */
+/* Stores the nonce of the last frame of that kind received, or zeros if there was none. */
 static void agents_hear_nonce(int fd, uint8_t op, unsigned char nonce[AGENTS_NONCE])
 {
     unsigned char bytes[8192];
@@ -157,7 +157,7 @@ static void agents_challenge_and_welcome(int fd, uint8_t how)
     fuzz_send_frame(fd, AGENTS_WELCOME, 0, 0, (struct fuzz_input){0}, value, sizeof(value));
 }
 
-/* Bytes or a frame. */
+/* Sends bytes or a frame. */
 static void agents_say(int fd, uint8_t what, struct fuzz_input *input)
 {
     struct fuzz_input piece;
@@ -170,7 +170,7 @@ static void agents_say(int fd, uint8_t what, struct fuzz_input *input)
     }
 }
 
-/* Nothing is said. */
+/* Sends nothing: time passes, or it hangs up. */
 static void agents_rest(int *fd, uint8_t what)
 {
     if (what & 16) {
@@ -210,8 +210,7 @@ void fuzz_agents_server(struct fuzz_input *input)
     disti_agents_close(agents, "the end", 0);
 }
 
-/* A joining agent tries again after a refusal: as long as there is something to say, it is heard.
- */
+/* A joining agent tries again after a refusal; it is served until the input is used up. */
 static void agents_serve(struct disti_agents *agents, int *fd, uint8_t how,
                          struct fuzz_input *input)
 {
@@ -240,7 +239,7 @@ void fuzz_agents_client(struct fuzz_input *input)
         if (fd >= 0)
             agents_serve(agents, &fd, how, input);
         else
-            fuzz_later(1); /* after which it calls again */
+            fuzz_later(1); /* after this time it calls again */
     }
     agents_move(agents);
     fuzz_hang_up(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_bench's saved results, which a later run is compared with. */
+/* Saved results of dist_bench, with which a later run is compared. */
 #include "tests/fuzz/fuzz.h"
 
 #include "bench/report.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checkpoints: safetensors files, whatever they hold, and as those of a model and its training. */
+/* Checkpoints: arbitrary safetensors files, also loaded as those of a model and its training. */
 #include "tests/fuzz/fuzz.h"
 
 #include "train/checkpoint.h"
@@ -10,7 +10,7 @@
 
 #define CHECKPOINT_STATE 4
 
-/* One layer of each kind that is in a file, as small as they can be. */
+/* A model with one layer of each kind that a file contains, as small as possible. */
 static float checkpoint_values[32];
 static struct model checkpoint_model = {.count = 4,
                                         .layers = {{.kind = &layer_conv,
@@ -49,8 +49,8 @@ static struct training_state checkpoint_wanted(float *state)
                                    .count = CHECKPOINT_STATE};
 }
 
-/* What was read is the same when it is written and read again. */
-static void checkpoint_again(struct training_state *rest, bool whole)
+/* Checks that data are unchanged after they are written and read again. */
+static void checkpoint_again(struct checkpoint_rest *rest, bool whole)
 {
     float state[CHECKPOINT_STATE];
     struct training_state again = checkpoint_wanted(whole ? state : NULL);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A clock that inputs can put forward, so that what waits for long is seen at once. */
+/* A clock that inputs can advance, so that long timeouts end at once. */
 #include "tests/fuzz/fuzz.h"
 
 #include <sys/timerfd.h>
 #include <time.h>
 
-/* The linker gives us these calls (--wrap), and the real ones by the other name. */
+/* The linker redirects these functions here (--wrap), and names the real ones __real_. */
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_timerfd_settime(int fd, int flags, const struct itimerspec *wanted,
@@ -29,7 +29,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     return result;
 }
 
-/* A timer that runs has always rung: what it is for looks at the clock again. */
+/* Makes every running timer expire at once, so that its user reads the clock again. */
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *wanted,
                            struct itimerspec *before)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command lines, a word a line, and environments of launchers. */
+/* Command lines, one word per line, and environments of launchers. */
 #include "tests/fuzz/fuzz.h"
 
 #include "launch/options.h"
@@ -15,7 +15,7 @@
 
 #define COMMAND_PET "PET_"
 
-/* "PET_NAME=VALUE" is a variable, not a word; they are unset when the words are freed. */
+/* "PET_NAME=VALUE" is a variable, not a word; it is unset when the words are freed. */
 static bool command_variable(const char *word)
 {
     char name[64];
@@ -45,7 +45,7 @@ static void command_forget_variables(void)
     }
 }
 
-/* Not the word at which the shell's completion ends the program. */
+/* Reads the words, except the one for shell completion, which exits the program. */
 static int command_words(struct fuzz_input *input, const char *program, char *words[])
 {
     int count = 0;
@@ -69,7 +69,7 @@ static void command_free(char *words[], int count)
         free(words[i]);
 }
 
-/* As distrun does; what it understood, said again for other hosts, is understood there. */
+/* Parses as distrun does; options formatted for other hosts must be parsed there. */
 static void command_run(int count, char *words[])
 {
     struct disti_run_options options = {0};
@@ -97,7 +97,7 @@ void fuzz_command(struct fuzz_input *input)
     bool run = fuzz_byte(input) & 1;
     int count = command_words(input, run ? "distrun" : "train_mnist", words);
 
-    memcpy(all, words, sizeof(all)); /* they are put in order */
+    memcpy(all, words, sizeof(all)); /* parsing reorders them */
     if (run)
         command_run(count, words);
     else
@@ -106,7 +106,7 @@ void fuzz_command(struct fuzz_input *input)
     command_forget_variables();
 }
 
-/* Those that launchers set, by the first byte of a line. */
+/* Variables of launchers, selected by the first byte of a line. */
 static const char *const command_variables[] = {"RANK",
                                                 "WORLD_SIZE",
                                                 "LOCAL_RANK",

@@ -8,6 +8,6 @@ python3 "$srcdir/tests/fuzz/corpus.py" unpack "$kept" || exit 1
 status=0
 for target in $("$program" --list); do
     timeout 120 "$program" "--target=$target" -runs=0 "$kept/$target" </dev/null ||
-        { echo "FAIL: $target: the last input that is named (exit $?)"; status=1; }
+        { echo "FAIL: $target: on the last input printed above (exit $?)"; status=1; }
 done
 exit $status

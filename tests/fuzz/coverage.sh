@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# make fuzz-coverage: the lines of each parser (tests/fuzz/parsers) that the kept inputs execute. Fails
-# if it is not over FUZZ_COVERAGE per cent of all of them.
+# make fuzz-coverage: prints which lines of each parser (tests/fuzz/parsers) the kept inputs
+# execute. Fails unless these are more than FUZZ_COVERAGE per cent of all lines.
 set -u
 : "${srcdir:?run by make fuzz-coverage}" "${builddir:?}"
 least=${FUZZ_COVERAGE:-90}
@@ -9,7 +9,8 @@ program=$builddir/tests/fuzz/fuzz
 counts=$(mktemp -d "${TMPDIR:-/tmp}/dist-coverage.XXXXXX") || exit 1
 trap 'rm -rf "$counts"' EXIT
 
-# llvm NAME: the program of the compiler's own version, which alone reads its counts.
+# llvm NAME: prints the program of the compiler's version, which is the only one that can read its
+# counts.
 llvm()
 {
     local version
@@ -31,15 +32,15 @@ done
 "$profdata" merge -sparse "$counts"/*.profraw -o "$counts/all" &&
     "$cov" export -format=lcov "$program" -instr-profile="$counts/all" >"$counts/lines" || exit 1
 
-# Paths as of the source tree; the lines with code of each file, their counts, and the lines where
-# functions begin.
+# Paths relative to the source tree; each file's lines of code with their counts, and the first
+# lines of functions.
 awk -v source="$(pwd -P)/" -v build="$(cd "$builddir" && pwd -P)" -v least="$least" '
     function plain(path) {
         if (path !~ /^\//) path = build "/" path
         while (sub(/\/[^\/]+\/\.\.\//, "/", path)) ;
         return index(path, source) == 1 ? substr(path, length(source) + 1) : path
     }
-    # True if the function is one of those that the row of the table names.
+    # True if the function is named in the row of the table.
     function counts(name,    i) {
         sub(/^.*:/, "", name)
         sub(/^disti_/, "", name)
@@ -47,7 +48,7 @@ awk -v source="$(pwd -P)/" -v build="$(cd "$builddir" && pwd -P)" -v least="$lea
             if (index(name, $i) == 1) return 1
         return NF == 1
     }
-    # Counts the lines of a file, which llvm-cov lists in their order.
+    # Counts the lines of a file, which llvm-cov lists in order.
     function count(file,    i, line, on) {
         has = hit = 0
         on = NF == 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files of images: IDX, plain and compressed, and CIFAR-10's. */
+/* Files of images: IDX, plain and compressed, and CIFAR-10. */
 #include "tests/fuzz/fuzz.h"
 
 #include "train/dataset.h"
@@ -19,7 +19,7 @@ void fuzz_idx(struct fuzz_input *input)
     free(idx.bytes);
 }
 
-/* A folder whose test set, and the first part of the training set, are the input's file. */
+/* Returns a folder in which the test set and the first part of the training set are the input. */
 static const char *dataset_files(struct fuzz_input *input)
 {
     static const char *const names[] = {"test_batch.bin", "data_batch_1.bin"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Targets of fuzzing, and how they take their input apart. */
+/* Fuzzing targets, and functions to read their input. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -12,7 +12,7 @@ struct fuzz_input {
     size_t left;
 };
 
-/* Feeds a parser; what it leaves behind must be as it was before. */
+/* Feeds a parser; it must leave nothing behind. */
 typedef void fuzz_target(struct fuzz_input *input);
 
 fuzz_target fuzz_agents_client, fuzz_agents_server;
@@ -21,7 +21,7 @@ fuzz_target fuzz_command, fuzz_launch, fuzz_secret, fuzz_settings, fuzz_url;
 fuzz_target fuzz_hostfile, fuzz_module, fuzz_tuning;
 fuzz_target fuzz_shm, fuzz_store_client, fuzz_store_server, fuzz_tcp;
 
-/* Prints what does not hold, and aborts. */
+/* Prints the condition and aborts if it is false. */
 #define FUZZ_MUST(holds)                                                                           \
     do {                                                                                           \
         if (!(holds))                                                                              \
@@ -31,49 +31,51 @@ _Noreturn void fuzz_fail(const char *file, int line, const char *what);
 
 /* ---- input.c ---- */
 
-/* The next byte; 0 behind the end. */
+/* Returns the next byte; 0 after the end. */
 uint8_t fuzz_byte(struct fuzz_input *input);
 
-/* So many bytes, or as many as there are. */
+/* Takes `bytes` bytes, or all remaining ones if there are fewer. */
 struct fuzz_input fuzz_take(struct fuzz_input *input, size_t bytes);
 
-/* A line without its end, or the rest: a text of its own, to be freed. */
+/* Returns a line without its end, or the remaining text; the caller frees it. */
 char *fuzz_line(struct fuzz_input *input);
-/* All that is left, in the same way. */
+/* Returns all remaining text; the caller frees it. */
 char *fuzz_text(struct fuzz_input *input);
 
-/* A file with all that is left; its path is valid until the next. */
+/* Stores all remaining bytes in a file; its path is valid until the next call. */
 const char *fuzz_file(struct fuzz_input *input);
 
-/* A folder for files, which goes with the program. */
+/* Returns a folder for files, which is removed when the program exits. */
 const char *fuzz_folder(void);
 
 /* ---- clock.c ---- */
 
-/* So many seconds pass at once, for this process alone. */
+/* Advances this process's clock by this number of seconds. */
 void fuzz_later(int seconds);
 
 /* ---- streams.c: connections over TCP on the loopback address ---- */
 
 int fuzz_listen(int *port_p);
 int fuzz_connect(int port);
-/* Sends what the socket takes. False: the other end has closed. */
+/* Sends as much as the socket accepts. Returns false if the other end has closed. */
 bool fuzz_send(int fd, const void *data, size_t bytes);
-/* Reads away what has come. False: the other end has closed. */
+/* Discards received data. Returns false if the other end has closed. */
 bool fuzz_drain(int fd);
-/* Waits for bytes, or the other end's closing; one of them must come before long. */
+/* Waits until bytes arrive or the other end closes; fails if that takes too long. */
 void fuzz_await(int fd);
-/* Waits for so many bytes, which must come before long. False: the other end has closed. */
+/* Reads this number of bytes; fails if that takes too long. Returns false if the other end has
+ * closed. */
 bool fuzz_hear(int fd, void *data, size_t bytes);
-/* Closes without a TIME_WAIT; -1 is accepted. */
+/* Closes without a TIME_WAIT state; accepts -1. */
 void fuzz_hang_up(int fd);
 
-/* A frame of the store's and the agents' protocol. */
+/* Sends a frame of the protocol of the store and the agents. */
 void fuzz_send_frame(int fd, uint8_t op, uint32_t id, int32_t arg, struct fuzz_input key,
                      const void *value, size_t bytes);
-/* One whose head is right, and whose fields are the input's. */
+/* Sends a frame with a valid header and fields from the input. */
 void fuzz_send_some_frame(int fd, struct fuzz_input *input);
-/* Waits for one, as fuzz_hear does: its head, and the first bytes of its value, then zeroes. */
+/* Reads a frame, as fuzz_hear does: its header and the first bytes of its value, padded with zeros.
+ */
 struct disti_wire_head;
 bool fuzz_hear_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Taking an input apart. Texts are copied, so that reading beyond their end is found. */
+/* Reads inputs. Texts are copied, so that reads beyond their end are detected. */
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ struct fuzz_input fuzz_take(struct fuzz_input *input, size_t bytes)
     return taken;
 }
 
-/* Up to a zero byte, where a text ends. */
+/* Copies up to a zero byte. */
 static char *input_copy(struct fuzz_input part)
 {
     char *text = strndup((const char *)part.at, part.left);
@@ -57,7 +57,7 @@ const char *fuzz_file(struct fuzz_input *input)
 
     if (fd < 0)
         fd = memfd_create("fuzz", MFD_CLOEXEC);
-    /* Nobody else may write to it: a module would be refused for that alone. */
+    /* No other user may write to it, since a module would be refused for that reason. */
     FUZZ_MUST(fd >= 0 && ftruncate(fd, 0) == 0 && fchmod(fd, 0600) == 0);
     FUZZ_MUST(pwrite(fd, input->at, input->left, 0) == (ssize_t)input->left);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

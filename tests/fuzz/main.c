@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One program for all targets: --target=NAME chooses, --list names them. libFuzzer's interface. */
+/*
+ * One program for all targets, with libFuzzer's interface: --target=NAME selects one, --list lists
+ * them.
+ */
 #include "tests/fuzz/fuzz.h"
 
 #include <signal.h>
@@ -8,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MAIN_MOST_NS 1000000000 /* of this process's CPU time, for one input */
+#define MAIN_MOST_NS 1000000000 /* CPU time of this process for one input */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -42,7 +45,7 @@ static fuzz_target *main_run;
 
 _Noreturn void fuzz_fail(const char *file, int line, const char *what)
 {
-    fprintf(stderr, "%s:%d: this must hold: %s\n", file, line, what);
+    fprintf(stderr, "%s:%d: this must be true: %s\n", file, line, what);
     abort();
 }
 
@@ -53,7 +56,7 @@ static void main_list(void)
     exit(0);
 }
 
-/* libFuzzer leaves options with two dashes alone. */
+/* libFuzzer ignores options with two dashes. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     const char option[] = "--target=";
@@ -70,11 +73,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     }
     if (main_run)
         return 0;
-    fprintf(stderr, "give --target=NAME; --list says which there are\n");
+    fprintf(stderr, "missing --target=NAME (--list prints the names)\n");
     exit(2);
 }
 
-/* Not by the wall's clock: this machine may have much else to do. */
+/* Returns CPU time, not elapsed time, since other processes may use the CPUs. */
 static int64_t main_cpu_ns(void)
 {
     struct timespec now;

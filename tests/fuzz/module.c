@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A module's file, as it is looked at before the dynamic linker has it. */
+/* The file of a module, as it is checked before the dynamic linker loads it. */
 #include "tests/fuzz/fuzz.h"
 
 #include "backends/module.h"

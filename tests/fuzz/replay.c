@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stands in for libFuzzer: runs each input of the files and folders that are named, once. */
+/* Replaces libFuzzer: runs each input of the given files and folders once. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static void replay_file(const char *path)
     }
     size = (size_t)ftell(file);
     rewind(file);
-    /* No byte more than there are, so that reading one more is found. */
+    /* Exactly the size of the input, so that reads beyond its end are detected. */
     data = malloc(size ? size : 1);
     if (!data || fread(data, 1, size, file) != size)
         exit(1);

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# make fuzz: every target for FUZZ_SECONDS, as many at a time as there are CPUs, from the kept
-# inputs. An input that fails stays in tests/fuzz/failed/ of the build: fix it, and add it with corpus.py.
+# make fuzz: runs every target for FUZZ_SECONDS, one per CPU at a time, starting from the kept
+# inputs. An input that fails is stored in tests/fuzz/failed/ of the build: fix the fault, and add
+# the input with corpus.py.
 set -u
 : "${srcdir:?run by make fuzz}" "${builddir:?}"
 seconds=${FUZZ_SECONDS:-10} only=${FUZZ_TARGETS:-}
 program=$builddir/tests/fuzz/fuzz
 failed=$builddir/tests/fuzz/failed kept=$builddir/tests/fuzz/kept
 
-# The inputs that are found go to FUZZ_KEEP/TARGET, if that is set.
+# New inputs are stored in FUZZ_KEEP/TARGET, if that is set.
 fuzz_one()
 {
     local target=$1 found log status

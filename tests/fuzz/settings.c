@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Texts of one line: init methods, numbers, lists, choices, names, and what tells of a machine. */
+/* One-line texts: init methods, numbers, lists, choices, names, and descriptions of a machine. */
 #include "tests/fuzz/fuzz.h"
 
 #include "base/auth.h"
@@ -63,7 +63,7 @@ static void settings_names(const char *text)
         disti_variable_like(name);
 }
 
-/* As a variable, of the library's name space and as the interface's. */
+/* The text as a variable of the library's name space, and as the interface's name. */
 static void settings_environment(const char *text)
 {
     char name[DISTI_VARIABLE_ROOM], unknown[64], address[DISTI_HOST_SIZE];
@@ -88,7 +88,7 @@ static void settings_faults(const char *text)
         FUZZ_MUST(faults.count > 0 && faults.count <= DISTI_FAULTS_MAX);
 }
 
-/* Whatever is forced, there is a choice for each collective. */
+/* Whatever is forced, an algorithm is chosen for each collective. */
 static void settings_choose(const struct disti_choice *choice,
                             const struct disti_topology *topology)
 {
@@ -104,8 +104,7 @@ static void settings_choose(const struct disti_choice *choice,
     }
 }
 
-/* Many ranks are a matter of time, not of parsing: a million, which are allowed, take a program
-   with the fuzzer's probes a second. */
+/* True for a million ranks, which are valid, but would take an instrumented program a second. */
 static bool settings_is_large(const char *text)
 {
     long ranks = 1;
@@ -149,7 +148,7 @@ static void settings_hosts(const char *text)
     disti_hosts_free(&hosts);
 }
 
-/* A node's numbers and names, each of which the text may be; the rest is as it should be. */
+/* A node's numbers and names, each of which is replaced by the text in turn. */
 static void settings_node(const char *text, struct disti_agents_config *config)
 {
     struct disti_agents_config copy;
@@ -195,7 +194,7 @@ static void settings_streams(const char *text)
     disti_run_prefix(text, &names, line, sizeof(line));
 }
 
-/* Each text is given to all. */
+/* Passes each text to all parsers. */
 void fuzz_settings(struct fuzz_input *input)
 {
     char *text = fuzz_text(input);
@@ -211,7 +210,8 @@ void fuzz_settings(struct fuzz_input *input)
     free(text);
 }
 
-/* A secret's file: what is read is long enough, and nobody else's. A byte says whose it is. */
+/* A token's file: a file that is accepted is long enough and belongs to this user. A byte selects
+ * its mode. */
 void fuzz_secret(struct fuzz_input *input)
 {
     static const mode_t modes[] = {0600, 0400, 0640, 0604};

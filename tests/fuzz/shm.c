@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of three at the shm transport, and another process of its user: as rank 0 it calls, as
- * rank 2 it is called. Both then write to the memory that they share with the rank. A byte says
- * what comes:
+ * A rank of three using the shm transport, and another process of its user: as rank 0 it calls the
+ * rank, as rank 2 the rank calls it. Both then write to the memory that they share with the rank. A
+ * byte selects an event:
  *
  *     bits 0 to 2   0: rank 0 sends bytes as they are           4: the rank sends a message
  *                   1: rank 0 calls                             5: rank 2 answers, if it was called
- *                   2: a frame in shared memory                 6: hangs up, or a crowd calls
+ *                   2: a frame in shared memory                 6: hangs up, or many callers
  *                   3: the rank posts a receive                 7: see shm_other
- *     bit 3         of 2, 3, 4, 6, 7: rank 2, else rank 0
+ *     bit 3         of 2, 3, 4, 6, 7: rank 2, otherwise rank 0
  *     bits 4, 5     of 1: the descriptors: none; memory; memory that is too short; no memory
  *                   of 5: accepts; defers; refuses; closes
- *                   of 6: 0: hangs up   else: so many callers, times 64, who say nothing
+ *                   of 6: 0: hangs up   otherwise: value times 64 callers, which send nothing
  *     bit 6         of 1: a doorbell too
- *     bit 7         of 1 and 5: the input's bytes lie over the hello's fields
+ *     bit 7         of 1 and 5: the input's bytes replace fields of the hello
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -40,7 +40,7 @@
 
 static const struct dist_transport *const shm = &disti_transport_shm;
 
-/* Who the stranger is: rank 0, and rank 2. */
+/* A connection of the stranger, as rank 0 or rank 2. */
 struct shm_line {
     int rank, fd;
     struct shm_pair *pair;
@@ -49,7 +49,7 @@ struct shm_line {
 
 struct shm_fuzz {
     void *state;
-    struct shm_address address; /* the rank's */
+    struct shm_address address; /* the rank's address */
     int listener;
     struct shm_line lines[2];
     struct dist_request receives[SHM_REQUESTS], sends[SHM_REQUESTS];
@@ -74,7 +74,7 @@ static int shm_socket(void)
     return fd;
 }
 
-/* Rank 2 listens where its address says. */
+/* Rank 2 listens at its address. */
 static void shm_listen(struct shm_fuzz *fuzz)
 {
     struct shm_address address;
@@ -128,7 +128,7 @@ static void shm_hang_up(struct shm_line *line)
     line->pair = NULL;
 }
 
-/* The stranger's end of the ring that it writes. */
+/* Initializes the stranger's side of the ring that it writes. */
 static void shm_share(struct shm_line *line, struct shm_pair *pair, size_t size, uint64_t key)
 {
     int side = line->rank == 0 ? 0 : 1;
@@ -140,7 +140,7 @@ static void shm_share(struct shm_line *line, struct shm_pair *pair, size_t size,
                                  .consumed_now = &pair->side[1 - side].consumed};
 }
 
-/* As the kind says; -1: none. */
+/* Returns a descriptor of that kind, or -1 for none. */
 static int shm_memory(struct shm_line *line, int kind)
 {
     struct shm_pair *pair;
@@ -155,7 +155,7 @@ static int shm_memory(struct shm_line *line, int kind)
     return fd;
 }
 
-/* Some of the input's bytes take the place of those that should be there. */
+/* Replaces some valid bytes by the input's bytes. */
 static void shm_overlay(struct shm_hello *hello, struct fuzz_input *input)
 {
     size_t at = fuzz_byte(input);
@@ -196,7 +196,8 @@ static void shm_say_bytes(struct shm_line *line, struct fuzz_input *input)
     send(line->fd, piece.at, piece.left, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Has the rank called rank 2? What it shares is kept, and it hears what the input wants. */
+/* If the rank has called rank 2, maps the memory that it shares, and sends it the input's answer.
+ */
 static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *input)
 {
     static const enum shm_hello_kind words[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
@@ -221,7 +222,7 @@ static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *i
         shm_hang_up(line);
 }
 
-/* Its length need not be that of the payload, which is all zeroes but for the first byte. */
+/* The length may differ from that of the payload, which is zero except for its first byte. */
 static void shm_frame(struct shm_line *line, struct fuzz_input *input)
 {
     uint8_t kind = fuzz_byte(input), shift = fuzz_byte(input);
@@ -241,7 +242,7 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
     memset(disti_shm_frame_payload(frame, has), 0, has);
     if (has > 0)
         *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
-    /* Of a loan: where the rank may read, or may not. */
+    /* Of a loan: memory that the rank can read, or cannot. */
     if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
         const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line,
                                       frame->payload[0]};
@@ -272,7 +273,7 @@ static void shm_post(struct shm_fuzz *fuzz, int peer)
     shm->recv(fuzz->state, request);
 }
 
-/* Every other one is too long to be copied at once. */
+/* Every second message is too long to be copied at once. */
 static void shm_send(struct shm_fuzz *fuzz, int peer)
 {
     struct dist_request *request = &fuzz->sends[fuzz->sent];
@@ -299,8 +300,8 @@ static bool shm_seen(void *arg, int peer, const struct dist_envelope *envelope)
     return envelope->bytes == 0;
 }
 
-/* Bits 4, 5: 0: a word of the stranger's side, and its value   1: the rank looks, and forgets
- * what has one of the two tags   2: time passes   3: the other sides of what every rank has */
+/* Bits 4, 5: 0: sets a word of the stranger's side to a value   1: the rank probes, and cancels
+ * messages of one of the two tags   2: time passes   3: the opposite sides of shared structures */
 static void shm_other(struct shm_fuzz *fuzz, struct shm_line *line, uint8_t what,
                       struct fuzz_input *input)
 {

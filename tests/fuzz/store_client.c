@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client of the store, to which the other end says what the input has. A byte says how it begins:
+ * A client of the store, to which the server sends the input. The first byte selects the beginning:
  *
- *     bits 0, 1   even: the challenge and the welcome are right   3: the challenge is
- *     bit 2       the input's bytes lie over their fields, before they are proved
+ *     bits 0, 1   even: challenge and welcome are valid   3: the challenge is
+ *     bit 2       the input's bytes replace their fields, before they are signed
  *
- * and then one each time what comes:
+ * Then one byte for each event:
  *
  *     bits 0, 1   even: bytes as they are   1: a frame   3: a reply to the next request
  *     bit 2       the reply is twice as long
@@ -28,8 +28,9 @@ struct client_server {
     int listen_fd;
     struct fuzz_input *input;
     int fd;
-    atomic_bool proved; /* it has shown that it is the job's store */
-    bool deaf; /* the client asks nothing more, or may still wait for an answer that is broken */
+    atomic_bool proved; /* it has proved that it is the job's store */
+    bool deaf; /* the client sends no more requests, or may still wait for an answer that is broken
+                */
 };
 
 static void client_answer(struct client_server *server, uint32_t id, int32_t arg, const void *value,
@@ -38,7 +39,7 @@ static void client_answer(struct client_server *server, uint32_t id, int32_t arg
     fuzz_send_frame(server->fd, DISTI_WIRE_REPLY, id, arg, (struct fuzz_input){0}, value, bytes);
 }
 
-/* Some of the input's bytes take the place of those that should be there. */
+/* Replaces some valid bytes by the input's bytes. */
 static void client_overlay(struct fuzz_input *input, unsigned char *value, size_t bytes)
 {
     size_t at = fuzz_byte(input);
@@ -89,7 +90,7 @@ static void client_handshake(struct client_server *server)
         client_welcome(server, &said, how & 4);
 }
 
-/* Answers are awaited one after the other, so each comes after its request. */
+/* The client waits for each answer in turn, so an answer follows its request. */
 static void client_reply(struct client_server *server, bool longer)
 {
     uint8_t arg = fuzz_byte(server->input);
@@ -119,7 +120,7 @@ static void client_say(struct client_server *server)
     }
 }
 
-/* Says all, and listens until the client has gone. */
+/* Sends everything, and reads until the client closes. */
 static void *client_serve(void *arg)
 {
     struct client_server *server = arg;

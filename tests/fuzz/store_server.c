@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The store's server, fed by three callers. A byte says who does what:
+ * The store's server, fed by three callers. A byte selects an event:
  *
  *     bits 0, 1   the caller
  *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake   3: hangs up
- *     bits 4, 5   of the handshake: 0: calls anew, and comes in as a rank   1: as any rank
- *                 2: a hello that is right, and no more   3: the last proof, in its turn or not
+ *     bits 4, 5   of the handshake: 0: connects again, and joins as its rank   1: as any rank
+ *                 2: a valid hello only   3: the last proof, in its turn or not
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -49,7 +49,7 @@ static void server_hear(int fd, uint32_t id, void *value, size_t bytes)
     FUZZ_MUST(head.op == DISTI_WIRE_REPLY && head.id == id);
 }
 
-/* Whatever the others do, who says and proves who he is gets his answers. */
+/* Whatever the other callers do, a caller that identifies itself and proves it gets its answers. */
 static void server_enter(struct server_caller *caller, int port, int rank)
 {
     char welcome[1];
@@ -104,7 +104,8 @@ static void server_act(int port, struct server_caller *callers, struct fuzz_inpu
     }
 }
 
-/* Once it has nothing more to read, the server hangs up, and has answered all of it. */
+/* When nothing more can be read, the server must close the connection, having answered everything.
+ */
 static void server_end(int fd)
 {
     if (fd < 0)

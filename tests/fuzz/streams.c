@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Connections over the loopback address, to parsers that read from sockets. */
+/* Connections over the loopback address, for parsers that read from sockets. */
 #include "tests/fuzz/fuzz.h"
 
 #include "store/wire.h"
@@ -37,7 +37,7 @@ int fuzz_connect(int port)
     struct sockaddr_in address = streams_loopback(port);
     bool again = true;
 
-    while (again) { /* after libFuzzer's alarm */
+    while (again) { /* interrupted by libFuzzer's alarm */
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         FUZZ_MUST(fd >= 0);
@@ -69,7 +69,7 @@ void fuzz_await(int fd)
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int got;
 
-    /* libFuzzer looks at its clock by a signal. */
+    /* libFuzzer's clock uses a signal. */
     do
         got = poll(&ready, 1, STREAMS_PATIENCE_MS);
     while (got < 0 && errno == EINTR);

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of three at the tcp transport, and a stranger on up to three sockets of a pair: as rank 0
- * it calls, as rank 2 it is called. The first byte says how the world is:
+ * A rank of three using the tcp transport, and a stranger on up to three sockets of a pair: as rank
+ * 0 it calls the rank, as rank 2 the rank calls it. The first byte configures the world:
  *
  *     bit 0       frames carry checksums
- *     bit 1       it has a secret, which the stranger has too
- *     bit 2       nobody listens where rank 2 should
- *     bit 3       what the stranger sends is damaged on the way, as checksums show
- *     bit 4       as rank 2 it is somebody else; bit 5: it does not prove who it is
+ *     bit 1       it has a token, which the stranger has too
+ *     bit 2       nothing listens at the address of rank 2
+ *     bit 3       data of the stranger are damaged on the way, as checksums show
+ *     bit 4       in place of rank 2 it is another rank; bit 5: it does not prove its identity
  *
- * and then one each time what comes:
+ * Then one byte for each event:
  *
  *     bits 0, 1   the socket
  *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake
- *                 3: hangs up; with bit 5 the rank looks at what has come, and cancels some;
+ *                 3: hangs up; with bit 5 the rank probes received messages, and cancels some;
  *                    with bit 6 time passes
  *     bit 4       the rank posts a receive before
- *     bits 5, 6   of the handshake: 0: calls anew, and comes in   1: a call, and no more
- *                 2: the proof for the nonce that was heard last, in its turn or not
- *                 3: has the rank call, and answers as it should
+ *     bits 5, 6   of the handshake: 0: connects again, and joins   1: a call only
+ *                 2: the proof for the last nonce received, in its turn or not
+ *                 3: makes the rank call, and answers correctly
  *     bit 7       the rank sends a message before
  */
 #include "tests/fuzz/fuzz.h"
@@ -60,7 +60,7 @@ static const uint8_t tcp_key[80] = "the key of this world";
 
 struct tcp_line {
     int fd;
-    uint32_t as; /* which rank the stranger is there */
+    uint32_t as; /* the rank that the stranger pretends to be */
     unsigned char nonce[DISTI_NONCE_BYTES];
 };
 
@@ -72,9 +72,9 @@ struct tcp_fuzz {
     struct dist_request receives[TCP_RECEIVES], sends[TCP_RECEIVES];
     unsigned char room[TCP_RECEIVES][TCP_ROOM], data[TCP_ROOM];
     int posted, sent;
-    uint8_t how; /* the world is */
+    uint8_t how; /* configuration of the world */
     struct disti_secret secret;
-    bool proved; /* the stranger has shown once that it is a rank */
+    bool proved; /* the stranger has proved once that it is a rank */
 };
 
 static void tcp_open(struct tcp_fuzz *fuzz, uint8_t how)
@@ -98,7 +98,7 @@ static void tcp_open(struct tcp_fuzz *fuzz, uint8_t how)
         config.secret_bytes = sizeof(tcp_key);
         disti_secret_set_bytes(&fuzz->secret, tcp_key, sizeof(tcp_key));
     }
-    fuzz->config = config; /* it lives as long as the transport is open */
+    fuzz->config = config; /* must live as long as the transport is open */
     setenv("DIST_CHECKSUM", how & TCP_CHECKSUM ? "1" : "0", 1);
     fuzz->state = calloc(1, tcp->state_size);
     FUZZ_MUST(fuzz->state && tcp->open(fuzz->state, &fuzz->config) == DIST_OK);
@@ -107,7 +107,7 @@ static void tcp_open(struct tcp_fuzz *fuzz, uint8_t how)
     fuzz->port = own.endpoint[0].port;
     own.sockets = TCP_SOCKETS;
     bytes = disti_tcp_address_encode(&own, blob);
-    /* This address is never called: we are the ones who call. */
+    /* The rank never connects to this address: the stranger calls. */
     FUZZ_MUST(tcp->connect(fuzz->state, TCP_CALLER, blob, bytes) == DIST_OK);
     fuzz->listen_fd = fuzz_listen(&port);
     own.endpoint[0].port = (uint16_t)port;
@@ -180,7 +180,7 @@ static void tcp_hello(const struct tcp_fuzz *fuzz, const struct tcp_line *line, 
     fuzz_send(line->fd, bytes, sizeof(bytes));
 }
 
-/* Waits for the rank's own. False: it has closed. */
+/* Waits for the rank's message of that step. Returns false if it has closed. */
 static bool tcp_hear(struct tcp_fuzz *fuzz, struct tcp_line *line, enum disti_tcp_step step,
                      int *socket_p)
 {
@@ -203,7 +203,7 @@ static bool tcp_hear(struct tcp_fuzz *fuzz, struct tcp_line *line, enum disti_tc
     return true;
 }
 
-/* Whoever else calls: a caller who says that he is a rank is asked to prove it. */
+/* Identifies as a rank, which the rank requires the caller to prove. */
 static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
 {
     int said;
@@ -217,7 +217,7 @@ static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
     fuzz->proved = true;
 }
 
-/* Is there a call? If so, the rank gets what it should hear. */
+/* If the rank has called, answers it correctly. */
 static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
 {
     int fd, socket;
@@ -265,7 +265,7 @@ static void tcp_seal(unsigned char *frame, size_t bytes, bool damaged)
     disti_tcp_frame_put_sum(frame, sum ^ damaged);
 }
 
-/* Numbers of up to two bytes, so that frames are about each other; the payload is zeroes. */
+/* Numbers of up to two bytes, so that frames refer to each other; the payload is zeros. */
 static void tcp_frame(const struct tcp_fuzz *fuzz, int fd, struct fuzz_input *input)
 {
     unsigned char frame[DISTI_TCP_FRAME_BYTES + TCP_ROOM] = {0};
@@ -288,7 +288,7 @@ static bool tcp_seen(void *arg, int peer, const struct dist_envelope *envelope)
     return envelope->bytes == 0;
 }
 
-/* The rank looks at what has come without a receive, and forgets what has one of the two tags. */
+/* The rank probes messages without a receive, and cancels those of one of the two tags. */
 static void tcp_look(struct tcp_fuzz *fuzz)
 {
     int seen = 0;
@@ -336,7 +336,8 @@ static void tcp_act(struct tcp_fuzz *fuzz, struct fuzz_input *input)
     }
 }
 
-/* Who is nobody gives the rank nothing, and gets nothing of it. */
+/* A stranger without a proof has sent nothing that the rank accepted, and received nothing of it.
+ */
 static void tcp_check(const struct tcp_fuzz *fuzz)
 {
     for (int i = 0; i < fuzz->posted; i++)

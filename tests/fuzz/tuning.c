@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tuning files: what is read is possible, and the same when it is written and read again. */
+/* Tuning files: values that are read are plausible, and unchanged when written and read again. */
 #include "tests/fuzz/fuzz.h"
 
 #include "tuning/tuning.h"

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Holds the rules of the house. One PASS, FAIL or SKIP line a rule; exit 1 if any fails.
+# Checks the rules of the source tree. Prints one PASS, FAIL or SKIP line per rule; exit 1 if any fails.
 #
-# lint.sh [SOURCE [BUILD]]: the trees to read; by default those that make check names. What
-# needs a build is skipped without one. With LINT_ONLY=NAME only the rule of that name is held.
+# lint.sh [SOURCE [BUILD]]: the trees to read; by default those that make check names. Rules that need a
+# build are skipped without one. LINT_ONLY=NAME checks only the rule of that name.
 set -u
 # shellcheck source=rules.sh
 . "$(dirname "${BASH_SOURCE[0]}")/rules.sh"
 
 if [ -n "${CHECK_SHORT-}" ]; then
-    echo "SKIP: the rules of the house (the other suite holds them)"
+    echo "SKIP: the rules of the source tree (the other suite checks them)"
     exit 77
 fi
 lint_build=${2-${builddir-}}
@@ -17,8 +17,8 @@ lint_build=${2-${builddir-}}
 cd "${1:-${srcdir:-.}}" || exit 99
 lint_failed=0
 
-# rule NAME FUNCTION: a rule's function prints what breaks it; nothing means that it holds. A
-# line that begins with "skip: " means that it could not be checked.
+# rule NAME FUNCTION: the function prints violations; nothing means that the rule is obeyed. A line
+# that begins with "skip: " means that it could not be checked.
 rule()
 {
     local name=$1 found
@@ -36,27 +36,27 @@ rule()
     esac
 }
 
-rule "each floor includes only earlier ones" rule_floors
-rule "programs use the public headers alone" rule_public
+rule "each layer includes only lower ones" rule_layers
+rule "programs use only public headers" rule_public
 rule "no dumps, logs or large files" rule_dumps
 rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
 rule "the environment is read in one place" rule_getenv
-rule "no parser depends on the locale" rule_locale
-rule "what files share begins with disti_" rule_names
-rule "what READMEs and docs name is there" rule_readmes
+rule "parsers do not depend on the locale" rule_locale
+rule "shared names begin with disti_" rule_names
+rule "files named in READMEs and docs exist" rule_readmes
 rule "README says the same in every language" rule_languages
 rule "names use the words of docs/GLOSSARY.md" rule_words
-rule "no loose ends" rule_loose_ends
+rule "no open tasks in the source" rule_loose_ends
 rule "every source is in the build" rule_listed
-rule "every backend has its row and its man entry" rule_backends
+rule "every backend has a row and a man entry" rule_backends
 rule "every algorithm is in dist(7)" rule_algorithms
-rule "the numbers of types and operations are in libdist(3)" rule_numbers
+rule "the numbers of types and operations agree with libdist(3)" rule_numbers
 rule "source, table and dist-env(7) have the same variables" rule_environment
 rule "man pages are well-formed" rule_man
-rule "the layout is clang-format's" rule_layout
-rule "the library exports the public functions and nothing else" rule_exports
-rule "what is exported is in the list of symbols" rule_symbols
+rule "the layout is that of clang-format" rule_layout
+rule "the library exports only the public functions" rule_exports
+rule "exported symbols are in the list of symbols" rule_symbols
 rule "every public function is in a man page" rule_described
 rule "modules need no symbol of the library" rule_modules
 rule "the programs' options are in their man pages" rule_options

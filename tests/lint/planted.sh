@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Plants one fault a rule in a small tree that keeps them all, and wants lint.sh to find it. In the long
-# form no other rule may find it.
+# Plants one fault per rule in a small tree that obeys all rules; lint.sh must find it. In the long
+# form no other rule may report it.
 set -u
 if [ -n "${CHECK_SHORT-}" ]; then
     echo "SKIP: planted faults (the other suite finds them)"
@@ -15,14 +15,14 @@ failed=0
 
 licence='SPDX-License-Identifier: BSD-3-Clause'
 
-# c_file PATH LINE...: a C file that keeps the rules, with the lines behind its head.
+# c_file PATH LINE...: writes a C file that obeys the rules, with the lines after its head.
 c_file()
 {
     mkdir -p "$tree/$(dirname "$1")"
     { printf '/* %s */\n/* A test. */\n' "$licence"; printf '%s\n' "${@:2}"; } >"$tree/$1"
 }
 
-# Makes the sound tree.
+# Makes the tree without faults.
 plant()
 {
     mkdir -p "$tree"/man "$tree"/build/.libs
@@ -54,14 +54,14 @@ plant()
     module 'int dist_module_entry;'
 }
 
-# The sound tree, anew.
+# Restores the tree without faults.
 sow()
 {
     rm -rf "${tree:?}"
     cp -a "$sound" "$tree"
 }
 
-# variables NAME...: the table of them, without DIST_.
+# variables NAME...: writes the table of variables; names are without DIST_.
 variables()
 {
     c_file src/base/settings/variables.def "${@/#/VARIABLE(DIST_}"
@@ -76,7 +76,7 @@ man_page()
     [ "$1" != dist-env ] || mv "$tree/man/dist-env.7" "$tree/man/dist-env.7.in"
 }
 
-# function_page FUNCTION...: the page of all of them.
+# function_page FUNCTION...: writes a page for all of them.
 function_page()
 {
     {
@@ -103,7 +103,7 @@ verdict()
     fi
 }
 
-# found RULE: the fault just planted breaks this rule; in the long form: and no other.
+# found RULE: the planted fault violates this rule, and in the long form no other.
 found()
 {
     local output
@@ -120,20 +120,20 @@ plant
 cp -a "$tree" "$sound"
 output=$(lint)
 ! grep -q '^FAIL: ' <<<"$output"
-verdict $? "a sound tree keeps every rule"
+verdict $? "a tree without faults obeys every rule"
 
 c_file src/plan/plan.c '#include "transports/tcp.h"'
-found "each floor includes only earlier ones"
+found "each layer includes only lower ones"
 
 sow
 c_file src/transports/tcp.c '#include "plan/plan.h"' 'const char *a = "DIST_PORT";'
-found "each floor includes only earlier ones"
+found "each layer includes only lower ones"
 
 sow
 c_file train/main.c '#include "base/log.h"'
-found "programs use the public headers alone"
+found "programs use only public headers"
 
-# tracked FILE: a repository with this file alone.
+# tracked FILE: makes a repository that contains only this file.
 tracked() { git -C "$tree" init -q && git -C "$tree" add -f "$1" || exit 99; }
 sow
 echo '{}' >"$tree/dist-flight.0.json"
@@ -159,15 +159,15 @@ found "the environment is read in one place"
 
 sow
 c_file src/base/log.c 'double f(const char *a)' '{' '    return strtod(a, 0);' '}'
-found "no parser depends on the locale"
+found "parsers do not depend on the locale"
 
 sow
 c_file train/main.c '#include "main.h"' 'void f(void)' '{' '    setlocale(LC_ALL, "");' '}'
-found "no parser depends on the locale"
+found "parsers do not depend on the locale"
 
 sow
 c_file src/base/log.h '#include <dist/dist.h>' 'const char *log_text(int level);'
-found "what files share begins with disti_"
+found "shared names begin with disti_"
 
 sow
 printf '# A\n\n    make\n' >"$tree/README.md"
@@ -177,7 +177,7 @@ found "README says the same in every language"
 sow
 mkdir -p "$tree/debian"
 printf ' dist_one@LIBDIST_0 0.1\n' >"$tree/debian/libdist0.symbols"
-found "what is exported is in the list of symbols"
+found "exported symbols are in the list of symbols"
 
 sow
 c_file src/base/log.c 'extern int message_crew_count;'
@@ -190,11 +190,11 @@ found "names use the words of docs/GLOSSARY.md"
 
 sow
 echo 'See `gone.c`.' >>"$tree/src/base/README.md"
-found "what READMEs and docs name is there"
+found "files named in READMEs and docs exist"
 
 sow
 printf '/* TO''DO */\n' >>"$tree/src/base/log.c"
-found "no loose ends"
+found "no open tasks in the source"
 
 sow
 c_file src/base/new.c 'int a;'
@@ -206,11 +206,11 @@ found "every source is in the build"
 
 sow
 c_file src/backends/registry.c 'int *a[] = {0};'
-found "every backend has its row and its man entry"
+found "every backend has a row and a man entry"
 
 sow
 man_page dist 7 'Text.'
-found "every backend has its row and its man entry"
+found "every backend has a row and a man entry"
 
 sow
 c_file src/collectives/algorithms.def 'ALGORITHM(BARRIER, barrier, tree,' '    .summary = "few steps")'
@@ -247,7 +247,7 @@ found "source, table and dist-env(7) have the same variables"
 
 sow
 man_page libdist 3 $'.Bl -column "DIST_ONE" "number" "bytes"\n.It DIST_ONE Ta 1 Ta 4\n.El'
-found "the numbers of types and operations are in libdist(3)"
+found "the numbers of types and operations agree with libdist(3)"
 
 sow
 echo '.Qqq' >>"$tree/man/dist.7"
@@ -255,19 +255,19 @@ found "man pages are well-formed"
 
 sow
 c_file src/base/log.c 'int  a;'
-found "the layout is clang-format's"
+found "the layout is that of clang-format"
 
 sow
 library 'int dist_one(void) { return 1; }' 'int dist_two(void) { return 2; }' 'int disti_x;'
-found "the library exports the public functions and nothing else"
+found "the library exports only the public functions"
 
 sow
 library 'int dist_one(void) { return 1; }'
-found "the library exports the public functions and nothing else"
+found "the library exports only the public functions"
 
 sow
 printf 'dist_one\n' >"$tree/tests/lint/symbols"
-found "what is exported is in the list of symbols"
+found "exported symbols are in the list of symbols"
 
 sow
 function_page dist_one dist_two dist_three

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The rules of tests/lint/lint.sh. Each prints what breaks it, "file:line: what", and reads the
-# source tree in the current folder; those at the end read $lint_build too.
+# The rules of tests/lint/lint.sh. Each prints violations as "file:line: what", and reads the source
+# tree in the current folder; the rules at the end also read $lint_build.
 
 lint_home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# The C files under the folders given, those of build trees left out.
+# Lists the C files in the given folders, except those of build trees.
 lint_sources()
 {
     local folder
@@ -13,12 +13,12 @@ lint_sources()
     done | sort
 }
 
-# "file:line:code" for each line of the C files under the folders given, without comments and
+# Prints "file:line:code" for each line of the C files in the given folders, without comments and
 # without the text in strings.
 lint_code() { lint_sources "$@" | xargs -r awk -f "$lint_home/code.awk"; }
 
-# What a floor may include besides <dist/...>; its own folder counts.
-lint_floor()
+# Prints what a layer may include besides <dist/...>, its own folder among them.
+lint_layer()
 {
     case $1 in
     base) echo base ;;
@@ -32,42 +32,42 @@ lint_floor()
     rendezvous) echo base store "$1" ;;
     launch) echo base topology store "$1" tools/common/args.h tools/common/output.h ;; # distrun is a program
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
-    ddp) echo base device ddp ;; # otherwise on the public headers
-    preload) echo preload base/ascii.h base/backoff.h base/collective.h backends/mpi/abi.h ;; # it links nothing of these
+    ddp) echo base device ddp ;; # it also uses the public headers
+    preload) echo preload base/ascii.h base/backoff.h base/collective.h backends/mpi/abi.h ;; # it links none of these
     *) return 1 ;;
     esac
 }
 
-# "file:line target" for each include in quotes in the C files under the folders given.
+# Prints "file:line target" for each include in quotes in the C files in the given folders.
 lint_includes()
 {
     lint_sources "$@" | xargs -r grep -HnE '^[ \t]*#[ \t]*include[ \t]*"' |
         sed -E 's/^([^:]*:[0-9]+):[^"]*"([^"]*)".*/\1 \2/'
 }
 
-# A plain name is a neighbour.
-rule_floors()
+# A plain name is a file of the same folder.
+rule_layers()
 {
-    local floor at target
+    local layer at target
     local -A allowed=()
-    for floor in $(lint_sources src | cut -d / -f 2 | sort -u); do
-        allowed[$floor]=$(lint_floor "$floor") || echo "src/$floor: no such floor: $floor"
+    for layer in $(lint_sources src | cut -d / -f 2 | sort -u); do
+        allowed[$layer]=$(lint_layer "$layer") || echo "src/$layer: no such layer: $layer"
     done
     while read -r at target; do
-        floor=${at#src/} floor=${floor%%/*}
+        layer=${at#src/} layer=${layer%%/*}
         case $target in
-        config.h) [ "$floor" = base ] || echo "$at: say <config.h>"; continue ;;
+        config.h) [ "$layer" = base ] || echo "$at: say <config.h>"; continue ;;
         */*) ;;
         *) continue ;;
         esac
-        case " ${allowed[$floor]} " in
+        case " ${allowed[$layer]} " in
         '  ' | *" $target "* | *" ${target%%/*} "*) ;;
-        *) echo "$at: $floor must not include ${target%%/*}" ;;
+        *) echo "$at: $layer must not include ${target%%/*}" ;;
         esac
     done < <(lint_includes src)
 }
 
-# dist_sim is about plans, which are not public: it alone looks into the library.
+# dist_sim uses plans, which are not public, so it alone may include the library's headers.
 rule_public()
 {
     local at target folders=(train bench examples tools)
@@ -79,13 +79,13 @@ rule_public()
         tools/topology/topology.h) [[ $at == train/records.c* || $at == tools/* ]] && continue ;;
         tools/*) [[ $at == tools/* && -e $target ]] && continue ;;
         esac
-        echo "$at: $target is neither a public header nor a neighbour"
+        echo "$at: $target is neither a public header nor in the same folder"
     done < <(lint_includes "${folders[@]}")
     lint_sources "${folders[@]}" | grep -v '^tools/sim/' | xargs -r grep -HnE '\bdisti_[a-z]' |
         sed 's/$/ (internal name)/'
 }
 
-# The files that people write, in the folders and at the top.
+# Lists the files that people write, in the folders and at the top.
 lint_written()
 {
     find include src train bench examples tools tests man scripts m4 .ci -type f 2>/dev/null |
@@ -93,7 +93,7 @@ lint_written()
     ls configure.ac Makefile.am bootstrap .clang-format 2>/dev/null
 }
 
-# The repository holds what people write: no dumps, no logs, and no file over 300 KB.
+# The repository contains only files that people write: no dumps, no logs, and no file over 300 KB.
 rule_dumps()
 {
     [ -e .git ] && command -v git >/dev/null || { echo "skip: no repository"; return; }
@@ -112,15 +112,15 @@ rule_heads()
         case $file in
         *.c | *.h)
             [[ $head == '/* SPDX-License-Identifier: BSD-3-Clause */'$'\n''/*'* ]] ||
-                echo "$file:1: wants the licence line and a line of purpose" ;;
+                echo "$file:1: requires the licence line and a line of purpose" ;;
         *.map | *.[0-9] | *.[0-9].in | *.m4 | *.mk | *.am | *.ac | *.sh | *.awk | .ci/* | scripts/* | bootstrap)
             [[ $head == *'SPDX-License-Identifier: BSD-3-Clause'* ]] ||
-                echo "$file:1: wants the licence line" ;;
+                echo "$file:1: requires the licence line" ;;
         esac
     done
 }
 
-# A forked child, in the launcher or of a probe, is no caller's process: it may end with _exit.
+# A forked child of the launcher or of a probe is not the caller's process: it may exit with _exit.
 rule_exit()
 {
     {
@@ -129,8 +129,8 @@ rule_exit()
     } | sed -E 's/^([^:]*:[0-9]+):.*/\1: exit, abort or assert in the library/'
 }
 
-# A setuid program must not load modules and open files that its caller names. libdist_mpi.so has no
-# part of the library.
+# A setuid program must not load modules or open files that its caller names. libdist_mpi.so
+# contains no part of the library.
 rule_getenv()
 {
     lint_code src | grep -vE '^src/(base/settings/env\.c:|preload/)' | grep -E 'secure_getenv[ \t]*\(' |
@@ -139,7 +139,7 @@ rule_getenv()
         sed -E 's/^([^:]*:[0-9]+):.*/\1: getenv: call disti_env/'
 }
 
-# A program that uses the library may call setlocale(LC_ALL, ""); ours never do.
+# A program that uses the library may call setlocale(LC_ALL, ""); our programs never do.
 rule_locale()
 {
     lint_code src | grep -v '^src/base/ascii\.h:' |
@@ -149,8 +149,8 @@ rule_locale()
         sed -E 's/^([^:]*:[0-9]+):.*/\1: setlocale: the parsers depend on the "C" locale/'
 }
 
-# What files share is ours by its name: a static library has no other namespace. A prototype begins
-# a line; what is static is its header's own.
+# Shared names have a prefix, since a static library has no other namespace. A prototype begins a
+# line; static functions belong to their header.
 rule_names()
 {
     lint_code src | sed -E 's/^([^:]*:[0-9]+:)__attribute__\(\([^()]*(\([^()]*\))?\)\) */\1/' |
@@ -159,8 +159,8 @@ rule_names()
         sed -E 's/^([^:]*:[0-9]+):[^(]*[ *]([A-Za-z0-9_]+)\(.*/\1: \2: begin it with disti_/'
 }
 
-# Files that a room's README or a page of docs/ names in backquotes are there: beside it, in src/, in
-# the tree, or, where a page gives the name alone, somewhere.
+# Files that a README or a page of docs/ names in backquotes must exist: beside it, in src/, in the
+# tree, or, if a page has the name alone, anywhere.
 rule_readmes()
 {
     local readme name
@@ -174,7 +174,7 @@ rule_readmes()
     done
 }
 
-# A part of a name that tests/lint/words gives up, in code and in files' names.
+# A part of a name that tests/lint/words retires, in code and in file names.
 rule_words()
 {
     local words file
@@ -231,7 +231,7 @@ rule_backends()
     done
 }
 
-# Each row of the table of algorithms is in dist(7).
+# Each row of the table of algorithms must be in dist(7).
 rule_algorithms()
 {
     local wrong
@@ -240,7 +240,7 @@ rule_algorithms()
     [ -z "$wrong" ] || printf 'run scripts/algorithms; what it changes:\n%s\n' "$wrong"
 }
 
-# The names in a file's backend tables, "line:.name = ...". A transport's table is none.
+# Prints the names in a file's backend tables as "line:.name = ...", without those of transports.
 lint_backends()
 {
     awk '/struct dist_backend [a-z_]+ = \{/ { inside = 1 }
@@ -262,7 +262,8 @@ rule_environment()
     rule_environment_foreign src/base/settings/variables.c
 }
 
-# Those that others set: by the beginnings of their names. The two left out are values of MS_ROLE.
+# Variables that other programs set, by the prefix of their names. The two excluded names are values
+# of MS_ROLE.
 rule_environment_foreign()
 {
     local own='(HWLOC|MASTER|MS|OMPI|PMIX?|SLURM|TORCHELASTIC|UCX|XDG)_[A-Z0-9_]+' foreign name
@@ -275,7 +276,7 @@ rule_environment_foreign()
     done
 }
 
-# The names in the table of variables.
+# Prints the names in the table of variables.
 lint_variables() { sed -n 's/^VARIABLE(\(DIST_[A-Z0-9_]*\),.*/\1/p' src/base/settings/variables.def; }
 
 rule_man()
@@ -297,7 +298,7 @@ rule_layout()
     local format version
     format=$(command -v clang-format-14 || command -v clang-format) ||
         { echo "skip: no clang-format"; return; }
-    # Later versions lay out macros of initializers in another way, whatever .clang-format says.
+    # Later versions format macros of initializers differently, with the same .clang-format.
     version=$("$format" --version | sed -n 's/.*version \([0-9]*\).*/\1/p')
     [ "$version" = 14 ] ||
         { echo "skip: the layout is that of clang-format 14, and this is ${version:-an unknown one}"; return; }
@@ -315,14 +316,14 @@ rule_exports()
         sed -n 's/^< \(.*\)/\1: public, not exported/p; s/^> \(.*\)/\1: exported, not public/p'
 }
 
-# The functions that the public headers declare.
+# Prints the functions that the public headers declare.
 lint_public()
 {
     grep -hv '^#' include/dist/*.h | tr '\n' ' ' | grep -oE 'DIST_API [^;(]*\(' |
         sed -E 's/.*[ *]([a-z0-9_]+)\($/\1/' | sort -u
 }
 
-# The exported symbols, each known: what is exported is kept for ever.
+# Each exported symbol must be listed, since it can never be removed.
 rule_symbols()
 {
     [ -f tests/lint/symbols ] || { echo "skip: no tests/lint/symbols"; return; }
@@ -334,7 +335,7 @@ rule_symbols()
                 s/^> \(.*\)/\1: public, not in tests\/lint\/symbols/p'
 }
 
-# The functions of the NAME sections, but for the names of pages that describe several.
+# Prints the functions of the NAME sections, without the names of pages that describe several.
 lint_described()
 {
     local page own
@@ -352,7 +353,7 @@ rule_described()
         sed -n 's/^< \(.*\)/\1: in no man page/p; s/^> \(.*\)/\1: in a man page, in no header/p'
 }
 
-# The numbers of types and operations, which the header's tables count and libdist(3) writes out.
+# The numbers of types and operations: libdist(3) must agree with the header's tables.
 rule_numbers()
 {
     [ -f man/libdist.3 ] || { echo "skip: no man/libdist.3"; return; }
@@ -372,12 +373,12 @@ rule_modules()
         { echo "skip: no modules built"; return; }
     for module in "$lint_build"/.libs/dist_*.so; do
         nm -D --undefined-only "$module" | awk '{ print $2 }' | grep -E '^disti?_' |
-            sed "s|^|${module##*/} wants |"
+            sed "s|^|${module##*/} needs |"
     done
 }
 
-# A README in another language has the same headings, as many rows in its tables, and the same code.
-# It may have no spaces between words: only the depth of a heading is compared.
+# A README in another language must have the same headings, the same number of table rows, and the
+# same code. It may have no spaces between words, so only the depth of a heading is compared.
 lint_skeleton()
 {
     awk '
@@ -392,7 +393,7 @@ rule_languages()
     for other in README.*.md; do
         [ -e "$other" ] || continue
         diff <(lint_skeleton README.md) <(lint_skeleton "$other") |
-            sed -n "s|^< \(.*\)|$other: has not, where README.md has: \1|p; s|^> \(.*\)|$other: has more than README.md: \1|p"
+            sed -n "s|^< \(.*\)|$other: is missing, where README.md has: \1|p; s|^> \(.*\)|$other: has more than README.md: \1|p"
     done
 }
 
