@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# make check: units by floor, multi-process jobs, lint. Exit 0 is pass, 77 skip, else failure.
+# make check: unit tests, multi-process jobs, lint. Exit 0 is pass, 77 skip, otherwise failure.
 
-# Multi-process programs find library and modules in the build tree, and are no scripts.
+# Multi-process programs find library and modules in the build tree, and are not libtool scripts.
 job_ldflags = $(AM_LDFLAGS) -no-install
 unit_test_libs = libdist_core.la $(CMOCKA_LIBS)
 
-# The longest first, those that measure last: they wait for the other scripts.
+# The longest first; those that measure last, since they wait for the other scripts.
 include tests/jobs/local.mk
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -26,8 +26,8 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
-# Parsers, fed with what nobody meant for them. With --enable-fuzzers it is libFuzzer that makes the
-# inputs (make fuzz); else the program only takes the kept ones, which are a test.
+# Parsers with arbitrary input. With --enable-fuzzers libFuzzer generates the inputs (make fuzz);
+# otherwise the program only runs the kept inputs, as a test.
 check_PROGRAMS += tests/fuzz/fuzz
 tests_fuzz_fuzz_SOURCES = \
 	tests/fuzz/fuzz.h tests/fuzz/main.c tests/fuzz/input.c tests/fuzz/streams.c \
@@ -61,11 +61,11 @@ EXTRA_DIST += tests/README.md tests/fuzz/corpus tests/fuzz/corpus.py tests/fuzz/
 FUZZ_SECONDS = 10
 fuzz: tests/fuzz/fuzz
 	$(AM_TESTS_ENVIRONMENT) FUZZ_SECONDS='$(FUZZ_SECONDS)' $(BASH) $(srcdir)/tests/fuzz/run.sh
-# What the kept inputs reach of the parsers, in the same build.
+# The lines of the parsers that the kept inputs execute, in the same build.
 fuzz-coverage: tests/fuzz/fuzz
 	$(AM_TESTS_ENVIRONMENT) $(BASH) $(srcdir)/tests/fuzz/coverage.sh
 .PHONY: fuzz fuzz-coverage
-# Stands for GPUs where there are none: see standin.h. Twice the same, as CUDA and as HIP.
+# A stand-in for GPUs: see standin.h. Built twice, as CUDA and as HIP.
 standin_sources = \
 	tests/standin/communicator.h \
 	tests/standin/driver.c \
@@ -88,7 +88,7 @@ standin_sources = \
 	tests/standin/nccl_split.c \
 	tests/standin/standin.h
 
-# Its threads outlive what loads it. -rpath makes libtool build a shared object.
+# Its threads may outlive the module that loads it. -rpath makes libtool build a shared object.
 standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
 
 if HAVE_SHARED
@@ -112,7 +112,7 @@ standin_partial_la_LIBTOOLFLAGS = $(shared_only)
 standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
-# Stands for what UCX does to calls of libc.
+# A stand-in for UCX's hooks of libc functions.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_hooks.la
 endif
@@ -122,7 +122,7 @@ standin_hooks_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 standin_hooks_la_LDFLAGS = $(standin_ldflags)
 standin_hooks_la_LIBADD = -ldl
 
-# Stands for a PMIx library whose server misbehaves.
+# A stand-in for a PMIx library whose server misbehaves.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_pmix.la
 endif
@@ -153,7 +153,7 @@ tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_rank_sourc
 tests_standin_test_nccl_LDADD = $(unit_test_libs)
 endif
 
-# Stands for Ascend devices: see ascend.h.
+# A stand-in for Ascend devices: see ascend.h.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_ascend.la
 endif
@@ -170,7 +170,7 @@ standin_ascend_la_SOURCES = \
 standin_ascend_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 standin_ascend_la_LDFLAGS = $(standin_ldflags)
 standin_ascend_la_LIBADD = -lm
-# train_mnist's kernels compiled for the CPU: a module that takes the place of the real one, over
+# train_mnist's kernels compiled for the CPU: a module that replaces the real one and uses
 # the stand-in's driver.
 if HAVE_SHARED
 if HAVE_CXX17
@@ -190,7 +190,7 @@ tests_standin_kernels_train_mnist_cuda_la_CXXFLAGS = -std=c++17 -O2 -ffp-contrac
 tests_standin_kernels_train_mnist_cuda_la_LDFLAGS = $(module_ldflags) -Wl,-z,nodelete \
 	-rpath $(abs_builddir)
 tests_standin_kernels_train_mnist_cuda_la_LIBADD = $(CBLAS_LIBS) -ldl
-# The rules of the house, and proof that each of them can fail.
+# The rules of the source tree, and a test that each of them can fail.
 TESTS += tests/lint/lint.sh tests/lint/planted.sh
 EXTRA_DIST += \
 	tests/lint/code.awk \
@@ -202,10 +202,10 @@ EXTRA_DIST += \
 	tests/lint/words
 TESTS += tests/support/planted.sh tests/support/left_planted.sh $(measuring_job_scripts)
 
-# Faults for make check-tsan and make check-valgrind to see.
+# Faults that make check-tsan and make check-valgrind must detect.
 check_PROGRAMS += tests/support/planted_fault
 tests_support_planted_fault_SOURCES = tests/support/planted_fault.c
-TESTS += tests/support/planted_fault # skipped elsewhere; without this make has no rule to run it
+TESTS += tests/support/planted_fault # skipped in other builds; needed for make's rule to run it
 
 EXTRA_DIST += \
 	tests/support/count.sh \
@@ -237,7 +237,7 @@ limited = $(BASH) $(top_srcdir)/tests/support/limit.sh
 LOG_COMPILER = $(limited) $(unit_watch)
 SH_LOG_COMPILER = $(limited) $(BASH)
 
-# Where a test finds things. The rest of what jobs need is in tests/support/job.sh.
+# Paths for tests. tests/support/job.sh sets further variables for jobs.
 AM_TESTS_ENVIRONMENT = \
 	srcdir='$(abs_top_srcdir)'; export srcdir; \
 	builddir='$(abs_top_builddir)'; export builddir; \
@@ -258,12 +258,12 @@ sanitizer_environment = \
 	export LSAN_OPTIONS; \
 	UBSAN_OPTIONS="print_stacktrace=1:$$UBSAN_OPTIONS"; export UBSAN_OPTIONS;
 
-# The costs that tests have measured, and their cookie.
+# Files of tests: measured costs, a cookie, inputs, reports.
 clean-local:
 	rm -rf tests/cache tests/fuzz/kept tests/reports
 
-# make test T="tests/unit/store/test_client shrink core": these tests, a script of tests/jobs by its name, all
-# tests of a folder of tests/unit. Builds only the programs that they need.
+# make test T="tests/unit/store/test_client shrink core": runs these tests: a test, a script of tests/jobs by
+# its name, or all tests of a folder of tests/unit. Builds only the programs that they need.
 test: all
 	@srcdir='$(abs_top_srcdir)' $(BASH) $(top_srcdir)/tests/support/some.sh '$(TESTS)' '$(check_PROGRAMS)' '$(T)' \
 	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS
@@ -273,10 +273,10 @@ test: all
 check-long:
 	CHECK_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
 
-# Tests once more where something watches them: the unit tests among TESTS, and jobs.
+# Runs unit tests and jobs under ThreadSanitizer or valgrind.
 watched = builddir='$(abs_top_builddir)' $(BASH) $(top_srcdir)/tests/support/watched.sh
 
-# In a build with --enable-sanitizers=thread: jobs of what has threads.
+# In a build with --enable-sanitizers=thread: jobs that use threads.
 tsan_jobs = two_groups any_order short_calls flight shrink aborts forked churn tls agents ddp
 check-tsan: all $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(watched) tsan '$(TESTS)' '$(tsan_jobs)' $(MAKE) $(AM_MAKEFLAGS) check-TESTS

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kept inputs of the fuzzers: one archive a target, tests/fuzz/corpus/TARGET.zip.
+"""The kept inputs of the fuzzers: one archive per target, tests/fuzz/corpus/TARGET.zip.
 
-  corpus.py unpack FOLDER           unpacks every archive to FOLDER/TARGET, replacing what is there
+  corpus.py unpack FOLDER           unpacks every archive to FOLDER/TARGET, replacing its files
   corpus.py add TARGET FILE...      adds inputs to a target's archive
   corpus.py replace TARGET FOLDER   makes the archive of the files in FOLDER
 
-An input is named by the first 12 digits of its SHA-1, as libFuzzer names it. The same inputs make the
-same archive, byte by byte.
+The name of an input is the first 12 digits of its SHA-1, as in libFuzzer. Equal inputs give equal
+archives, byte by byte.
 """
 import hashlib
 import os

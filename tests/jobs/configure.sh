@@ -5,7 +5,7 @@
 # of the four is also left out alone.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "configure" "the other suite tries scripts"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "configure" "the other suite tests scripts"; exit; }
 
 [ ! -e "$srcdir/config.status" ] ||
     { job_skip "configure" "$srcdir is configured itself"; exit 0; }

@@ -5,7 +5,7 @@
 # host's name is invented and its compiler is the build machine's, so that every library would link.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "cross compilation" "the other suite tries scripts"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "cross compilation" "the other suite tests scripts"; exit; }
 [ ! -e "$srcdir/config.status" ] ||
     { job_skip "cross compilation" "$srcdir is configured itself"; exit 0; }
 compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files of examples/cluster/ for Kubernetes.
+"""Reads the files of examples/cluster/ for Kubernetes.
 
-check FILE...       do the fields exist, and agree with each other? Says what does not.
-variables FILE      the variables of the Job's container, NAME=VALUE
-command FILE        the command of the Job, or of the MPIJob's launcher, one word a line, words quoted
-ranks FILE          how many ranks it has
+check FILE...       checks that the fields exist and agree with each other; prints the first error
+variables FILE      prints the variables of the Job's container, NAME=VALUE
+command FILE        prints the command of the Job, or of the MPIJob's launcher, one quoted word per line
+ranks FILE          prints the number of ranks
 """
 import re
 import shlex
@@ -39,7 +39,7 @@ def container_of(template):
     fields("container", container, CONTAINER)
     require(LABEL.match(container["name"]) and container["image"], "container: name and image")
     for variable in container.get("env", []):
-        require(isinstance(variable["value"], str), f"{variable['name']}: a value is a text")
+        require(isinstance(variable["value"], str), f"{variable['name']}: the value must be a text")
     return container
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Multi-process cases: each script is lines "launcher ranks program arguments" (see job.sh).
-# The battery (tools/selftest) as the tests call it, and a backend that must fail it.
+# Multi-process cases: each script has lines "launcher ranks program arguments" (see job.sh).
+# The conformance tests (tools/selftest) as a program, and a backend that must fail them.
 check_PROGRAMS += tests/conformance/conformance
 tests_conformance_conformance_SOURCES = tests/conformance/main.c
 tests_conformance_conformance_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
 tests_conformance_conformance_LDADD = libselftest.la libdist.la -lm
 tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 
-# -rpath makes libtool build a shared object although it is not installed. They are apart from the
-# modules that are for users, which dist_info lists.
+# -rpath makes libtool build a shared object although it is not installed. They are not in the
+# folder of the modules for users, which dist_info lists.
 if HAVE_SHARED
 check_LTLIBRARIES += tests/conformance/dist_faulty.la tests/conformance/dist_plain.la
 endif
@@ -16,7 +16,7 @@ tests_conformance_dist_faulty_la_LIBTOOLFLAGS = $(shared_only)
 tests_conformance_dist_faulty_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_faulty_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
-# The same without tags and receives from any source; its MIN and MAX may lose a NaN.
+# The same backend without tags and receives from any source; its MIN and MAX may lose a NaN.
 tests_conformance_dist_plain_la_LIBTOOLFLAGS = $(shared_only)
 tests_conformance_dist_plain_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_plain_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAULTY_NAME='"plain"' -DFAULTY_LACKS=7u
@@ -238,7 +238,7 @@ tests_jobs_nccl_launch_SOURCES = \
 tests_jobs_nccl_launch_LDADD = libdist.la -ldl
 tests_jobs_nccl_launch_LDFLAGS = $(job_ldflags)
 
-# An MPI program without libdist, for each MPI.
+# An MPI program that does not use libdist, for each MPI.
 preload_program_sources = \
 	tests/jobs/preload_again.c \
 	tests/jobs/preload_blocked.c \
@@ -261,7 +261,7 @@ if HAVE_OPENMPI
 check_PROGRAMS += tests/jobs/preload_openmpi
 endif
 
-# gcc believes that MPICH writes to its MPI_STATUSES_IGNORE.
+# gcc assumes that MPICH writes to its MPI_STATUSES_IGNORE.
 tests_jobs_preload_mpich_SOURCES = $(preload_program_sources)
 tests_jobs_preload_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
 tests_jobs_preload_mpich_CFLAGS = $(AM_CFLAGS) $(STATUSES_CFLAGS)
@@ -270,7 +270,7 @@ if HAVE_MPICH
 check_PROGRAMS += tests/jobs/preload_mpich
 endif
 
-# Counts what libdist_mpi.so calls of each MPI.
+# Counts the calls that libdist_mpi.so makes of each MPI.
 preload_calls_openmpi_la_LIBTOOLFLAGS = $(shared_only)
 preload_calls_openmpi_la_SOURCES = tests/jobs/preload_calls.c
 preload_calls_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)

@@ -4,7 +4,7 @@
 # leaves nothing behind.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "netns-cluster" "the other suite tries scripts"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "netns-cluster" "the other suite tests scripts"; exit; }
 
 cluster=$srcdir/bench/netns-cluster
 [[ $cluster == /* ]] || cluster=$PWD/$cluster

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What another user of the machine may try. Run as root, whose rights it gives away.
+"""Acts as another user of the machine. Must be started as root, and drops root's rights.
 
-other_user.py hold NAME            has the abstract Unix socket NAME, until it is ended
-other_user.py attack MARK          tries to get something from the processes whose environment has
-                                   the line MARK, from when they come until they have gone: says what
-                                   it tried, and each thing it gained
+other_user.py hold NAME            binds the abstract Unix socket NAME until it is killed
+other_user.py attack MARK          attacks the processes whose environment contains the line MARK,
+                                   until they have exited; prints what it tried, and everything it
+                                   gained
 """
 
 import array
@@ -48,7 +48,7 @@ def processes(mark):
 
 
 def sockets(pids):
-    """The names of Unix sockets and the addresses of TCP sockets at which those processes listen."""
+    """Returns the names of Unix sockets and the addresses of TCP sockets on which these processes listen."""
     inodes, names, addresses = set(), set(), set()
     for pid in pids:
         for path in glob.glob("/proc/%d/fd/*" % pid):
@@ -95,7 +95,7 @@ class Attack:
 
     @staticmethod
     def has_memory(fd):
-        """False for a process that has ended: anybody may open these files then, but they are empty or an error."""
+        """False for a zombie: any user may open these files of it, but they are empty."""
         try:
             return os.read(fd, 1) != b""
         except ProcessLookupError:
@@ -149,7 +149,7 @@ class Attack:
 
 
 def attack(mark):
-    """Only root sees what there is to try; so a child that is nobody does it, each time anew."""
+    """Lists targets as root; in each round a child attacks them as user nobody."""
     until, seen = time.monotonic() + HOLD_SECONDS, False
     while time.monotonic() < until:
         pids = processes(mark)

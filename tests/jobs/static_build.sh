@@ -4,7 +4,7 @@
 # libdist.a alone.
 . "$srcdir/tests/support/job.sh"
 
-[ -z "${CHECK_SHORT-}" ] || { job_skip "static build" "the other suite tries scripts"; exit; }
+[ -z "${CHECK_SHORT-}" ] || { job_skip "static build" "the other suite tests scripts"; exit; }
 [ ! -e "$srcdir/config.status" ] ||
     { job_skip "static build" "$srcdir is configured itself"; exit 0; }
 compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")

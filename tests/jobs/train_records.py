@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads what train_mnist leaves behind: train_records.py metrics|trace|page|tensorboard FILE ..."""
+"""Checks the records of train_mnist: train_records.py metrics|trace|page|tensorboard FILE ..."""
 import collections
 import glob
 import html.parser
@@ -8,7 +8,7 @@ import sys
 
 
 def metrics(path, steps, tests, cut="0"):
-    """Each line an object; steps and tests as many as were made, in order; `cut` lines are none."""
+    """Checks that each line but `cut` is an object, and that all steps and tests are there, in order."""
     seen, bad = collections.defaultdict(list), 0
     for line in open(path):
         try:
@@ -17,7 +17,7 @@ def metrics(path, steps, tests, cut="0"):
             bad += 1
             continue
         seen[record["event"]].append(record)
-    assert bad == int(cut), f"{bad} lines are no JSON"
+    assert bad == int(cut), f"{bad} lines are not JSON"
     assert [r["step"] for r in seen["step"]] == list(range(1, int(steps) + 1)), "steps"
     assert len(seen["test"]) == int(tests), "tests"
     for r in seen["step"]:
@@ -29,7 +29,7 @@ def metrics(path, steps, tests, cut="0"):
 
 
 def trace(path, ranks, steps):
-    """The schema of trace events; each rank's spans lie in order, and buckets end in their step."""
+    """Checks the schema of trace events, the order of each rank's spans, and that buckets end in their step."""
     file = json.load(open(path))
     error = file["otherData"]["clock_error_us"]
     assert 0 <= error < 1e6, error
@@ -69,7 +69,7 @@ def trace(path, ranks, steps):
 
 
 class Page(html.parser.HTMLParser):
-    """Every element that is opened is closed, and nothing comes from elsewhere."""
+    """Checks that all elements are closed, and that no external resource is used."""
     alone = {"meta", "img", "line", "rect", "circle", "polyline", "polygon", "path", "br"}
 
     def __init__(self):
@@ -98,7 +98,7 @@ def page(path):
 
 
 def tensorboard(folder, steps, tests):
-    """TensorBoard's own reader has the same scalars as the lines of JSON beside them."""
+    """Checks that TensorBoard's reader returns the same scalars as the lines of JSON."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     assert glob.glob(folder + "/events.out.tfevents.*")
     reader = EventAccumulator(folder, size_guidance={"scalars": 0})

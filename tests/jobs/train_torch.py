@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ResNet-20 of PyTorch beside train_pass: the same parameters, images and labels; the same outputs,
-gradients and running means to 1e-4. Usage: train_torch.py PROGRAM FOLDER"""
+"""Compares ResNet-20 of PyTorch with train_pass: for equal parameters, images and labels, the outputs,
+gradients and running means must agree to 1e-4. Usage: train_torch.py PROGRAM FOLDER"""
 import json
 import struct
 import subprocess
@@ -46,7 +46,7 @@ class ResNet20(nn.Module):
 
 
 def save(path, tensors):
-    """A safetensors file, with the counts of batches in it as PyTorch's users have them."""
+    """Writes a safetensors file that contains num_batches_tracked, as files of PyTorch users do."""
     header, data = {}, b""
     for name, tensor in tensors.items():
         part = tensor.detach().contiguous().numpy().tobytes()
@@ -107,7 +107,7 @@ def main(program, folder, side, count):
     expected = {name: value.grad for name, value in model.named_parameters()}
     expected.update((n, v) for n, v in model.named_buffers() if "running" in n)
     if expected.keys() != result.keys():
-        sys.exit(f"other names: {sorted(expected.keys() ^ result.keys())}")
+        sys.exit(f"different names: {sorted(expected.keys() ^ result.keys())}")
     for name, value in expected.items():
         worst = max(worst, check(name, result[name].double(), value))
     back = ResNet20()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reports the structure of the C sources: sizes, functions, include cycles. A report, no test.
+"""Reports the structure of the C sources: sizes, functions, include cycles. This is a report, not a test.
 
-  structure.py [TREE [BUILD]]   of the tree (by default the current folder); with a build folder also
-                                how many files use each external function
+  structure.py [TREE [BUILD]]   reports on TREE (by default the current folder); with a build folder
+                                also how many files use each external function
 
 A module is a folder of src/, or train, bench or tools.
 """
@@ -43,7 +43,7 @@ def code_lines(text):
 
 
 def cycles(edges):
-    """Strongly connected components of more than one node (Tarjan's algorithm)."""
+    """Returns the strongly connected components of more than one node (Tarjan's algorithm)."""
     index, low, stack, found = {}, {}, [], []
 
     def visit(node):
@@ -69,7 +69,7 @@ def cycles(edges):
 
 
 def externals(build):
-    """The external functions: name -> (file that defines it, files that use it), of one build folder."""
+    """Returns the external functions: name -> (file that defines it, files that use it), of one build folder."""
     defined, used = {}, collections.defaultdict(set)
     for top in TREES + ("python",):
         for folder, _, names in os.walk(os.path.join(build, top)):

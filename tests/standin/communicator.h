@@ -74,7 +74,7 @@ void nccl_sockets_close(const int *fds, int count);
 
 /* ---- nccl_mesh.c ---- */
 
-/* What ranks exchange about themselves when they connect. */
+/* A rank's description, which ranks exchange when they connect. */
 struct nccl_card {
     int32_t rank, ranks, device, color, key;
 };
