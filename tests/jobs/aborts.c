@@ -63,7 +63,7 @@ static void was_aborted(dist_status status)
 }
 
 /* Checks that every call on an aborted group fails, and that the group can be destroyed. */
-static void is_over(dist_group *group)
+static void check_aborted(dist_group *group)
 {
     dist_group *other;
 
@@ -75,7 +75,7 @@ static void is_over(dist_group *group)
     EXPECT(dist_abort(group) == DIST_ERR_INVALID_ARGUMENT);
 }
 
-static dist_group *second(dist_group *world)
+static dist_group *second_group(dist_group *world)
 {
     dist_group *group = NULL;
 
@@ -87,19 +87,19 @@ static dist_group *second(dist_group *world)
 static void while_computing(dist_group *world)
 {
     static float data[COUNT];
-    dist_group *group = second(world);
+    dist_group *group = second_group(world);
 
     if (dist_get_rank(world) == VICTIM)
         abort_soon(group);
     else
         was_aborted(dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM));
-    is_over(group);
+    check_aborted(group);
 }
 
 /* The victim blocks in a receive; its own signal handler or thread aborts. */
 static void while_receiving(dist_group *world, bool by_signal)
 {
-    dist_group *group = second(world);
+    dist_group *group = second_group(world);
     int rank = dist_get_rank(world), word;
     dist_work *work;
     pthread_t thread;
@@ -114,30 +114,30 @@ static void while_receiving(dist_group *world, bool by_signal)
     if (rank == VICTIM && !by_signal)
         pthread_join(thread, NULL);
     was_aborted(dist_wait(work));
-    is_over(group);
+    check_aborted(group);
 }
 
 static void in_the_store(dist_group *world)
 {
-    dist_group *group = second(world), *other;
+    dist_group *group = second_group(world), *other;
 
     if (dist_get_rank(world) == VICTIM)
         abort_soon(group);
     else
         was_aborted(dist_monitored_barrier(group, 0));
-    is_over(group);
-    group = second(world);
+    check_aborted(group);
+    group = second_group(world);
     if (dist_get_rank(world) == VICTIM)
         abort_soon(group);
     else
         was_aborted(dist_dup_group(group, NULL, &other));
-    is_over(group);
+    check_aborted(group);
 }
 
 /* The victim waits for a missing rank of a new group; its signal handler or thread aborts. */
 static void while_joining(dist_group *world, bool by_signal)
 {
-    dist_group *group = second(world), *other;
+    dist_group *group = second_group(world), *other;
     int rank = dist_get_rank(world);
     pthread_t thread;
 
@@ -153,7 +153,7 @@ static void while_joining(dist_group *world, bool by_signal)
         was_aborted(dist_split_group(group, 0, 0, NULL, &other));
     if (rank == VICTIM && !by_signal)
         pthread_join(thread, NULL);
-    is_over(group);
+    check_aborted(group);
 }
 
 int main(int argc, char **argv)

@@ -40,7 +40,7 @@ struct row {
 #define DTYPE(value) ((dist_dtype)(value).i)
 #define OP(value) ((dist_op)(value).i)
 
-static dist_group *group, *gone;
+static dist_group *group, *destroyed;
 static int ranks, rank, faults, calls;
 static float memory[RANKS_MAX * COUNT], other[RANKS_MAX * COUNT];
 static size_t ones[RANKS_MAX], many[RANKS_MAX], offsets[RANKS_MAX];
@@ -284,7 +284,7 @@ static bool wrong(char kind, int k, struct value *value)
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2, SIZE_MAX / 16};
     static const int numbers[] = {-1, -2, INT_MIN, INT_MIN + 1};
     static const struct dist_group_options empty = {.size = 0}, large = {.size = SIZE_MAX};
-    void *const pointers[] = {NULL, (void *)UINTPTR_MAX}, *const handles[] = {NULL, gone};
+    void *const pointers[] = {NULL, (void *)UINTPTR_MAX}, *const handles[] = {NULL, destroyed};
     const int from = kind == 'R' ? 1 : 0; /* -1 is any source, or no peer */
 
     switch (kind) {
@@ -399,8 +399,8 @@ int main(void)
 
     options.timeout_ms = 20 * 1000;
     if (dist_init_process_group(&options, &group) != DIST_OK ||
-        dist_dup_group(group, NULL, &gone) != DIST_OK ||
-        dist_destroy_process_group(gone) != DIST_OK) {
+        dist_dup_group(group, NULL, &destroyed) != DIST_OK ||
+        dist_destroy_process_group(destroyed) != DIST_OK) {
         fprintf(stderr, "%s\n", dist_last_error());
         return 1;
     }
@@ -415,7 +415,7 @@ int main(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         try_row(&rows[i]);
     try_texts(NULL);
-    try_texts(gone);
+    try_texts(destroyed);
     if (dist_all_reduce(group, &one, &sum, 1, DIST_FLOAT32, DIST_SUM) != DIST_OK ||
         sum != (float)ranks) {
         fprintf(stderr, "rank %d: afterwards: %s\n", rank, dist_last_error());

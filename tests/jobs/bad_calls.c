@@ -482,13 +482,13 @@ static void bad_on_one_rank(void)
 }
 
 /* Every call refuses a group that has been destroyed. */
-static void bad_after_destroy(dist_group *gone)
+static void bad_after_destroy(dist_group *destroyed)
 {
-    BAD("destroyed", dist_all_reduce(gone, in, out, COUNT, F, S));
-    BAD("destroyed", dist_all_to_all(gone, in, out, COUNT, F));
-    BAD("destroyed", dist_barrier(gone));
-    BAD("destroyed", dist_send(gone, in, COUNT, F, 0, 0));
-    BAD("destroyed", dist_destroy_process_group(gone));
+    BAD("destroyed", dist_all_reduce(destroyed, in, out, COUNT, F, S));
+    BAD("destroyed", dist_all_to_all(destroyed, in, out, COUNT, F));
+    BAD("destroyed", dist_barrier(destroyed));
+    BAD("destroyed", dist_send(destroyed, in, COUNT, F, 0, 0));
+    BAD("destroyed", dist_destroy_process_group(destroyed));
 }
 
 /* ---- main ---- */

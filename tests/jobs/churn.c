@@ -81,7 +81,7 @@ static struct holding hold(void)
 }
 
 /* True under a sanitizer, which keeps freed memory and maps memory for it. */
-static bool keeps_what_is_freed(void)
+static bool keeps_freed_memory(void)
 {
     return getenv("CHECK_SHORT") != NULL;
 }
@@ -93,7 +93,7 @@ static void compare(const struct holding *before, const struct holding *after, l
 
     if (handles > HANDLES)
         handles = HANDLES;
-    if (!keeps_what_is_freed())
+    if (!keeps_freed_memory())
         grown = grown || after->mappings > before->mappings + GROWTH_MAPPINGS ||
                 after->kib > before->kib + GROWTH_KIB + handles * HANDLE_BYTES / 1024;
     fprintf(grown ? stderr : stdout,

@@ -60,7 +60,7 @@ job_recovers
 kinds="kill exit-atexit"
 [ -z "${CHECK_LONG-}" ] || kinds="kill exit exit-atexit exit-thread exit-function"
 for kind in $kinds; do
-    job_aside job openmpi 3 tests/jobs/mishap mpi $kind 1
+    job_parallel job openmpi 3 tests/jobs/mishap mpi $kind 1
 done
 job_collect
 # MPICH's launcher may end the job as soon as one rank has exited without MPI_Finalize; the test is

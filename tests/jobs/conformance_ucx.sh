@@ -37,8 +37,8 @@ export DIST_TRANSPORT=ucx
 for kind in kill kill-in exit count dtype op; do
     job shell 4 tests/jobs/mishap ucx $kind 2
 done
-job_aside job shell 3 tests/jobs/mishap ucx kill-fork 0
-job_aside job shell 3 tests/jobs/mishap ucx silent 1
+job_parallel job shell 3 tests/jobs/mishap ucx kill-fork 0
+job_parallel job shell 3 tests/jobs/mishap ucx silent 1
 job_collect
 unset DIST_TRANSPORT
 

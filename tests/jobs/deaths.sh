@@ -40,7 +40,7 @@ die()
 # Three cases at a time, as they mostly wait.
 beside()
 {
-    job_aside die "$@"
+    job_parallel die "$@"
     [ $((++batch % 3)) != 0 ] || job_collect
 }
 

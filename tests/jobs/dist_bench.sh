@@ -209,7 +209,7 @@ fi
 killed()
 {
     local worker
-    job_behind "$builddir/dist_bench" -n 2 --backend gloo -t 60 -b 4 -e 4 all_reduce
+    job_background "$builddir/dist_bench" -n 2 --backend gloo -t 60 -b 4 -e 4 all_reduce
     # The libtool wrapper has other children first.
     job_until eval '[ "$(pgrep -cP $!)" = 2 ] && worker=$(pgrep -nP $! -f all_reduce)'
     kill -9 "$worker"

@@ -139,7 +139,7 @@ job_check "the signal's name" grep -q 'Signal 9 (SIGKILL) received by PID' "$job
 last_call()
 {
     local pid worker
-    job_behind timeout $JOB_LIMIT "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 \
+    job_background timeout $JOB_LIMIT "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 \
         --train-samples 640 --test-samples 64
     pid=$!
     job_until grep -q Loss "$job_output"
@@ -221,14 +221,14 @@ ends()
     shift 3
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id job_behind timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@"
+    TEST_JOB=$job_id job_background timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@"
     job_until grep -q 'ready' "$job_output"
     pid=$(pgrep -P $! -x distrun)
     for signal in $signals; do
         case $signal in
         group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
         agent:*) kill -"${signal#agent:}" "$(job_agent "$pid")" ;;
-        supervisor:*) kill -"${signal#supervisor:}" "$(pgrep -P "$pid" -x supervisor)" ;;
+        supervisor:*) kill -"${signal#supervisor:}" "$(pgrep -P "$pid" -x keeper)" ;;
         # shellcheck disable=SC2046
         both:*) kill -"${signal#both:}" "$pid" $(job_agent "$pid") ;;
         worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(job_agent "$pid")" | head -n 1)" ;;
@@ -250,27 +250,27 @@ ends()
 
 children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
 stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
-job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
-job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
+job_parallel ends "SIGKILL of distrun" KILL 137 sh -c "$children"
+job_parallel ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
 # distrun's messages go to a pipe whose reader has exited.
 unread()
 {
     exec 6> >(head -n 1 >/dev/null) # the line about bound workers
     job_errors=6 ends "$@"
 }
-job_aside ends "SIGKILL of the supervisor" keeper:KILL 137 sh -c "$children"
-job_aside ends "SIGKILL of distrun and its agent" both:KILL 137 sh -c "$children"
-job_aside unread "SIGKILL of the agent, and nobody reads" agent:KILL 137 sh -c "$children"
-job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
-job_aside ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
-job_aside ends "SIGTERM" TERM 143 sh -c "$children"
-job_aside ends "SIGHUP" HUP 129 sh -c "$children"
-job_aside ends "SIGINT once" INT 130 sh -c "$children"
-job_aside ends "workers that ignore SIGTERM" TERM 143 sh -c "$stubborn"
-job_aside ends "SIGINT twice" "INT INT" 130 sh -c "$stubborn"
-job_aside ends "SIGUSR1 is passed on" USR1 0 bash -c \
+job_parallel ends "SIGKILL of the supervisor" supervisor:KILL 137 sh -c "$children"
+job_parallel ends "SIGKILL of distrun and its agent" both:KILL 137 sh -c "$children"
+job_parallel unread "SIGKILL of the agent, and nobody reads" agent:KILL 137 sh -c "$children"
+job_parallel ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
+job_parallel ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
+job_parallel ends "SIGTERM" TERM 143 sh -c "$children"
+job_parallel ends "SIGHUP" HUP 129 sh -c "$children"
+job_parallel ends "SIGINT once" INT 130 sh -c "$children"
+job_parallel ends "workers that ignore SIGTERM" TERM 143 sh -c "$stubborn"
+job_parallel ends "SIGINT twice" "INT INT" 130 sh -c "$stubborn"
+job_parallel ends "SIGUSR1 is passed on" USR1 0 bash -c \
     'trap "exit 0" USR1; echo ready; while :; do sleep 0.05; done'
-job_aside ends "a child that a worker leaves" USR1 0 bash -c \
+job_parallel ends "a child that a worker leaves" USR1 0 bash -c \
     'trap "" USR1; setsid sleep 96 & echo ready; sleep 0.5'
 job_collect
 
@@ -406,14 +406,14 @@ clash()
 # An agent that is not refused waits "join" seconds for the other agents.
 wrong() { job_check "refused: $1" clash "$@"; }
 endpoint() { echo "--rdzv-endpoint 127.0.0.1:$(job_port)"; }
-job_aside wrong "use the same values for all agents of a job" "$(endpoint)" "--nnodes 2" "--nnodes 3"
-job_aside wrong "use the same values for all agents of a job" "$(endpoint) --nnodes 2" "" "--max-restarts 2"
-join=8 job_aside wrong "use a different port for each job" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
-job_aside wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(job_port)" \
+job_parallel wrong "use the same values for all agents of a job" "$(endpoint)" "--nnodes 2" "--nnodes 3"
+job_parallel wrong "use the same values for all agents of a job" "$(endpoint) --nnodes 2" "" "--max-restarts 2"
+join=8 job_parallel wrong "use a different port for each job" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
+job_parallel wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 1" "--node-rank 1"
-join=8 job_aside wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
+join=8 job_parallel wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 0"
-join=1 job_aside wrong 'cannot resolve "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
+join=1 job_parallel wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
 job_collect
 
 # ---- stop and continue ----
@@ -427,14 +427,14 @@ suspended_states()
         ps -o s= --ppid "$worker"
     done | tr -d ' \n'
 }
-suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_guard")" = "$2" ]; }
-suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_guard")" = S ]; }
+suspended_all() { [ "$(suspended_states)" = "$1" ] && [ "$(ps -o s= -p "$suspended_monitor")" = "$2" ]; }
+suspended_none() { [[ $(suspended_states) != *T* ]] && [ "$(ps -o s= -p "$suspended_monitor")" = S ]; }
 # A child has a process group of its own; the shutdown timeout ends long before the job is
 # continued.
 suspended()
 {
     # shellcheck disable=SC2016
-    job_behind "$run" --shutdown-timeout 0.2 -n 2 sh -c \
+    job_background "$run" --shutdown-timeout 0.2 -n 2 sh -c \
         'trap "" TERM; (trap - TERM; exec setsid sleep 60) & echo ready; wait; exit 3'
     suspended_monitor=$!
     job_until eval '[ "$(grep -c ready "$job_output")" = 2 ]'
@@ -487,7 +487,7 @@ job_check "256 workers" many
 failed_among_many()
 {
     local monitor agent
-    job_behind "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]'
+    job_background "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]'
     monitor=$!
     job_until eval '[ "$(grep -c ready "$job_output")" = 100 ]'
     agent=$(job_agent $monitor) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"

@@ -7,7 +7,7 @@ JOB_LIMIT=60
 # node RANK PORT WORKER: starts one of three nodes with a worker each, in the background.
 node()
 {
-    job_behind timeout $JOB_LIMIT "$builddir/distrun" --nnodes 3 --node-rank "$1" \
+    job_background timeout $JOB_LIMIT "$builddir/distrun" --nnodes 3 --node-rank "$1" \
         --rdzv-endpoint "127.0.0.1:$2" -n 1 "$BASH" -c "$3"
 }
 

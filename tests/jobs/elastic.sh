@@ -18,7 +18,7 @@ fi
 # A batch that two and three ranks can divide, so that each step has the same number of samples.
 export batch=60 samples=720 epochs=2
 # How node 2 is lost, in turn; in the long form more often, at any moment.
-export losses="guard cut"
+export losses="monitor cut"
 if [ -n "${CHECK_LONG-}" ]; then
     samples=1800 epochs=6 losses="monitor agent cut first worker monitor first cut agent cut"
 fi
@@ -44,7 +44,7 @@ until_steps()
     until [ $(steps) -ge $want ] || grep -q Final "$log"; do sleep 0.02; done
 }
 left() { grep -lsz "^NODE=$log.$RANK\$" /proc/[0-9]*/environ | tr -dc "0-9\n"; }
-gone() { for try in $(seq 200); do [ -z "$(left)" ] && return; sleep 0.1; done; echo "left: $(left)"; }
+wait_exited() { for try in $(seq 200); do [ -z "$(left)" ] && return; sleep 0.1; done; echo "left: $(left)"; }
 # Prints the process of rank 0: processes of all hosts are visible here.
 first()
 {
@@ -64,7 +64,7 @@ lose()
     esac
     wait $pid
     echo "lost by $1: exit $?"
-    gone
+    wait_exited
     ip link set eth0 up
     until_steps 4
     start & pid=$!
@@ -72,14 +72,14 @@ lose()
 case $RANK in
 0)  (start) >"$log" 2>&1
     echo "exit $?"
-    gone
+    wait_exited
     # Processes of the other hosts may still be exiting.
     while grep -qsz "^NODE=$log" /proc/[0-9]*/environ; do sleep 0.05; done
     ss -Htln
     ls -A /dev/shm ;;
 1)  (start) >/dev/null
     echo "exit $?"
-    gone ;;
+    wait_exited ;;
 2)  start & pid=$!
     until [ -e "$file" ]; do sleep 0.05; done
     for loss in $losses; do
@@ -89,7 +89,7 @@ case $RANK in
     done
     wait $pid
     echo "exit $?" >&3
-    gone >&3 ;;
+    wait_exited >&3 ;;
 esac 3>&1 2>"$log.$RANK"
 [ $RANK = 2 ] || exit 0
 END

@@ -28,8 +28,8 @@ for DIST_TRANSPORT in shm tcp; do
     job_check "so does a truncated message" every "rank 1"
     DIST_FAULT=flip:1@6/0 job_fails 'and the status OK' shell 3 $kills gloo network 1
     # These cases wait for a timeout.
-    DIST_TIMEOUT=2 DIST_FAULT=drop:1@6/0 job_aside job shell 3 $kills gloo silence 1
-    DIST_TIMEOUT=2 DIST_FAULT=stall:1@6:time=4s job_aside job shell 3 $kills gloo silence 1
+    DIST_TIMEOUT=2 DIST_FAULT=drop:1@6/0 job_parallel job shell 3 $kills gloo silence 1
+    DIST_TIMEOUT=2 DIST_FAULT=stall:1@6:time=4s job_parallel job shell 3 $kills gloo silence 1
 done
 # A checksum detects a flipped bit.
 DIST_CHECKSUM=1 messages flip:1@6/0

@@ -42,7 +42,7 @@ static void must_hold(int holds, const char *what)
 
 /* Waits until the first thread has ended: the process then has state Z (zombie) although it runs.
  */
-static int first_has_ended(void)
+static int first_thread_has_ended(void)
 {
     FILE *file = fopen("/proc/self/stat", "re");
     char state = 0;
@@ -147,7 +147,7 @@ static void *go_on(void *arg)
 {
     unsigned char *bytes = block(rank);
 
-    while (!first_has_ended())
+    while (!first_thread_has_ended())
         usleep(1000);
     must(dist_barrier(world), "barrier");
     passes_messages();
@@ -179,7 +179,7 @@ static void *spawn(void *arg)
 {
     int exit_code = -1;
 
-    while (!first_has_ended())
+    while (!first_thread_has_ended())
         usleep(1000);
     must(dist_spawn(SPAWNED, be_spawned, NULL, &exit_code), "spawn");
     exit(exit_code);

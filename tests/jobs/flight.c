@@ -84,7 +84,7 @@ static int write_mapped(dist_group *group)
 }
 
 /* What the victim does instead of its barrier. */
-static int suffer(dist_group *group, const char *kind)
+static int misbehave(dist_group *group, const char *kind)
 {
     const struct timespec others_time_out = {.tv_sec = TIMEOUT_MS / 1000 + 1};
 
@@ -154,7 +154,7 @@ static int run(dist_group *group, const char *kind)
     if (strcmp(kind, "unsent") == 0)
         return run_messages(group);
     if (rank == VICTIM && !well)
-        return suffer(group, kind);
+        return misbehave(group, kind);
     status = dist_barrier(group);
     if (maps && status == DIST_OK)
         return write_mapped(group);

@@ -87,11 +87,11 @@ half()
     job shell 3 tests/jobs/flight absent
     job_check "a warning after half of the timeout" grep -qE 'WARN barrier #8: rank 0 has waited [0-9.]+ s for rank 1 \(host' "$job_output"
 }
-job_aside absent
-folder=few DIST_FLIGHT=4 job_aside few
-job_aside unsent
-DIST_FLIGHT_FILE=/dev/null job_aside half
-job_aside in_folder stopped 3
+job_parallel absent
+folder=few DIST_FLIGHT=4 job_parallel few
+job_parallel unsent
+DIST_FLIGHT_FILE=/dev/null job_parallel half
+job_parallel in_folder stopped 3
 
 job_has_modules && job self 1 tests/jobs/unloaded "$builddir/.libs/libdist.so"
 in_folder own 3

@@ -192,13 +192,13 @@ static void be_a_parent(bool threads)
     int rank = dist_get_rank(mine.group), ranks = dist_get_world_size(mine.group);
     static float data[COUNT];
     int32_t word = 0;
-    dist_group *gone;
+    dist_group *destroyed;
     pthread_t thread;
     pid_t worker;
 
-    EXPECT(dist_dup_group(mine.group, NULL, &gone) == DIST_OK &&
-           dist_barrier_async(gone, &mine.orphan) == DIST_OK &&
-           dist_destroy_process_group(gone) == DIST_OK);
+    EXPECT(dist_dup_group(mine.group, NULL, &destroyed) == DIST_OK &&
+           dist_barrier_async(destroyed, &mine.orphan) == DIST_OK &&
+           dist_destroy_process_group(destroyed) == DIST_OK);
     EXPECT(dist_alloc(mine.group, 5000, &mine.memory) == DIST_OK);
     EXPECT(dist_irecv(mine.group, &word, 1, DIST_INT32, (rank + ranks - 1) % ranks, 7, NULL,
                       &mine.work) == DIST_OK);

@@ -92,7 +92,7 @@ static bool is_filled(int32_t number)
 }
 
 /* Sums in the memory itself, so that a library that has cached its pages uses them. */
-static void sum_up(void)
+static void sum(void)
 {
     fill(dist_get_rank(group) + 1);
     CHECK(dist_all_reduce(group, memory, memory, BYTES / sizeof(*memory), DIST_INT32, DIST_SUM) ==
@@ -107,11 +107,11 @@ static void register_and_back(void)
     fill(5);
     CHECK(dist_register(group, memory, BYTES) == DIST_OK);
     CHECK(kind_of_memory() == 's' && is_filled(5));
-    sum_up();
+    sum();
     fill(6);
     CHECK(dist_unregister(group, memory) == DIST_OK);
     CHECK(kind_of_memory() == 'p' && is_filled(6));
-    sum_up();
+    sum();
 }
 
 /* Each swap replaces pages; a library that has pinned them must have been told by then. */
@@ -162,7 +162,7 @@ static void leave_other_threads(void)
 
 /* Checks that the memory is unchanged if mremap places the pages elsewhere, and that nothing
  * remains mapped there. */
-static void end_up_elsewhere(void)
+static void register_moved(void)
 {
     fill(8);
     hooks.mislead(true);
@@ -208,16 +208,16 @@ int main(int argc, char **argv)
     CHECK(dist_init_process_group(&options, &group) == DIST_OK);
     memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
-    sum_up();
+    sum();
     for (int i = 0; i < 3; i++)
         register_and_back();
     leave_other_threads();
     fork_child();
     if (hooks.mislead) {
         forget_pages();
-        end_up_elsewhere();
+        register_moved();
         hooks.interrupt();
-        sum_up();
+        sum();
     }
     CHECK(dist_destroy_process_group(group) == DIST_OK);
     munmap(memory, BYTES);

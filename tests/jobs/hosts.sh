@@ -123,20 +123,20 @@ unreachable()
     job_fails "host nowhere ended first, with exit code 255" self 3 distrun "${two[@]},nowhere:1" sleep 50
     job_check "exit code 1" [ "$job_status" = 1 ]
 }
-job_aside unreachable
-job_fails "host nowhere ended first, with exit code 255: see the message of its remote shell" \
+job_parallel unreachable
+job_fails "host nowhere ended first, with exit code 255: its remote shell has said why" \
     self 1 distrun "${hosts[@]}" -H nowhere:1 true
 job_check "the only host: exit code 1" [ "$job_status" = 1 ]
 job_fails "host deaf ended first, with exit code 0: its remote shell must forward its standard input" \
     self 1 distrun "${hosts[@]}" -H deaf:1 true
 job_check "nothing ran: exit code 1" [ "$job_status" = 1 ]
 
-is_gone()
+is_reported_lost()
 {
     "$builddir/distrun" "${hosts[@]}" -H gone:1 true >"$job_output" 2>&1
     [ $? = 137 ] && grep -q "host gone ended first, with exit code 137: the host was lost" "$job_output"
 }
-job_check "an only host that is lost silently is reported" is_gone
+job_check "an only host that is lost silently is reported" is_reported_lost
 
 # wrong TEXT OPTION...: the command line is refused with TEXT.
 wrong() { job_fails "$1" self 0 distrun "${@:2}" echo ran; job_check "exit code 2" [ "$job_status" = 2 ]; }
@@ -167,14 +167,14 @@ job_check "exit code 2" [ "$job_status" = 2 ]
 begins()
 {
     job_id=$$.ends.$((ends = ${ends-0} + 1)).$BASHPID
-    TEST_JOB=$job_id job_behind "$builddir/distrun" "${two[@]}" sh -c "$1"
+    TEST_JOB=$job_id job_background "$builddir/distrun" "${two[@]}" sh -c "$1"
     pid=$!
     for ((try = 0; try < 400; try++)); do
         [ "$(grep -c ready "$job_output")" = 4 ] && break
         sleep 0.05
     done
 }
-gone() { for ((try = 0; try < 50; try++)); do [ -z "$(job_processes)" ] && return; sleep 0.1; done; false; }
+all_exited() { for ((try = 0; try < 50; try++)); do [ -z "$(job_processes)" ] && return; sleep 0.1; done; false; }
 stubborn='trap "" TERM INT; sleep 40 & echo ready; for i in 1 2 3 4; do sleep 10; done'
 # ends NAME CODE COMMAND...: COMMAND sends signals that must end the job with that code.
 ends()
@@ -184,7 +184,7 @@ ends()
     wait $pid 2>/dev/null
     local code=$?
     job_check "$1: exit code $2" [ $code = "$2" ]
-    job_check "$1: nothing is left after 5 s" gone
+    job_check "$1: nothing is left after 5 s" all_exited
 }
 starter() { job_agent "$pid"; }
 interrupted()
@@ -196,11 +196,11 @@ interrupted()
 }
 twice() { kill -INT $pid; sleep 0.4; kill -INT $pid; }
 kill_all() { kill -KILL $pid $(starter); }
-job_aside ends "SIGKILL of distrun" 137 eval 'kill -KILL $pid'
-job_aside ends "SIGKILL of the starter" 137 eval 'kill -KILL $(starter)'
-job_aside ends "SIGKILL of both" 137 kill_all
-job_aside ends "SIGINT twice" 130 twice
-job_aside interrupted
+job_parallel ends "SIGKILL of distrun" 137 eval 'kill -KILL $pid'
+job_parallel ends "SIGKILL of the starter" 137 eval 'kill -KILL $(starter)'
+job_parallel ends "SIGKILL of both" 137 kill_all
+job_parallel ends "SIGINT twice" 130 twice
+job_parallel interrupted
 lost()
 {
     begins 'echo ready; sleep 40'
@@ -208,9 +208,9 @@ lost()
     wait $pid
     job_check "an agent that is lost: exit code 137" [ $? = 137 ]
     job_check "its host is named" grep -q "host localhost ended first, with exit code 137" "$job_output"
-    job_check "an agent that is lost: nothing is left after 5 s" gone
+    job_check "an agent that is lost: nothing is left after 5 s" all_exited
 }
-job_aside lost
+job_parallel lost
 alone()
 {
     two=("${hosts[@]}" -H localhost:4)
@@ -220,9 +220,9 @@ alone()
     job_check "an only host that is lost: exit code 137" [ $? = 137 ]
     job_check "an only host that is lost is reported" \
         grep -q "host localhost ended first, with exit code 137: its remote shell was killed" "$job_output"
-    job_check "an only host that is lost: nothing is left after 5 s" gone
+    job_check "an only host that is lost: nothing is left after 5 s" all_exited
 }
-job_aside alone
+job_parallel alone
 passed_on()
 {
     begins 'trap "echo told; exit 0" USR1; echo ready; for i in $(seq 400); do sleep 0.1; done'
@@ -230,7 +230,7 @@ passed_on()
     wait $pid
     job_check "other signals are passed on" [ "$?.$(grep -c told "$job_output")" = 0.4 ]
 }
-job_aside passed_on
+job_parallel passed_on
 
 # ---- hosts that are lost and rejoin ----
 
@@ -241,7 +241,7 @@ elastic()
 {
     local pid
     # shellcheck disable=SC2016
-    job_behind "$builddir/distrun" "${hosts[@]}" -H "127.0.0.1,localhost" --nnodes 1:2 --max-restarts 2 \
+    job_background "$builddir/distrun" "${hosts[@]}" -H "127.0.0.1,localhost" --nnodes 1:2 --max-restarts 2 \
         --rdzv-conf join=now sh -c 'echo "$TORCHELASTIC_RESTART_COUNT: $RANK of $WORLD_SIZE"
             [ $WORLD_SIZE = 1 ] || [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit '"$1"'
             exec sleep 50'
@@ -271,9 +271,9 @@ place_lost()
     job_check "the error names that host" grep -q 'host 127.0.0.1 ended first.*the nodes meet there' "$job_output"
 }
 if [ -z "${CHECK_SHORT-}" ]; then
-    job_aside comes_back
-    job_aside place_lost
-    [ -n "${CHECK_LONG-}" ] && job_aside comes_and_fails
+    job_parallel comes_back
+    job_parallel place_lost
+    [ -n "${CHECK_LONG-}" ] && job_parallel comes_and_fails
 fi
 
 # ---- the cookie of nodes that were started by hand ----
@@ -291,13 +291,13 @@ nodes_meet()
 }
 if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     (umask 077; echo 0123456789abcdef >"$job_folder/secret"; echo 0123456789abcdeF >"$job_folder/other")
-    job_aside job_check "two nodes with a secret" nodes_meet 60 "$job_folder/secret"
+    job_parallel job_check "two nodes with a secret" nodes_meet 60 "$job_folder/secret"
     refused()
     {
         job_check "two nodes with two secrets do not meet" eval '! nodes_meet 2 "$job_folder/other"'
         job_check "a node with another secret is refused" grep -q "with another secret" "$job_output" "$job_output.0"
     }
-    job_aside refused
+    job_parallel refused
 else
     job_skip "two nodes with a secret" "built without OpenSSL"
 fi

@@ -72,7 +72,7 @@ static dist_status in_a_receive(void)
 }
 
 /* Waits in a progress thread while the program does other work, here nothing. */
-static dist_status behind_the_program(void)
+static dist_status in_the_progress_thread(void)
 {
     dist_work *work;
     dist_status status = dist_barrier_async(group, &work);
@@ -90,7 +90,7 @@ static const struct {
 } ways[] = {{"a barrier", in_a_barrier},
             {"an all-reduce of 256 KiB", in_an_all_reduce},
             {"a receive", in_a_receive},
-            {"the progress thread", behind_the_program}};
+            {"the progress thread", in_the_progress_thread}};
 
 /* Waits once. Returns true if the CPU time is within the limit. */
 static int try(int way)

@@ -8,14 +8,14 @@ JOB_ALONE=yes
 [ -z "${CHECK_SHORT-}" ] || { job_skip "idle ranks" "the other suite measures"; exit; }
 
 JOB_LIMIT=60
-job_aside job shell 3 tests/jobs/idle gloo
-DIST_TRANSPORT=tcp job_aside job shell 3 tests/jobs/idle gloo
-DIST_PROGRESS_THREAD=0 job_aside job shell 8 tests/jobs/idle gloo
+job_parallel job shell 3 tests/jobs/idle gloo
+DIST_TRANSPORT=tcp job_parallel job shell 3 tests/jobs/idle gloo
+DIST_PROGRESS_THREAD=0 job_parallel job shell 8 tests/jobs/idle gloo
 mpis=(openmpi)
 [ -z "${CHECK_LONG-}" ] || mpis=(openmpi mpich)
 for mpi in "${mpis[@]}"; do
-    job_aside job $mpi 3 tests/jobs/idle mpi
-    DIST_TRANSPORT=mpi job_aside job $mpi 3 tests/jobs/idle mpi
-    DIST_MPI_COLL=native job_aside job $mpi 3 tests/jobs/idle mpi
+    job_parallel job $mpi 3 tests/jobs/idle mpi
+    DIST_TRANSPORT=mpi job_parallel job $mpi 3 tests/jobs/idle mpi
+    DIST_MPI_COLL=native job_parallel job $mpi 3 tests/jobs/idle mpi
 done
 job_collect

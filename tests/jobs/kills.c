@@ -116,7 +116,7 @@ static dist_status reduce(dist_group *group)
 }
 
 /* Makes the calls of the phase until one fails. *began_p: when the failing call began. */
-static dist_status suffer(dist_group *group, double *began_p)
+static dist_status run_phase(dist_group *group, double *began_p)
 {
     bool dies = dist_get_rank(group) == victim, last = is("slow") || is("network") || is("silence");
     dist_status status = DIST_OK;
@@ -192,7 +192,7 @@ static int be_a_rank(const char *backend)
     for (int i = 0; i < ROUNDS && status == DIST_OK; i++)
         status = reduce(group);
     if (status == DIST_OK)
-        status = suffer(group, &began);
+        status = run_phase(group, &began);
     if (is("destroy") && status == DIST_OK) {
         began = now();
         status = dist_destroy_process_group(group);

@@ -59,7 +59,7 @@ go_on()
 # Three cases at a time, as they mostly wait.
 beside()
 {
-    job_aside kill_one "$@"
+    job_parallel kill_one "$@"
     [ $((++batch % 3)) != 0 ] || job_collect
 }
 
@@ -91,8 +91,8 @@ fi
 
 # Stopped and slow ranks, which wait for deadlines.
 for transport in shm tcp; do
-    DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo stop 1
-    DIST_TRANSPORT=$transport job_aside job shell 3 $program gloo slow 1
+    DIST_TRANSPORT=$transport job_parallel job shell 3 $program gloo stop 1
+    DIST_TRANSPORT=$transport job_parallel job shell 3 $program gloo slow 1
 done
 DIST_TRANSPORT=shm battery "gloo-shm" shell gloo
 DIST_TRANSPORT=tcp battery "gloo-tcp" shell gloo

@@ -11,7 +11,7 @@ ways()
 {
     local way
     for way in reduce recv send monitored group other one exit broadcast; do
-        job_aside job "$1" 3 $program "$2" $way
+        job_parallel job "$1" 3 $program "$2" $way
     done
     job_collect
 }
@@ -25,7 +25,7 @@ DIST_TRANSPORT=tcp ways shell gloo
 # Over MPI no rank exits without MPI_Finalize here, since MPI would handle that.
 job_recovers
 for way in reduce other one; do
-    job_aside job openmpi 3 $program mpi $way
-    DIST_TRANSPORT=mpi job_aside job openmpi 3 $program mpi $way
+    job_parallel job openmpi 3 $program mpi $way
+    DIST_TRANSPORT=mpi job_parallel job openmpi 3 $program mpi $way
 done
 job_collect

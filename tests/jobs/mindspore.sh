@@ -105,7 +105,7 @@ crowded()
     job_fails "another scheduler runs the store (127.0.0.1 port $((MS_SCHED_PORT + 1)))" self 0 examples/hello_all_reduce
     wait $!
 }
-job_aside crowded
+job_parallel crowded
 job_collect
 
 export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT

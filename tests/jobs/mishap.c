@@ -60,19 +60,19 @@ static void exit_in_function(dist_group *group)
     dist_wait(recv);
 }
 
-static bool is_gone(const char *kind)
+static bool has_exited(const char *kind)
 {
     return strncmp(kind, "kill", 4) == 0 || strncmp(kind, "exit", 4) == 0;
 }
 
 /* What the victim does instead of its all-reduce. */
-static dist_status come_to_grief(dist_group *group, const char *kind)
+static dist_status misbehave(dist_group *group, const char *kind)
 {
     const struct timespec arrive = {.tv_nsec = 100 * 1000 * 1000};
     dist_work *work;
     pthread_t thread;
 
-    if (is_gone(kind)) /* lets data in flight arrive, which the exit could discard */
+    if (has_exited(kind)) /* lets data in flight arrive, which the exit could discard */
         nanosleep(&arrive, NULL);
     if (strcmp(kind, "kill-in") == 0) {
         bool done;
@@ -116,7 +116,7 @@ static int timeout_of(const char *backend, const char *kind)
 
 static bool status_fits(const char *kind, dist_status status)
 {
-    if (is_gone(kind))
+    if (has_exited(kind))
         return status == DIST_ERR_PEER_LOST;
     if (strcmp(kind, "silent") == 0)
         return status == DIST_ERR_TIMEOUT;
@@ -124,7 +124,7 @@ static bool status_fits(const char *kind, dist_status status)
 }
 
 /* The survivors make a group from the failed group and sum in it. */
-static int go_on(dist_group *broken, int victim)
+static int continue_without(dist_group *broken, int victim)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
     int size = dist_get_world_size(broken), left[64], count = 0;
@@ -158,7 +158,7 @@ static int survive(dist_group *group, const char *kind, int victim, dist_status 
     snprintf(name, sizeof(name), "rank %d", victim);
     printf("rank %d: %s: %s\n", dist_get_rank(group), dist_status_string(status),
            dist_last_error());
-    if (!status_fits(kind, status) || (is_gone(kind) && strstr(dist_last_error(), " silent")))
+    if (!status_fits(kind, status) || (has_exited(kind) && strstr(dist_last_error(), " silent")))
         return 1;
     if (!nameless && !strstr(dist_last_error(), name))
         return 1;
@@ -168,7 +168,8 @@ static int survive(dist_group *group, const char *kind, int victim, dist_status 
                dist_status_string(status));
         return 1;
     }
-    return is_gone(kind) && victim != 0 ? go_on(group, victim) : 0; /* rank 0 serves the store */
+    return has_exited(kind) && victim != 0 ? continue_without(group, victim)
+                                           : 0; /* rank 0 serves the store */
 }
 
 static int be_a_rank(const char *backend, const char *kind, int victim)
@@ -187,7 +188,7 @@ static int be_a_rank(const char *backend, const char *kind, int victim)
     for (int i = 0; i < GOOD_ROUNDS && status == DIST_OK; i++)
         status = dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
     if (dist_get_rank(group) == victim)
-        come_to_grief(group, kind);
+        misbehave(group, kind);
     else
         code = survive(group, kind, victim, status);
     dist_destroy_process_group(group);

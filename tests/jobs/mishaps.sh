@@ -11,9 +11,9 @@ for transport in shm tcp; do
     done
     job shell 4 tests/jobs/mishap gloo kill 0
     # These cases sleep.
-    job_aside job shell 3 tests/jobs/mishap gloo kill-fork 1
-    job_aside job shell 3 tests/jobs/mishap gloo kill-fork 0
-    job_aside job shell 3 tests/jobs/mishap gloo silent 1
+    job_parallel job shell 3 tests/jobs/mishap gloo kill-fork 1
+    job_parallel job shell 3 tests/jobs/mishap gloo kill-fork 0
+    job_parallel job shell 3 tests/jobs/mishap gloo silent 1
 done
 job_collect
 unset DIST_TRANSPORT

@@ -114,10 +114,10 @@ static void call_all_to_all(unsigned char *in, unsigned char *out, int call, siz
         check("all_to_all", out + (size_t)r * bytes, r, rank, call, bytes);
 }
 
-typedef void (*mover_call)(unsigned char *in, unsigned char *out, int call, size_t bytes);
+typedef void (*copy_call)(unsigned char *in, unsigned char *out, int call, size_t bytes);
 
 /* Calls with memory that begins and ends at any address and is new in every call. */
-static void call_in_new_memory(mover_call function, int call, size_t bytes)
+static void call_in_new_memory(copy_call function, int call, size_t bytes)
 {
     size_t most = (size_t)ranks * bytes, before = (size_t)(call * 37 % 4096);
     unsigned char *in = malloc(most + before), *out = malloc(most + before);
@@ -146,8 +146,8 @@ static void few_calls(void)
 
 int main(int argc, char **argv)
 {
-    static const mover_call calls[] = {call_broadcast, call_gather, call_scatter, call_all_gather,
-                                       call_all_to_all};
+    static const copy_call calls[] = {call_broadcast, call_gather, call_scatter, call_all_gather,
+                                      call_all_to_all};
     int kinds = (int)(sizeof(calls) / sizeof(calls[0]));
     int who = argc > 2 ? atoi(argv[2]) : -2;
 

@@ -23,7 +23,7 @@ fault()
 }
 
 # Hanging calls end at the timeout, which other calls must not reach.
-hangs() { DIST_TIMEOUT=5 job_aside fault "$@"; }
+hangs() { DIST_TIMEOUT=5 job_parallel fault "$@"; }
 
 # ---- unusable libraries ----
 fault version 'is version 2.8.3, but libdist needs 2.14.0 or newer'
@@ -55,7 +55,7 @@ fault memory@1:0 'out of memory' --only all_reduce
 unset DIST_TIMEOUT
 for kind in kill kill-in exit silent; do
     [ -n "${CHECK_SHORT-}" ] && [ $kind != kill-in ] && continue
-    job_aside job shell 3 tests/jobs/mishap nccl $kind 1
+    job_parallel job shell 3 tests/jobs/mishap nccl $kind 1
 done
 job_collect
 

@@ -59,7 +59,7 @@ ended()
 {
     local pid
     job_id=$$.$1
-    TEST_JOB=$job_id job_behind "$cluster" -k 2 bash -c 'echo there; sleep 60'
+    TEST_JOB=$job_id job_background "$cluster" -k 2 bash -c 'echo there; sleep 60'
     pid=$!
     job_until eval '[ "$(grep -c there "$job_output")" = 2 ]' || return
     kill "-$1" $pid

@@ -14,7 +14,7 @@ export DIST_BACKEND=gloo DIST_TUNING=off DIST_TIMEOUT=10
 for kind in system malloc; do
     for victim in 0 1; do
         for transport in shm tcp; do
-            DIST_TRANSPORT=$transport job_aside job self 2 tests/jobs/nth $kind $victim 1 $step
+            DIST_TRANSPORT=$transport job_parallel job self 2 tests/jobs/nth $kind $victim 1 $step
         done
     done
 done

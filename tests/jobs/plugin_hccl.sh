@@ -67,8 +67,8 @@ hangs()
     job shell 2 tests/jobs/plugin_hccl fails
     job_check "an operation that hangs on the device is ended" says "^rank 0: .*$ended"
 }
-for part in $parts; do DIST_TIMEOUT=4 job_aside stuck $part; done
-STANDIN_ASCEND_FAULT=hang:0:2 DIST_TIMEOUT=4 job_aside hangs
+for part in $parts; do DIST_TIMEOUT=4 job_parallel stuck $part; done
+STANDIN_ASCEND_FAULT=hang:0:2 DIST_TIMEOUT=4 job_parallel hangs
 STANDIN_ASCEND_FAULT=call:1:3 job shell 2 tests/jobs/plugin_hccl fails
 job_check "the error names rank, operation and reason" says \
     'rank 1: .*rank 1, all_reduce \(operation 2\) on device 1: HcclAllReduce: internal error \(HCCL error 4\): EI9999: a fault'

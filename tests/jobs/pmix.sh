@@ -38,7 +38,7 @@ if [ -n "$OPENMPI_RUN" ] && [ $library = yes ]; then
         on_open_mpi 3 "ranks start ranks of their own" spawn gloo
         DIST_PMIX=1 DIST_DEBUG=info job openmpi 2 "$BASH" "$job_folder/twice"
         job_check "one program after the other" met 4
-        DIST_PMIX=1 DIST_TIMEOUT=1 job_aside job_fails \
+        DIST_PMIX=1 DIST_TIMEOUT=1 job_parallel job_fails \
             'waited at most 1000 ms for the other 1 ranks' openmpi 2 $program absent gloo
         DIST_PMIX=0 DIST_DEBUG=info job openmpi 2 $program gloo
         job_check "DIST_PMIX=0: without PMIx" met 0
@@ -82,20 +82,20 @@ fails_with()
 order() { job_check "$*" [ "$(grep -xE 'finalized|after .*' "$job_output" | paste -sd' ')" = "$*" ]; }
 fails_with 'libpmix.so.2 has no function' old '' PMIx 0
 fails_with 'AN_ERROR, status -1' pmix init PMIx 0
-job_aside fails_with 'no answer before the deadline' pmix init_hangs PMIx 0
+job_parallel fails_with 'no answer before the deadline' pmix init_hangs PMIx 0
 fails_with 'the world size is not known' pmix get PMIx 1
 fails_with 'AN_ERROR, status -1' pmix put srun 0
 fails_with 'AN_ERROR, status -1' pmix fence srun 1
-job_aside fails_with 'no answer before the deadline' pmix fence_hangs srun 1
-job_aside fails_with 'not answered the previous request yet' pmix init_hangs OpenMPI 1
+job_parallel fails_with 'no answer before the deadline' pmix fence_hangs srun 1
+job_parallel fails_with 'not answered the previous request yet' pmix init_hangs OpenMPI 1
 # After the first time limit and before the second.
 late()
 {
     fails_with 'rank 0 could not open a store' pmix init_late OpenMPI 1
     job_check "a late answer is accepted" grep -q '^finalized' "$job_output"
 }
-job_aside late
-job_aside fails_with 'got no address of rank 0' pmix get srun 1
+job_parallel late
+job_parallel fails_with 'got no address of rank 0' pmix get srun 1
 fails_with 'got no address of rank 0' pmix garbage srun 1
 fails_with 'rank 0 could not open a store' pmix '' srun 1
 order finalized after gloo
@@ -110,7 +110,7 @@ given_up()
     fails_with 'no answer before the deadline' pmix init_late PMIx 1 late
     order after gloo finalized after late
 }
-job_aside given_up
+job_parallel given_up
 
 # srun's own method is used if PMIx fails; rank 0 does not join that way either.
 falls_back()
@@ -118,5 +118,5 @@ falls_back()
     fails_with 'PMIx is not used: AN_ERROR, status -1' pmix init srun 1
     job_check "srun's own method is tried" grep -q '127.0.0.1 port 2[0-9]*' "$job_output"
 }
-job_aside falls_back
+job_parallel falls_back
 job_collect

@@ -28,7 +28,7 @@ static void compare_check(const struct place *place, const char *what, int got, 
         program_wrong(place, "%s: %d, not %d", what, got, wanted);
 }
 
-static void compare_movers(const struct place *place, const int *in, int *out, int n)
+static void compare_copies(const struct place *place, const int *in, int *out, int n)
 {
     int last = place->ranks - 1, i = n % COMPARE_INTS;
 
@@ -76,7 +76,7 @@ void program_compare(void)
     MPI_Type_commit(&compare_pair);
     for (int n = 0; n < COMPARE_CALLS; n++) {
         compare_fill(&place, in, n);
-        compare_movers(&place, in, out, n);
+        compare_copies(&place, in, out, n);
         compare_reductions(&place, in, out, n);
         MPI_Barrier(place.comm);
     }

@@ -8,9 +8,9 @@ export XDG_CACHE_HOME=$job_folder/cache
 mkdir "$XDG_CACHE_HOME"
 erase=$'\r\033[K'
 
-# shown TEXT: a progress line began with TEXT. gone TEXT: the final state of the line does not.
+# shown TEXT: a progress line began with TEXT. cleared TEXT: the final state of the line does not.
 shown() { grep -qF "$erase$1" "$job_output"; }
-gone()
+cleared()
 {
     local all
     all=$(cat "$job_output")
@@ -25,7 +25,7 @@ at_terminal()
     shift
     job self - "$script" -qec "$(printf '%q ' "$builddir/$1" "${@:2}")" /dev/null
     job_check "$1 $2 shows its progress" shown "$text"
-    job_check "$1 $2 clears the line" gone "$text"
+    job_check "$1 $2 clears the line" cleared "$text"
     job self - "$@"
     job_check "$1 $2 shows nothing in a pipe" silent
 }

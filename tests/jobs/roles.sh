@@ -126,7 +126,7 @@ killed()
     local name=$1 code=$2 whom=$3 text=$4 left=no pid
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id job_behind timeout -k 5 $JOB_LIMIT "${roles[@]}" -n 2 "${long[@]}"
+    TEST_JOB=$job_id job_background timeout -k 5 $JOB_LIMIT "${roles[@]}" -n 2 "${long[@]}"
     job_until grep -q "Train Epoch" "$job_output"
     [ "$whom" = distrun ] && pid=$(pgrep -P $! -x distrun) || pid=$(process_with "$whom")
     kill -KILL "$pid"
@@ -143,7 +143,7 @@ cause()
 {
     local agent
     # shellcheck disable=SC2016
-    job_behind timeout $JOB_LIMIT "${roles[@]}" -n 2 \
+    job_background timeout $JOB_LIMIT "${roles[@]}" -n 2 \
         sh -c '[ "$RANK" = 1 ] || exec "$@"; "$@"; exit 5' sh "${long[@]}"
     job_until grep -q "Train Epoch" "$job_output"
     agent=$(job_agent "$(pgrep -P $! -x distrun)")
@@ -155,26 +155,26 @@ cause()
     job_check "of three failures the cause is reported: exit code 5" [ $? = 5 ]
     job_check "its rank is reported" says 'rank      : 1 (local_rank: 1)'
 }
-job_aside variables
-job_aside unaware
-job_aside idle
-job_aside failing
-job_aside wrong
-job_aside killed "SIGKILL of the scheduler" 137 MS_ROLE=MS_SCHED 'rank      : scheduler (local_rank: scheduler)'
+job_parallel variables
+job_parallel unaware
+job_parallel idle
+job_parallel failing
+job_parallel wrong
+job_parallel killed "SIGKILL of the scheduler" 137 MS_ROLE=MS_SCHED 'rank      : scheduler (local_rank: scheduler)'
 if [ -z "${CHECK_SHORT-}" ]; then
-    job_aside killed "SIGKILL of a worker" 137 MS_NODE_ID=1 'rank      : 1 (local_rank: 1)'
-    job_aside trained
-    job_aside folders
-    job_aside again
-    job_aside cause
+    job_parallel killed "SIGKILL of a worker" 137 MS_NODE_ID=1 'rank      : 1 (local_rank: 1)'
+    job_parallel trained
+    job_parallel folders
+    job_parallel again
+    job_parallel cause
 fi
 job_collect
 [ -n "${CHECK_LONG-}" ] || exit 0
-job_aside alone
-job_aside known
-job_aside rude
-job_aside absent
-job_aside killed "SIGKILL of distrun" 137 distrun ''
+job_parallel alone
+job_parallel known
+job_parallel rude
+job_parallel absent
+job_parallel killed "SIGKILL of distrun" 137 distrun ''
 job_collect
 
 # ---- several nodes ----

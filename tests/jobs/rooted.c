@@ -47,10 +47,10 @@ static int64_t now_ms(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Element i that `giver` sends to `taker` in that call. */
-static int32_t value(int number, int giver, int taker, size_t i)
+/* Element i that `sender` sends to `receiver` in that call. */
+static int32_t value(int number, int sender, int receiver, size_t i)
 {
-    return number * 31 + giver * 1009 + taker * 77 + (int32_t)i;
+    return number * 31 + sender * 1009 + receiver * 77 + (int32_t)i;
 }
 
 static void fill(int number, size_t count, int blocks)
@@ -61,10 +61,10 @@ static void fill(int number, size_t count, int blocks)
     }
 }
 
-static bool is_from(const int32_t *block, int number, int giver, int taker, size_t count)
+static bool is_from(const int32_t *block, int number, int sender, int receiver, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (block[i] != value(number, giver, taker, i))
+        if (block[i] != value(number, sender, receiver, i))
             return false;
     }
     return true;

@@ -111,7 +111,7 @@ static double shrink_now(void)
 }
 
 /* Shrinks until `left` ranks have made AFTER calls together in *group_p, the latest group. */
-static int shrink_go_on(dist_group *world, dist_group **group_p, int left)
+static int shrink_continue(dist_group *world, dist_group **group_p, int left)
 {
     dist_group *group = *group_p, *smaller;
     double call = 0;
@@ -146,12 +146,12 @@ static int shrink_deaths(dist_group *world, const char *list)
     char *end;
 
     for (; *list && code == 0; left--) {
-        code = shrink_go_on(world, &group, left);
+        code = shrink_continue(world, &group, left);
         if (code == 0 && strtol(list, &end, 10) == dist_get_rank(world))
             kill(getpid(), SIGKILL);
         list = *end == ',' ? end + 1 : end;
     }
-    return code ? code : shrink_go_on(world, &group, left);
+    return code ? code : shrink_continue(world, &group, left);
 }
 
 /* dist_shrink must fail with that status and `text` in its error. */
@@ -193,7 +193,7 @@ static int shrink_run(dist_group *world, int argc, char **argv)
     dies = shrink_draw(rank, dist_get_world_size(world), victims, argc > 4 ? 0 : 1);
     if (dies)
         pthread_create(&thread, NULL, shrink_die, &dies);
-    return shrink_go_on(world, &group, dist_get_world_size(world) - victims);
+    return shrink_continue(world, &group, dist_get_world_size(world) - victims);
 }
 
 static int shrink_rank(int argc, char **argv)

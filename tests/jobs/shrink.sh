@@ -68,7 +68,7 @@ survives "one rank fails: no restart" 3 0 "restarting all workers" self 2 "$dist
 # The example: rank 0 is killed in the middle.
 DIST_FAULT=kill:0@30 survives "examples/elastic" 137 2 "2 ranks are left, weight 1.50" self 3 "$distrun" -n 3 \
     --on-failure continue "$builddir/examples/elastic"
-job_aside job shell 3 $program gloo absent
+job_parallel job shell 3 $program gloo absent
 job shell 3 $program gloo store
 job_collect
 

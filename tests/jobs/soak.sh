@@ -45,7 +45,7 @@ processes() { grep -lsz "^$1\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
 worker() { for one in $(processes "NODE=$1.$$"); do [ "$(<"/proc/$one/comm")" != train_mnist ] || echo "$one"; done 2>/dev/null; }
 steps() { grep -cs "Train Epoch" "$log"; }
 made() { [ "$(steps)" -ge "$1" ]; }
-gone() { [ -z "$(processes "$1")" ]; }
+all_exited() { [ -z "$(processes "$1")" ]; }
 # Both agents have their worker.
 all_work() { [ "$(worker first | wc -l) $(worker second | wc -l)" = "1 1" ]; }
 
@@ -59,7 +59,7 @@ lose()
     esac 2>/dev/null
     [ "$1" -ge 2 ] || return 0
     wait "$second"
-    job_until gone "NODE=second.$$" || return
+    job_until all_exited "NODE=second.$$" || return
     sleep 0.$((RANDOM % 10))
     start second
     second=$started
@@ -100,7 +100,7 @@ done
 job_check "training continued after each of $kills kills (the last was of kind $what)" [ $well = yes ]
 kill -TERM "$second" "$first" 2>/dev/null
 wait "$second" "$first" 2>/dev/null
-job_check "no process is left" job_until gone "SOAK=$$"
+job_check "no process is left" job_until all_exited "SOAK=$$"
 job_check "no file is left: $(ls -A "$TMPDIR" | head -n 3)" [ -z "$(ls -A "$TMPDIR")" ]
 
 # Each step was made, in order; after a kill the next step is that after the checkpoint's.

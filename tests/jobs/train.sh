@@ -42,7 +42,7 @@ job_check "all ranks agree on the parameters (spawn)" all_agree
 killed()
 {
     local pid
-    job_behind "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 \
+    job_background "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 \
         --epochs 1000 --log-interval 1
     job_until grep -q "Train Epoch" "$job_output"
     pid=$(pgrep -P $! | tail -n 1)
@@ -53,7 +53,7 @@ killed()
 job_check "a spawned rank that is killed is named" killed
 ended()
 {
-    job_behind "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 \
+    job_background "$builddir/train_mnist" --dummy --multiprocessing-distributed --world-size 2 \
         --epochs 1000 --log-interval 1
     job_until grep -q "Train Epoch" "$job_output"
     kill -TERM $!

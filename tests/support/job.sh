@@ -3,11 +3,11 @@
 #
 #   job       LAUNCHER RANKS PROGRAM ARGS...      must exit 0
 #   job_fails TEXT LAUNCHER RANKS PROGRAM ARGS... must exit non-zero by itself and print TEXT
-#   job_aside COMMAND...                          runs one of the above in parallel with later cases
-#   job_collect                                   waits for all job_aside cases and prints their results
+#   job_parallel COMMAND...                       runs one of the above in parallel with later cases
+#   job_collect                                   waits for parallel cases and prints their results
 #   job_has_modules                               false in a build without shared objects
 #   job_needs_modules                             skips the rest of the script in such a build
-#   job_behind COMMAND...                         starts it in the background as $!, into $job_output
+#   job_background COMMAND...                     starts it in the background, as $!, into $job_output
 #   job_until COMMAND...                          repeats it until it is true, for JOB_LIMIT at most
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
@@ -33,7 +33,7 @@
 # The tools of make check-tsan and check-valgrind (watched.sh) make ranks slow.
 job_patience=$([ -n "${CHECK_WATCHED-}" ] && echo 10 || echo 1)
 
-job_passed=0 job_failed=0 job_skipped=0 job_number=0 job_asides=0 job_aside_pids=()
+job_passed=0 job_failed=0 job_skipped=0 job_number=0 job_parallels=0 job_parallel_pids=()
 job_folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-job.XXXXXX") || exit 99
 job_output=$job_folder/output
 
@@ -159,7 +159,7 @@ job_until()
 }
 # Clears the output first, so that job_until cannot match an earlier case's. Errors go to descriptor
 # $job_errors if that is set.
-job_behind()
+job_background()
 {
     : >"$job_output"
     "$@" >>"$job_output" 2>&"${job_errors-1}" 9>&- &
@@ -292,29 +292,29 @@ job_fails()
 }
 
 # For cases that sleep: their output and that of their jobs go to files of their own.
-job_aside()
+job_parallel()
 {
-    job_asides=$((job_asides + 1))
+    job_parallels=$((job_parallels + 1))
     (
         trap - EXIT
-        job_output=$job_folder/aside.output.$job_asides job_number=$((1000 * job_asides))
+        job_output=$job_folder/parallel.output.$job_parallels job_number=$((1000 * job_parallels))
         "$@"
-    ) >"$job_folder/aside.$job_asides" 2>&1 &
-    job_aside_pids+=($!)
+    ) >"$job_folder/parallel.$job_parallels" 2>&1 &
+    job_parallel_pids+=($!)
 }
 job_collect()
 {
     local number said
-    wait "${job_aside_pids[@]}"
-    for ((number = 1; number <= job_asides; number++)); do
-        said=$job_folder/aside.$number
+    wait "${job_parallel_pids[@]}"
+    for ((number = 1; number <= job_parallels; number++)); do
+        said=$job_folder/parallel.$number
         cat "$said"
         grep -qE '^(PASS|FAIL|SKIP): ' "$said" || job_fail "a parallel case" "it says nothing"
         job_passed=$((job_passed + $(grep -c '^PASS: ' "$said")))
         job_failed=$((job_failed + $(grep -c '^FAIL: ' "$said")))
         job_skipped=$((job_skipped + $(grep -c '^SKIP: ' "$said")))
     done
-    job_asides=0 job_aside_pids=()
+    job_parallels=0 job_parallel_pids=()
 }
 
 job_end()

@@ -46,9 +46,9 @@ wants FAIL 'the text is not' 'job_fails "the cause" self 1 /bin/false'
 wants FAIL 'exit 0' 'job_fails "the cause" self 1 /bin/echo the cause'
 wants FAIL 'ended by a signal' 'job_fails "the cause" self 1 /bin/sh -c "echo the cause; kill -SEGV \$\$"'
 wants FAIL 'no case was run' ':'
-wants PASS '' 'job_aside job self 1 /bin/true; job_collect'
-wants FAIL 'exit 1' 'job_aside job self 1 /bin/false; job_collect'
-wants FAIL 'it says nothing' 'job_aside true; job_collect'
+wants PASS '' 'job_parallel job self 1 /bin/true; job_collect'
+wants FAIL 'exit 1' 'job_parallel job self 1 /bin/false; job_collect'
+wants FAIL 'it says nothing' 'job_parallel true; job_collect'
 
 # A script whose last case was skipped, as it cannot run here, has not failed.
 "$BASH" -c ". '$srcdir/tests/support/job.sh'; OPENMPI_RUN=; job openmpi 2 /bin/true" >/dev/null
