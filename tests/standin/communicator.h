@@ -75,14 +75,14 @@ void nccl_sockets_close(const int *fds, int count);
 /* ---- nccl_mesh.c ---- */
 
 /* A rank's description, which ranks exchange when they connect. */
-struct nccl_card {
+struct nccl_identity {
     int32_t rank, ranks, device, color, key;
 };
 
 /* Connects to all other ranks and exchanges their information. comm is used for the abort; to and
  * from are its sockets. */
-int nccl_mesh(struct ncclComm *comm, const unsigned char *id, const struct nccl_card *own,
-              struct nccl_card *cards, int *to, int *from);
+int nccl_mesh(struct ncclComm *comm, const unsigned char *id, const struct nccl_identity *own,
+              struct nccl_identity *identities, int *to, int *from);
 
 /* ---- nccl_exchange.c ---- */
 struct nccl_move {

@@ -160,28 +160,28 @@ struct ncclComm *nccl_comm_new(int rank, int ranks, bool blocking)
 
 /* ---- creation ---- */
 
-static int comm_check_cards(const struct nccl_card *cards, int rank, int ranks)
+static int comm_check_identities(const struct nccl_identity *identities, int rank, int ranks)
 {
     for (int i = 0; i < ranks; i++) {
-        if (i != rank && cards[i].device == cards[rank].device)
+        if (i != rank && identities[i].device == identities[rank].device)
             return nccl_fail(RESULT_InvalidUsage,
                              "Duplicate GPU detected : rank %d and rank %d both on CUDA device %x",
-                             rank, i, 0x1000 + cards[rank].device * 0x1000);
+                             rank, i, 0x1000 + identities[rank].device * 0x1000);
     }
     return RESULT_Success;
 }
 
 int nccl_comm_connect(struct ncclComm *comm)
 {
-    struct nccl_card own = {
+    struct nccl_identity own = {
         .rank = comm->rank, .ranks = comm->ranks, .device = standin_device_physical(comm->device)};
-    struct nccl_card *cards = calloc((size_t)comm->ranks, sizeof(*cards));
-    int result =
-        cards ? nccl_mesh(comm, comm->id, &own, cards, comm->to, comm->from) : RESULT_SystemError;
+    struct nccl_identity *identities = calloc((size_t)comm->ranks, sizeof(*identities));
+    int result = identities ? nccl_mesh(comm, comm->id, &own, identities, comm->to, comm->from)
+                            : RESULT_SystemError;
 
     if (!result)
-        result = comm_check_cards(cards, comm->rank, comm->ranks);
-    free(cards);
+        result = comm_check_identities(identities, comm->rank, comm->ranks);
+    free(identities);
     return result;
 }
 

@@ -18,7 +18,7 @@
 
 /* The first bytes on a connection: the sender's identity, and the direction of the data. */
 struct hello {
-    struct nccl_card card;
+    struct nccl_identity identity;
     int32_t gives;
 };
 
@@ -109,24 +109,25 @@ static int mesh_reach(struct ncclComm *comm, const unsigned char *id, int peer, 
 }
 
 /* Makes one connection to a lower rank, for the data of one direction. */
-static int mesh_call(struct ncclComm *comm, const unsigned char *id, const struct nccl_card *own,
-                     int peer, struct nccl_card *card_p, int *fd_p, bool gives)
+static int mesh_call(struct ncclComm *comm, const unsigned char *id,
+                     const struct nccl_identity *own, int peer, struct nccl_identity *identity_p,
+                     int *fd_p, bool gives)
 {
-    struct hello hello = {.card = *own, .gives = gives};
+    struct hello hello = {.identity = *own, .gives = gives};
     int result = mesh_reach(comm, id, peer, fd_p);
 
     if (!result)
         result = mesh_transfer(comm, *fd_p, &hello, sizeof(hello), true);
     if (!result)
-        result = mesh_transfer(comm, *fd_p, card_p, sizeof(*card_p), false);
+        result = mesh_transfer(comm, *fd_p, identity_p, sizeof(*identity_p), false);
     return result;
 }
 
 /* Accepts one connection of a higher rank. */
-static int mesh_answer(struct ncclComm *comm, int listener, const struct nccl_card *own,
-                       struct nccl_card *cards, int *to, int *from)
+static int mesh_answer(struct ncclComm *comm, int listener, const struct nccl_identity *own,
+                       struct nccl_identity *identities, int *to, int *from)
 {
-    struct nccl_card card = *own;
+    struct nccl_identity identity = *own;
     struct hello hello;
     int fd, result, *at, size = MESH_BUFFER;
 
@@ -138,38 +139,38 @@ static int mesh_answer(struct ncclComm *comm, int listener, const struct nccl_ca
     }
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     result = mesh_transfer(comm, fd, &hello, sizeof(hello), false);
-    if (!result && (hello.card.rank <= own->rank || hello.card.rank >= own->ranks))
-        result =
-            nccl_fail(RESULT_InvalidUsage, "rank %d is not one of %d", hello.card.rank, own->ranks);
-    at = result ? NULL : &(hello.gives ? from : to)[hello.card.rank];
+    if (!result && (hello.identity.rank <= own->rank || hello.identity.rank >= own->ranks))
+        result = nccl_fail(RESULT_InvalidUsage, "rank %d is not one of %d", hello.identity.rank,
+                           own->ranks);
+    at = result ? NULL : &(hello.gives ? from : to)[hello.identity.rank];
     if (at && *at >= 0)
-        result = nccl_fail(RESULT_InvalidUsage, "rank %d exists twice", hello.card.rank);
+        result = nccl_fail(RESULT_InvalidUsage, "rank %d exists twice", hello.identity.rank);
     if (result) {
         close(fd);
         return result;
     }
     *at = fd;
-    cards[hello.card.rank] = hello.card;
-    return mesh_transfer(comm, fd, &card, sizeof(card), true);
+    identities[hello.identity.rank] = hello.identity;
+    return mesh_transfer(comm, fd, &identity, sizeof(identity), true);
 }
 
-int nccl_mesh(struct ncclComm *comm, const unsigned char *id, const struct nccl_card *own,
-              struct nccl_card *cards, int *to, int *from)
+int nccl_mesh(struct ncclComm *comm, const unsigned char *id, const struct nccl_identity *own,
+              struct nccl_identity *identities, int *to, int *from)
 {
     int listener = -1, result = mesh_listen(id, own->rank, own->ranks, &listener);
 
-    cards[own->rank] = *own;
+    identities[own->rank] = *own;
     for (int peer = 0; peer < own->rank && !result; peer++) {
-        result = mesh_call(comm, id, own, peer, &cards[peer], &to[peer], true);
+        result = mesh_call(comm, id, own, peer, &identities[peer], &to[peer], true);
         if (!result)
-            result = mesh_call(comm, id, own, peer, &cards[peer], &from[peer], false);
+            result = mesh_call(comm, id, own, peer, &identities[peer], &from[peer], false);
     }
     for (int i = 0; i < 2 * (own->ranks - 1 - own->rank) && !result; i++)
-        result = mesh_answer(comm, listener, own, cards, to, from);
+        result = mesh_answer(comm, listener, own, identities, to, from);
     for (int peer = 0; peer < own->ranks && !result; peer++) {
-        if (cards[peer].ranks != own->ranks)
+        if (identities[peer].ranks != own->ranks)
             result = nccl_fail(RESULT_InvalidUsage, "rank %d has %d ranks, rank %d has %d", peer,
-                               cards[peer].ranks, own->rank, own->ranks);
+                               identities[peer].ranks, own->rank, own->ranks);
     }
     if (listener >= 0)
         close(listener);

@@ -6,15 +6,16 @@
 #include <string.h>
 
 /* Counts the ranks of this rank's color, and stores its new rank, ordered by key, then by rank. */
-static void split_place(const struct nccl_card *cards, int rank, int ranks, int *rank_p,
+static void split_place(const struct nccl_identity *identities, int rank, int ranks, int *rank_p,
                         int *ranks_p)
 {
     *rank_p = *ranks_p = 0;
     for (int i = 0; i < ranks; i++) {
-        if (cards[i].color != cards[rank].color)
+        if (identities[i].color != identities[rank].color)
             continue;
         ++*ranks_p;
-        *rank_p += cards[i].key < cards[rank].key || (cards[i].key == cards[rank].key && i < rank);
+        *rank_p += identities[i].key < identities[rank].key ||
+                   (identities[i].key == identities[rank].key && i < rank);
     }
 }
 
@@ -40,25 +41,25 @@ static void split_derive_id(const unsigned char *id, uint64_t number, unsigned c
 static int split_make(struct ncclComm *comm, void *arg)
 {
     const struct split *split = arg;
-    struct nccl_card own = {.rank = split->parent_rank,
-                            .ranks = split->parent_ranks,
-                            .color = split->color,
-                            .key = split->key};
+    struct nccl_identity own = {.rank = split->parent_rank,
+                                .ranks = split->parent_ranks,
+                                .color = split->color,
+                                .key = split->key};
     int ranks = own.ranks, *to = nccl_sockets_none(ranks), *from = nccl_sockets_none(ranks);
-    struct nccl_card *cards = calloc((size_t)ranks, sizeof(*cards));
-    int result = to && from && cards ? nccl_mesh(comm, split->id, &own, cards, to, from)
-                                     : RESULT_SystemError;
+    struct nccl_identity *identities = calloc((size_t)ranks, sizeof(*identities));
+    int result = to && from && identities ? nccl_mesh(comm, split->id, &own, identities, to, from)
+                                          : RESULT_SystemError;
 
     nccl_sockets_close(to, ranks);
     nccl_sockets_close(from, ranks);
     free(to);
     free(from);
     if (!result && split->color != NCCL_NO_COLOR) {
-        split_place(cards, own.rank, ranks, &comm->rank, &comm->ranks);
+        split_place(identities, own.rank, ranks, &comm->rank, &comm->ranks);
         split_derive_id(split->id, (uint64_t)split->color, comm->id);
         result = nccl_comm_connect(comm);
     }
-    free(cards);
+    free(identities);
     return result;
 }
 
