@@ -88,7 +88,7 @@ static void settings_faults(const char *text)
         FUZZ_MUST(faults.count > 0 && faults.count <= DISTI_FAULTS_MAX);
 }
 
-/* Whatever is forced, an algorithm is chosen for each collective. */
+/* Checks that an algorithm is chosen for each collective, whatever is forced. */
 static void settings_choose(const struct disti_choice *choice,
                             const struct disti_topology *topology)
 {

@@ -242,7 +242,7 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
     memset(disti_shm_frame_payload(frame, has), 0, has);
     if (has > 0)
         *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
-    /* Of a loan: memory that the rank can read, or cannot. */
+    /* A loan refers to memory that the rank can read, or cannot. */
     if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
         const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line,
                                       frame->payload[0]};

@@ -49,7 +49,7 @@ static void server_hear(int fd, uint32_t id, void *value, size_t bytes)
     FUZZ_MUST(head.op == DISTI_WIRE_REPLY && head.id == id);
 }
 
-/* Whatever the other callers do, a caller that identifies itself and proves it gets its answers. */
+/* A caller that proves its identity gets its answers, whatever the other callers do. */
 static void server_enter(struct server_caller *caller, int port, int rank)
 {
     char welcome[1];

@@ -121,7 +121,7 @@ across()
 }
 if "$cluster" true 2>"$job_folder/why"; then
     # If both die at once, the store may have notified only some survivors, and a survivor of
-    # another machine may then name one of those (docs/reliability.md). So these deaths are 50 ms
+    # another machine may then name such a survivor (docs/reliability.md). So these deaths are 50 ms
     # apart.
     for call in $calls; do
         is_next || [ -n "${CHECK_LONG-}" ] || continue

@@ -46,7 +46,8 @@ build()
 
 says() { grep -qF -- "$1" "$job_output"; }
 
-# Builds every example in one way. Runs those of the first two ways; in the long form those of all.
+# Builds every example in one way. Runs the programs of the first two
+# ways; in the long form those of all ways.
 tries=0
 try()
 {

@@ -83,7 +83,7 @@ static int write_mapped(dist_group *group)
     return dist_flight_dump(path) == DIST_ERR_SYSTEM ? 0 : fail(rank, "a stranger's file");
 }
 
-/* What the victim does instead of its barrier. */
+/* Makes the victim misbehave as `kind` says, instead of calling its barrier. */
 static int misbehave(dist_group *group, const char *kind)
 {
     const struct timespec others_time_out = {.tv_sec = TIMEOUT_MS / 1000 + 1};

@@ -16,7 +16,7 @@ next=0 batch=0
 
 # True for phases in which the store knows the rank before it dies: only their times measure failure
 # notices.
-told() { [ "$1" != start ] && [ "$1" != connect ] && [ "$1 $2" != "join 0" ]; }
+has_joined() { [ "$1" != start ] && [ "$1" != connect ] && [ "$1 $2" != "join 0" ]; }
 
 # The time from the death, or from the call if that was later, to the error: "NAME PHASE SECONDS".
 measure()
@@ -34,7 +34,7 @@ kill_one()
 {
     local measured=$latencies.$BASHPID
     if [ "$4" = checkpoint ]; then kill_training "$2" "$3" "$5"; else job "$2" 4 $program "$3" "$4" "$5"; fi
-    ! told "$4" "$5" || [ "$job_status" = 77 ] || measure "$1" "$4" >>"$measured"
+    ! has_joined "$4" "$5" || [ "$job_status" = 77 ] || measure "$1" "$4" >>"$measured"
     [ "$4" != checkpoint ] || go_on "$1" "$5"
 }
 

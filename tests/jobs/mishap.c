@@ -65,7 +65,7 @@ static bool has_exited(const char *kind)
     return strncmp(kind, "kill", 4) == 0 || strncmp(kind, "exit", 4) == 0;
 }
 
-/* What the victim does instead of its all-reduce. */
+/* Makes the victim misbehave as `kind` says, instead of calling its all-reduce. */
 static dist_status misbehave(dist_group *group, const char *kind)
 {
     const struct timespec arrive = {.tv_nsec = 100 * 1000 * 1000};

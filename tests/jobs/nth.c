@@ -40,7 +40,7 @@
 /* Exit codes of a rank besides 0. */
 enum nth_end { NTH_ERROR = 3, NTH_TIMEOUT, NTH_LEFT, NTH_WRONG, NTH_SILENT };
 
-/* What the ranks report to the parent, in shared memory. */
+/* Data that the ranks report to the parent, in shared memory. */
 static struct nth_note {
     atomic_bool struck;
     const char *call;

@@ -36,7 +36,7 @@ if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     job_fails "is not a regular file of this user in a directory of this user: remove it" shell 2 $hello
     DIST_SECRET_FILE=$all/known job_fails "$all/known" shell 2 $hello
     rm -rf "$all/libdist" "$all/known"
-    # A folder of theirs, in which they could replace the file.
+    # A folder of the other user, who could replace the file in it.
     as_them "mkdir -m 777 '$all/libdist'"
     job_fails "in a directory of this user: " shell 2 $hello
     rm -rf "$all/libdist"

@@ -19,7 +19,7 @@ fi
 # Prints the value of the last line of csv in the column $1.
 value() { awk -F, -v name="$1" 'NR == 1 || !c { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { v = $c } END { print v }' "$job_output"; }
 
-# Of a frame of 1514 bytes, 1448 are data.
+# A frame of 1514 bytes contains 1448 bytes of data.
 data_rate() { awk -v m="$1" 'BEGIN { printf "%.3f", m * 1448 / 1514 }'; }
 
 within() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && b > 0 && a / b < 1.25 && b / a < 1.25) }'; }

@@ -80,9 +80,9 @@ right_handed_on()
         [ "$(forwarded "a communicator")" = $((2 * ranks)) ] && [ "$(row Allreduce)" = "$ranks $((3 * ranks))" ]
 }
 
-# Over TCP libdist is slower than MPI in shared memory. Of 150 calls the first 16 are served, then
-# 24 of 48, in turns of eight, and none of the remaining calls; or all, if the machine was too busy
-# to measure.
+# Over TCP libdist is slower than MPI in shared memory. libdist serves the first 16
+# of 150 calls, then 24 of 48, in turns of eight, and none of the remaining calls; or all calls, if the
+# machine was too busy to measure.
 right_compared()
 {
     local ranks=$1 kind faster=0

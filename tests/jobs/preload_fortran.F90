@@ -1,8 +1,7 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! A Fortran MPI program that knows nothing of libdist. Built with -DKIND=0 for mpif.h, 1 for the
-! module mpi, 2 for mpi_f08; with -DLIBRARY as a subroutine for C; with the beginning of the names
-! of persistent collectives, -DPERSISTENT_MPI or -DPERSISTENT_MPIX, if the MPI has them; and with
-! -DSECTIONS where nonblocking calls take sections of arrays.
+! A Fortran MPI program that does not use libdist. -DKIND=0: mpif.h, 1: module mpi, 2: mpi_f08.
+! -DLIBRARY: a subroutine for C. -DPERSISTENT_MPI or -DPERSISTENT_MPIX: the prefix of persistent
+! collectives, if the MPI has them. -DSECTIONS: nonblocking calls accept sections of arrays.
 #if KIND == 2
 #define COMM_TYPE type(MPI_Comm)
 #define REQUEST_TYPE type(MPI_Request)
@@ -29,7 +28,7 @@ module preload_fortran_calls
   include 'mpif.h'
 #endif
 
-  integer, parameter :: m = 3           ! elements of a block, where all are of one length
+  integer, parameter :: m = 3           ! elements of a block, if all blocks have the same length
   integer, asynchronous, allocatable :: a(:), b(:)
   integer, allocatable :: counts(:), displs(:), own(:)
   COMM_TYPE :: comm
@@ -97,7 +96,7 @@ contains
   end subroutine
 #endif
 
-  ! ---- reductions of Fortran's types, those that libdist leaves to MPI among them ----
+  ! ---- reductions of Fortran's types, including types that libdist hands on to MPI ----
 
   subroutine types
     integer(8) :: long(2), longs(2)
@@ -136,7 +135,7 @@ contains
     call check('a product of MPI_DOUBLE_COMPLEX', all(ws == cmplx(0, 1, kind(0d0))**n))
   end subroutine
 
-  ! ---- an operation of the program's ----
+  ! ---- a user-defined operation ----
 
 #if KIND == 2
   subroutine add(in, inout, length, type)
@@ -168,7 +167,7 @@ contains
     call mpi_op_free(op, ierr)
   end subroutine
 
-  ! ---- addresses that only bindings know, and memory with gaps ----
+  ! ---- special addresses that only bindings recognize, and memory with gaps ----
 
   subroutine addresses
     integer(MPI_ADDRESS_KIND) :: address
@@ -212,7 +211,7 @@ contains
     call check('MPI_CHARACTER', word == 'right')
   end subroutine
 
-  ! The compiler is not to keep it in registers.
+  ! Prevents the compiler from keeping the buffer in registers.
   subroutine mpi_f_sync(buffer)
     integer, intent(inout) :: buffer(:)
 

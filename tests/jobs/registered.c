@@ -2,7 +2,7 @@
 /*
  * registered BACKEND RANKS PAIRS SEED: random collectives, two at a time, on adjacent areas of one
  * allocation, at any address; each rank registers some of the areas, independently of the other
- * ranks. Exit 0: results are right, and no byte outside a result has changed, whatever its page.
+ * ranks. Exit 0: results are right, and no byte outside a result has changed.
  */
 #include <dist/dist.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --disable-shared: no module is built, the summary gives the reason, and a program links with
+# --disable-shared: no module is built, the summary shows the reason, and a program links with
 # libdist.a alone.
 . "$srcdir/tests/support/job.sh"
 

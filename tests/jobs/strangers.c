@@ -9,7 +9,7 @@
  * Exit 0 if all were made while the job ran, no rank listens on the wildcard address, no stranger
  * received more than a greeting, and the ranks succeed. Prints the maximum memory and descriptors:
  *
- *     strangers: 3 sockets, 500 came, 480 were hung up on, the longest answer 24 bytes
+ *     strangers: 3 sockets, 500 connections, 480 closed by the ranks, the longest answer 24 bytes
  *     strangers: 0.10 s of CPU time, the ranks 6.00 s
  *     strangers: a rank had at most 40000 KiB and 100 descriptors, all took 3.14 s
  */
@@ -282,7 +282,8 @@ int main(int argc, char **argv)
     look_after_ranks(0);
     for (int i = 0; i < OPEN_MOST; i++)
         hang_up(&lines[i]);
-    printf("strangers: %d sockets, %d came, %d were hung up on, the longest answer %zu bytes\n",
+    printf("strangers: %d sockets, %d connections, %d closed by the ranks, the longest answer %zu "
+           "bytes\n",
            listener_count, came, hung_up, longest);
     printf("strangers: %.2f s of CPU time, the ranks %.2f s\n", cpu_seconds(RUSAGE_SELF),
            cpu_seconds(RUSAGE_CHILDREN));

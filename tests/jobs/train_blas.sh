@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# An OpenBLAS that takes the CPU for a twenty-year-old one is told which kernels the CPU can run.
+# An OpenBLAS that takes the CPU for a twenty-year-old one is switched to kernels that suit the CPU.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "kernels" "a preloaded library and sanitizers do not mix"; exit; }
