@@ -120,7 +120,7 @@ DIST_BACKEND=wire job_fails "lacks the mandatory slot 'open'" self 1 examples/he
 build hang -DHANG_PROBE
 job self 1 dist_info
 for name in sound abi slot neither wire loadcrash probecrash loadexit empty folder cut hang; do
-    job_check "it lists $name" grep -qE "^  $name +no +[a-z].*" "$job_output"
+    job_check "dist_info lists module $name" grep -qE "^  $name +no +[a-z].*" "$job_output"
 done
 job_check "the list reports the module that did not return" \
     grep -qE "^  hang +no .*dist_hang.so did not come back within" "$job_output"
@@ -139,8 +139,8 @@ job_check "the second is reported as ignored" says "module $job_folder/second/di
 compile -shared "$srcdir"/examples/plugin-minimal/minimal*.c -o "$modules/dist_minimal.so"
 job self 3 dist_info selftest --transport minimal --ranks 3 --brief --mode blocking
 job self 1 dist_info
-job_check "it is listed as a transport" grep -qE "^  minimal +yes +Unix sockets" "$job_output"
-job_check "it is not listed as a backend" test "$(grep -c '^  minimal ' "$job_output")" = 1
+job_check "minimal is listed as a transport" grep -qE "^  minimal +yes +Unix sockets" "$job_output"
+job_check "minimal is not listed as a backend" test "$(grep -c '^  minimal ' "$job_output")" = 1
 DIST_BACKEND=minimal job_fails "provides transports but no backend" self 1 examples/hello_all_reduce
 DIST_TRANSPORT=minimal,tcp job shell 3 examples/hello_all_reduce
 DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 2 examples/hello_all_reduce

@@ -12,5 +12,5 @@ JOB_LIMIT=900 job self 2 "$srcdir/scripts/check-gpu" --build "$builddir" --stand
 says() { grep -qE -- "$1" "$report"; }
 job_check "the report says that there was no GPU" says 'NO GPU'
 job_check "the report ends with the numbers of results" says '^[0-9]+ passed, 0 failed, [0-9]+ skipped$'
-job_check "it compares losses" says '^PASS: the losses agree'
+job_check "the report compares losses" says '^PASS: the losses agree'
 job_check "the report has the launch time of a small all-reduce" says 'launch of an all-reduce of 16 bytes'

@@ -101,7 +101,7 @@ for name in $optional; do
     job_check "configure without $name" configures "$name" --with-"$name"=no
     job_check "the summary lists it as left out" left_out "$name"
     job_check "the other missing libraries have reasons" advised
-    job_check "it builds without $name" build "$name" all
+    job_check "the build without $name" build "$name" all
 done
 
 targets="libdist.la examples/hello_all_reduce"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The conformance tests with each algorithm forced, on numbers of ranks that are powers of two and
-# others numbers.
+# that are not.
 . "$srcdir/tests/support/job.sh"
 
 ranks_list="3 4"

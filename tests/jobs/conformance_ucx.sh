@@ -57,5 +57,5 @@ DIST_TRANSPORT=ucx train self 3 ucx --multiprocessing-distributed --world-size 3
 job_check "training over ucx ends as over gloo" test "$result" = "$expected"
 if [ -n "$OPENMPI_RUN" ]; then
     DIST_TRANSPORT=ucx train openmpi 3 ucx
-    job_check "so does training under mpirun" test "$result" = "$expected"
+    job_check "training over ucx under mpirun ends as over gloo" test "$result" = "$expected"
 fi

@@ -137,7 +137,7 @@ fi
 
 job_check "survivors were timed" [ -n "$(cat "$latencies".* 2>/dev/null)" ]
 cat "$latencies".* | sort -k1,1 -k5,5n | awk '
-    function say() { if (n) printf "# %s: %d survivors knew, half within %.0f ms, all within %.0f ms (%s)\n",
+    function say() { if (n) printf "# %s: %d survivors got the error, half within %.0f ms, all within %.0f ms (%s)\n",
         name, n, 1e3 * all[int((n + 1) / 2)], 1e3 * all[n], last }
     $1 != name { say(); n = 0; name = $1 }
     { all[++n] = $5; last = $2 " of " $3 " ranks, " $4 " killed" }

@@ -13,9 +13,9 @@ dtypes=$(entries DTYPE dist.h) ops=$(entries OP dist.h) collectives=$(entries CO
 reducing=4
 
 job self 1 dist_info
-job_check "it prints the version" says "libdist 0."
-job_check "it prints where it searches for modules" says "${DIST_PLUGIN_PATH%%:*}"
-job_check "it lists the backends" grep -qE '^ *gloo +yes ' "$job_output"
+job_check "dist_info prints the version" says "libdist 0."
+job_check "dist_info prints where it searches for modules" says "${DIST_PLUGIN_PATH%%:*}"
+job_check "dist_info lists the backends" grep -qE '^ *gloo +yes ' "$job_output"
 DIST_PLUGIN_PATH=$builddir/.libs job self 1 dist_info
 job_check "modules of the tests are not listed" eval '! says faulty'
 
@@ -23,11 +23,11 @@ job_check "modules of the tests are not listed" eval '! says faulty'
 advised() { awk '/^  [a-z].* no  /{if (no) exit 1; no = !/DIST_SHM_CMA|CONFIG_TRANS/} /^      [A-Za-z]/{no = 0}
     END{exit no}' "$job_output"; }
 job self 1 dist_info memory
-job_check "it lists ways to access memory" \
+job_check "memory lists ways to access memory" \
     test "$(grep -cE '^  [a-z][^ ].*  (yes |no  ) ?[a-zA-Z]' "$job_output")" = 3
-job_check "it advises what to do" advised
+job_check "memory advises what to do" advised
 DIST_SHM_CMA=0 job self 1 dist_info memory
-job_check "it reports that CMA is not used" grep -qE '\(CMA\) +no ' "$job_output"
+job_check "memory reports that CMA is not used" grep -qE '\(CMA\) +no ' "$job_output"
 job_fails "unknown argument 'all'" self 1 dist_info memory all
 
 # env: all variables of the table, who has set them, and names that are wrong.
@@ -51,8 +51,8 @@ assert rows["DIST_ALGO"]["value"] == "a\"b\\c" and rows["DIST_TIMEOUT"]["default
 job_fails "unknown argument" self 1 dist_info env all
 
 job self 1 dist_info backends
-job_check "it shows gloo" grep -qx gloo "$job_output"
-job_check "it shows self" grep -qx self "$job_output"
+job_check "backends shows gloo" grep -qx gloo "$job_output"
+job_check "backends shows self" grep -qx self "$job_output"
 job_check "every collective has a row" says reduce_scatter_v
 job_check "there is a matrix" grep -qE '^ *float32( +yes){5}' "$job_output"
 
@@ -71,8 +71,8 @@ job mpich 1 dist_info backends --backend mpi
 algorithms() { grep -c "^ALGORITHM($1, " "$srcdir/src/collectives/algorithms.def"; }
 chosen_one() { [ "$(grep -cE ',yes,[a-z]*$' "$job_output")" = 1 ]; }
 job self 1 dist_info explain all_reduce --bytes 64K --topology 'node:3 core:2'
-job_check "it prints size and place" says "blocks of 65536 bytes, 6 ranks on 3 machines"
-job_check "it prints the reason" grep -qE '^Chosen: [a-z_]+, since ' "$job_output"
+job_check "explain prints size and topology" says "blocks of 65536 bytes, 6 ranks on 3 machines"
+job_check "explain prints the reason" grep -qE '^Chosen: [a-z_]+, since ' "$job_output"
 job self 1 dist_info explain all_gather --bytes 8 --topology node:4 --format csv
 job_check "each algorithm has a row" lines $(($(algorithms ALL_GATHER) + 1))
 job_check "one is chosen" chosen_one
@@ -81,16 +81,16 @@ job_check "a forced algorithm is chosen" grep -qE '^all_gather,1048576,3,1,ring,
 DIST_TUNING=off job self 1 dist_info explain broadcast --topology node:3
 job_check "predictions can be turned off" says "predictions are turned off"
 job self 1 dist_info explain reduce --bytes 4K --ranks 2 --dtype float64 --run --format json
-job_check "it measures each algorithm" test "$(grep -c '"measured_s": 0\.' "$job_output")" -ge \
+job_check "explain measures each algorithm" test "$(grep -c '"measured_s": 0\.' "$job_output")" -ge \
     "$(algorithms REDUCE)"
-command -v python3 >/dev/null && job_check "it is JSON" python3 -m json.tool "$job_output" /dev/null
+command -v python3 >/dev/null && job_check "the output of explain is valid JSON" python3 -m json.tool "$job_output" /dev/null
 for collective in barrier reduce_scatter gather scatter all_to_all all_gather_v reduce_scatter_v \
     gather_v scatter_v all_to_all_v; do
     job self 1 dist_info explain $collective --bytes 100 --ranks 2 --run --format csv
     job_check "$collective was measured" grep -qE ',[0-9.]+,yes,' "$job_output"
 done
 job shell 3 dist_info explain broadcast --bytes 1K --run --format csv
-job_check "it measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]+,[0-9.]+,' \
+job_check "explain measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]+,[0-9.]+,' \
     "$job_output"
 job_fails "in a job of one rank" self 1 dist_info explain reduce --run
 job_fails "there is no collective 'send'" self 1 dist_info explain send
@@ -106,11 +106,11 @@ mkdir "$XDG_CACHE_HOME"
 job self 1 dist_info explain reduce --ranks 2
 job_check "nothing is measured at first" says "nothing measured"
 job self 2 dist_info tune --ranks 2
-job_check "it prints which file it wrote" says "costs were written to $XDG_CACHE_HOME/libdist/tuning-"
+job_check "tune prints which file it wrote" says "costs were written to $XDG_CACHE_HOME/libdist/tuning-"
 job self 1 dist_info explain reduce --ranks 2
 job_check "the costs are used" says "Costs: the file $(echo "$XDG_CACHE_HOME" | head -c 20)"
 job shell 2 dist_info tune
-job_check "it joins a job" says "costs were written"
+job_check "tune joins a job" says "costs were written"
 job_fails "needs two ranks or more" self 1 dist_info tune
 DIST_TUNING=$job_folder/output job_fails "is not off, measure or a valid tuning file" \
     self 1 dist_info explain reduce --ranks 2
@@ -119,9 +119,9 @@ DIST_TUNING=$job_folder/output job_fails "is not off, measure or a valid tuning 
 row() { grep -qE "^ +$1 +[1-9][0-9]+ +[1-9][0-9]+ +[0-9]+ +$2\$" "$job_output"; }
 job self 4 dist_info selftest --backend gloo --brief --mode async
 job_check "worlds of 1, 2 and 4" eval "row 1 0 && row 2 0 && row 4 0"
-job_check "it prints that the backend passed" says "passed: backend gloo does what it must"
+job_check "selftest prints that the backend passed" says "passed: backend gloo does what it must"
 job self 3 dist_info selftest --transport tcp --ranks 3 --brief --mode blocking --memory any
-job_check "it prints the transport" says "backend gloo, transport tcp"
+job_check "selftest prints the transport" says "backend gloo, transport tcp"
 job_check "one world only" lines 4
 job self 2 "${job_small_stack[@]}" "$builddir/dist_info" selftest --backend gloo --ranks 2 --only barrier --brief
 job shell 2 dist_info selftest --backend gloo --only recv --brief

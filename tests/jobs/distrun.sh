@@ -317,7 +317,7 @@ by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n
     "$battery" gloo --brief --mode async
 job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
     "$builddir/examples/hello_all_reduce"
-job_check "they sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
+job_check "three nodes by endpoint: the ranks sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
 # The agent of node 0 serves the store, so rank 0 may exit.
 one_store()
 {

@@ -25,7 +25,7 @@ for DIST_TRANSPORT in shm tcp; do
     messages reset:1@6
     job_check "a reset fails the call on all ranks" every "rank 1"
     messages truncate:1@6/0
-    job_check "so does a truncated message" every "rank 1"
+    job_check "a truncated message fails the call on all ranks" every "rank 1"
     DIST_FAULT=flip:1@6/0 job_fails 'and the status OK' shell 3 $kills gloo network 1
     # These cases wait for a timeout.
     DIST_TIMEOUT=2 DIST_FAULT=drop:1@6/0 job_parallel job shell 3 $kills gloo silence 1

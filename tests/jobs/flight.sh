@@ -42,7 +42,7 @@ refuses()
 
 in_folder healthy 6
 job_check "the second file" cmp -s <(head -c 30 rank0.json) <(head -c 30 rank0.json.2)
-job_check "no third" test ! -e rank0.json.3
+job_check "no third file" test ! -e rank0.json.3
 # By default a later job in the same folder replaces the files.
 mkdir -p "$job_folder/default" && cd "$job_folder/default" || exit 99
 for again in 1 2; do job shell 2 "$(command -v env)" -u DIST_FLIGHT_FILE "$builddir/tests/jobs/flight" healthy; done

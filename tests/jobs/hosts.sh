@@ -82,7 +82,7 @@ met_at()
         [ "$(sort "$job_output" | uniq -c | tr -s ' ')" = " 2 --master-addr=$1" ]
 }
 job_check "nodes do not meet at localhost, with any user" met_at "$(hostname)" me@localhost
-job_check "nor at 127.0.0.1" met_at "$(hostname)" me@127.0.0.1
+job_check "nodes do not meet at 127.0.0.1, with any user" met_at "$(hostname)" me@127.0.0.1
 job_check "nodes meet at another host" met_at node0 me@node0
 
 # This machine's names and addresses need no ssh; an address of another machine does.
@@ -192,7 +192,7 @@ interrupted()
     workers='trap "echo told; exit 0" INT; echo ready; for i in $(seq 400); do sleep 0.1; done'
     ends "SIGINT" 130 eval 'kill -INT $pid'
     job_check "each worker gets the signal" [ "$(grep -c told "$job_output")" = 4 ]
-    job_check "it is reported once" [ "$(grep -c 'stopped by SIGINT' "$job_output")" = 1 ]
+    job_check "SIGINT is reported once" [ "$(grep -c 'stopped by SIGINT' "$job_output")" = 1 ]
 }
 twice() { kill -INT $pid; sleep 0.4; kill -INT $pid; }
 kill_all() { kill -KILL $pid $(starter); }
@@ -256,7 +256,7 @@ comes_back()
     elastic 0 1
     job_check "a lost host rejoins: exit code 0" [ $code = 0 ]
     job_check "the other host continued alone" grep -q '^\[0\]:1: 0 of 1' "$job_output"
-    job_check "then both hosts continued" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
+    job_check "then both hosts continued together" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
     job_check "the retry is reported" grep -q 'host localhost ended with exit code 137: trying it again' "$job_output"
 }
 comes_and_fails()

@@ -51,8 +51,8 @@ go_on()
     [ "$job_status" != 77 ] || return 0
     # shellcheck disable=SC2086
     job shell 1 train_mnist $training --dist-backend gloo --checkpoint "$job_folder/kept.$BASHPID"
-    job_check "it continued from its checkpoint" grep -q '^=> going on from' "$job_output"
-    job_check "and ended with the same parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
+    job_check "the training continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "the training ended with equal parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
     rm -f "$job_folder/kept.$BASHPID" "$job_folder/kept.$BASHPID.tmp-"*
 }
 
@@ -116,7 +116,7 @@ job_collect
 percentiles()
 {
     cat "$latencies".* | sort -k1,1 -k3,3n | awk '
-        function say() { if (n) printf "# %s: %d survivors knew, half within %.0f ms, 99 %% within %.0f ms, all within %.0f ms\n",
+        function say() { if (n) printf "# %s: %d survivors got the error, half within %.0f ms, 99 %% within %.0f ms, all within %.0f ms\n",
             name, n, 1e3 * all[int((n + 1) / 2)], 1e3 * all[int(n * 0.99 + 0.99)], 1e3 * all[n] }
         $1 != name { say(); n = 0; name = $1 }
         { all[++n] = $3 }

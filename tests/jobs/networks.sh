@@ -37,7 +37,7 @@ broken()
     wait $cutter
     job_check "$name: all ranks get an error" every "\(lost\|timed out\)"
     job_check "$name: the errors have a reason" says_why
-    echo "# $name: the last rank knew after $(seconds) s, with a deadline of 3 s"
+    echo "# $name: the last rank got the error after $(seconds) s, with a deadline of 3 s"
 }
 
 calls "a network that is well"
@@ -86,4 +86,4 @@ job_check "the remaining ranks get an error" every "\(lost\|timed out\)" 2
 job_check "an error names a rank of that machine" grep -q '^knew .*rank [23]' "$job_output"
 job_check "the errors have a reason" says_why
 grep '^knew' "$job_output" | cut -d' ' -f5- | sed 's/^/      /'
-echo "# vanished: the last rank knew after $(seconds) s, with a deadline of 3 s"
+echo "# vanished: the last rank got the error after $(seconds) s, with a deadline of 3 s"

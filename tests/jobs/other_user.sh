@@ -87,7 +87,7 @@ job_check "the flight recorder follows no link" untouched
 rm -f "$all/flight"
 as_them "umask 0; touch '$all/flight'"
 DIST_FAULT=kill:1@4 job shell 2 tests/jobs/kills gloo barrier 1 1
-job_check "it writes nothing into the other user's file" [ ! -s "$all/flight" ]
+job_check "the flight recorder writes nothing into the other user's file" [ ! -s "$all/flight" ]
 rm -f "$all/flight"
 DIST_FLIGHT_FILE=/dev/null
 
@@ -96,7 +96,7 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     as_them "mkdir -m 777 '$all/kept'; ln -s '$ours' '$all/kept/file.tmp-01234567'; ln -s '$ours' '$all/kept/trace.tmp-01234567'"
     job "${train[@]}" --checkpoint "$all/kept/file" --trace "$all/kept/trace"
     job_check "checkpoints and traces follow no link" untouched
-    job_check "they are files of this user" [ "$(stat -c '%u %F' "$all/kept/file")" = "0 regular file" ]
+    job_check "checkpoints and traces are files of this user" [ "$(stat -c '%u %F' "$all/kept/file")" = "0 regular file" ]
     rm -rf "$all/kept"
     as_them "echo junk >'$all/file'"
     job_fails "$all/file" "${train[@]}" --checkpoint "$all/file"

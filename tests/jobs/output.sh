@@ -11,7 +11,7 @@ full()
     "$builddir/$program" "${@:2}" >/dev/full 2>"$job_output"
     status=$?
     job_check "$* to a full device" [ "$status" = 1 ]
-    job_check "it prints the reason once" [ "$(grep -c "^$program: .*cannot write to standard output: No space left" "$job_output")" = 1 ]
+    job_check "$*: the reason is printed once" [ "$(grep -c "^$program: .*cannot write to standard output: No space left" "$job_output")" = 1 ]
 }
 
 bench=(-n 2 -t 0.001 -r 1 -m 8:8 --backend gloo)
@@ -38,7 +38,7 @@ if [ -w /dev/full ]; then
         --trace /dev/full
     job_check "the cause is in the warning" grep -q "warning: --trace /dev/full: No space left" "$job_output"
     job_check "the training completed" grep -q "^Final: " "$job_output"
-    job_check "it is still a device" [ -c /dev/full ]
+    job_check "/dev/full is still a device" [ -c /dev/full ]
 else
     job_skip "full devices" "no /dev/full here"
 fi
@@ -77,7 +77,7 @@ alike()
     "$builddir/$1" "${@:2}" --nonsense >"$job_output" 2>&1
     status=$?
     job_check "$* --nonsense" eval "[ $status = 2 ] && grep -q '^$*: --nonsense: there is no such option' \"$job_output\""
-    job_check "and it points to --help" grep -qxF "Try '$* --help'." "$job_output"
+    job_check "$* --nonsense points to --help" grep -qxF "Try '$* --help'." "$job_output"
 }
 commands=$("$builddir/dist_info" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
 job_check "dist_info has nine commands" [ "$(wc -w <<<"$commands")" = 9 ]

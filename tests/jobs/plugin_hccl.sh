@@ -15,10 +15,10 @@ build()
         CFLAGS="-O1 -g -Werror $(variable DISTI_LDFLAGS)" DIST_CFLAGS="-I$srcdir/include" \
         >"$job_output" 2>&1
 }
-job_check "it builds with libdist's headers alone" build
+job_check "the plug-in builds with libdist's headers alone" build
 export DIST_PLUGIN_PATH=$job_folder TMPDIR=$job_folder
 unwanted() { nm -D --undefined-only "$job_folder/dist_hccl.so" | grep -qE ' (disti?_|acl|Hccl)'; }
-job_check "it needs no symbol of libdist or CANN" eval '! unwanted'
+job_check "the plug-in needs no symbol of libdist or CANN" eval '! unwanted'
 
 # ---- missing or incomplete libraries ----
 
@@ -36,8 +36,8 @@ STANDIN_ASCEND_DEVICES=0 job_fails "no Ascend device" self 1 \
 
 table=$job_folder/support.csv
 "$builddir/dist_info" backends --backend hccl --format csv >"$table"
-job_check "it sums bfloat16" grep -q '^hccl,all_reduce,bfloat16,sum,yes' "$table"
-job_check "it does not average" grep -q '^hccl,all_reduce,float32,avg,no' "$table"
+job_check "hccl sums bfloat16" grep -q '^hccl,all_reduce,bfloat16,sum,yes' "$table"
+job_check "hccl does not average" grep -q '^hccl,all_reduce,float32,avg,no' "$table"
 job_environment=$(env | grep '^DIST_' | sort)
 ranks_list="1 2 4" modes=(all all async)
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" modes=(all flood)

@@ -219,8 +219,8 @@ job_check "the parameters of both machines agree" says 'Parameter hash: .* (4 ra
 # shellcheck disable=SC2016
 job_check "a worker of the second machine fails" machines 7 \
     sh -c '[ "$MS_NODE_ID" != 3 ] || { sleep 1; exit 7; }; exec "$@"' sh "${long[@]}"
-job_check "it is named on the first machine" says 'rank      : 3 (local_rank: 1)'
+job_check "the worker is named on the first machine" says 'rank      : 3 (local_rank: 1)'
 # shellcheck disable=SC2016
 job_check "the scheduler is killed" machines 137 \
     sh -c '[ "$MS_ROLE" != MS_SCHED ] || { sleep 1; kill -9 $$; }; exec "$@"' sh "${long[@]}"
-job_check "it is named on the second machine" grep -q 'rank      : scheduler' "$job_folder/there"
+job_check "the scheduler is named on the second machine" grep -q 'rank      : scheduler' "$job_folder/there"

@@ -127,7 +127,7 @@ accounted()
 }
 job_output=$log
 job_check "each sample of each epoch is accounted for" accounted
-job_check "it continued from its checkpoint each time" [ "$(grep -c 'going on from' "$log")" -ge $kills ]
+job_check "training continued from its checkpoint each time" [ "$(grep -c 'going on from' "$log")" -ge $kills ]
 sed 's/^/      seconds, KiB, descriptors, files, processes: /' <(head -n 1 "$samples"; tail -n 1 "$samples")
 # grows COLUMN MORE: the last third of the samples exceeds the first third, without the first
 # sample, by more than MORE.
@@ -139,6 +139,6 @@ grows()
               exit !(late > early + more) }' "$samples"
 }
 job_check "the memory of the remaining agent does not grow" eval '! grows 2 1024'
-job_check "nor do its descriptors" eval '! grows 3 0'
-job_check "nor do the files" eval '! grows 4 0'
-job_check "nor do the processes" eval '! grows 5 0'
+job_check "the descriptors of the remaining agent do not increase" eval '! grows 3 0'
+job_check "the files do not increase" eval '! grows 4 0'
+job_check "the processes do not increase" eval '! grows 5 0'

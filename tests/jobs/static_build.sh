@@ -24,7 +24,7 @@ for name in MPI CUDA NCCL UCX; do
     job_check "no $name, with the reason" grep -qE "^ *$name +no \(--disable-shared" "$job_output"
 done
 [ -n "${CHECK_LONG-}" ] || exit 0
-job_check "it can be built and installed" eval \
+job_check "the static library can be built and installed" eval \
     "make -j2 install-libLTLIBRARIES install-data DESTDIR=$job_folder/stage >'$job_output' 2>&1"
 pc=$(find "$job_folder/stage" -name libdist.pc)
 export PKG_CONFIG_PATH=${pc%/*}

@@ -43,7 +43,7 @@ for ((turn = 0; turn < turns; turn++)); do
     job_check "the parameters are equal" [ "$train_hash" = "$hash" ]
     job_check "a rank needs $((train_kib - kib)) KiB more, at most $most_kib" \
         [ $((train_kib - kib)) -le $most_kib ]
-    job_check "and $((train_descriptors - descriptors)) descriptors more, at most $most_descriptors" \
+    job_check "a rank needs $((train_descriptors - descriptors)) descriptors more, at most $most_descriptors" \
         [ $((train_descriptors - descriptors)) -le $most_descriptors ]
 done
 awk -v with="$(middle $count)" -v without="$(middle 0)" -v count=$count \

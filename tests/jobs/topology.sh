@@ -83,7 +83,7 @@ DIST_DEVICE=1 job self 2 dist_info topology --ranks 2
 job_check "DIST_DEVICE" says '^ +GPU 1 .*ranks 0-1$'
 job self 3 dist_info topology --ranks 3 --svg "$job_folder/x.svg"
 picture "GPUs" 3
-job_check "it is XML" python3 -c 'import sys, xml.dom.minidom as dom; dom.parse(sys.argv[1])' "$job_folder/x.svg"
+job_check "the picture is valid XML" python3 -c 'import sys, xml.dom.minidom as dom; dom.parse(sys.argv[1])' "$job_folder/x.svg"
 unset HWLOC_XMLFILE
 
 # Several machines: the ranks of each machine use all of its cores.

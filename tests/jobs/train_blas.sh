@@ -9,7 +9,7 @@ run=(train_mnist --dummy --arch=mlp --train-samples=128 --test-samples=64 --epoc
 
 unset OPENBLAS_CORETYPE
 job self 1 "${run[@]}"
-job_check "it prints what computes matrix products" grep -q '^Matrix products: ' "$job_output"
+job_check "train_mnist prints what computes matrix products" grep -q '^Matrix products: ' "$job_output"
 says "OpenBLAS" || { job_skip "kernels" "train_mnist was built without OpenBLAS"; exit; }
 grep -qw avx2 /proc/cpuinfo || { job_skip "kernels" "this CPU supports only the oldest kernels"; exit; }
 
@@ -28,9 +28,9 @@ old=(/usr/bin/env "LD_PRELOAD=$job_folder/old.so" "$builddir/${run[@]}")
 job self 1 "${old[@]}"
 job_check "suitable kernels are chosen" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
 job shell 2 "${old[@]}"
-job_check "every rank uses them" says "(2 ranks agree)"
-job_check "with those kernels" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
+job_check "both ranks agree" says "(2 ranks agree)"
+job_check "suitable kernels are chosen on both ranks" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
 job self 1 "${old[@]}" --multiprocessing-distributed --world-size=2
-job_check "spawned ranks use them" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
+job_check "suitable kernels are chosen on spawned ranks" grep -qE 'kernels for (Haswell|SkylakeX)$' "$job_output"
 OPENBLAS_CORETYPE=Nehalem job self 1 "${old[@]}"
 job_check "the user's setting is not changed" says "kernels for Nehalem"

@@ -32,8 +32,8 @@ whole=$(hash_of)
 job_check "the reference run has a hash" test -n "$whole"
 job_fails "rank 1" shell 4 "$job_folder/killed" "${kept[@]}" --checkpoint-interval 3
 job shell 2 "${job_small_stack[@]}" "$builddir/train_mnist" "${kept[@]}"
-job_check "it continued" grep -q '^=> going on from' "$job_output"
-job_check "with another number of ranks, to equal parameters" test "$(hash_of)" = "$whole"
+job_check "the training continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+job_check "the training ended with another number of ranks and equal parameters" test "$(hash_of)" = "$whole"
 job_check "no partial file is left" eval '! compgen -G "$file.tmp-*"'
 
 job_fails "no tensor optimizer.sgd in the file" shell 2 train_mnist "${kept[@]}" --optimizer sgd

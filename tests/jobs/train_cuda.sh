@@ -67,8 +67,8 @@ if [ -n "$jansson" ]; then
     kept=("${short[@]}" --dist-backend gloo --checkpoint kept)
     train first 1 "${kept[@]}" --max-steps $((few - 2))
     train rest 1 "${kept[@]}" --max-steps 2
-    job_check "it continues from a checkpoint" grep -q '^=> going on from' "$job_output"
-    job_check "to equal bits" test "$(hash_of)" = "$alone"
+    job_check "the training continues from a checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "the continued training ends with equal bits" test "$(hash_of)" = "$alone"
 else
     job_skip "reading a saved model" "no jansson here"
 fi

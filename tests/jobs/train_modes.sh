@@ -130,8 +130,8 @@ job_fails "exclude each other" self 1 train_mnist --reproducible --wire bf16
 cd "$job_folder" || exit 99
 job self 2 train_mnist --multiprocessing-distributed --world-size 2 --dist-backend gloo --arch mlp \
     --train-samples 400 --test-samples 64 --epochs 9 --lr 0 --optimizer sgd --patience 2
-job_check "it stops early" test "$(grep -c '^epoch' "$job_output")" = 3
-job_check "it prints that" grep -q '^stopping early' "$job_output"
+job_check "the training stops early" test "$(grep -c '^epoch' "$job_output")" = 3
+job_check "the training prints that it stops early" grep -q '^stopping early' "$job_output"
 if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     job self 2 train_mnist --multiprocessing-distributed --world-size 2 --dist-backend gloo \
         --arch mlp --train-samples 400 --test-samples 64 --epochs 2 --save-best

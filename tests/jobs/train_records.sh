@@ -35,7 +35,7 @@ job_check "several lines per epoch" test "$(grep -c '^Train Epoch: 1 ' "$job_out
 reads metrics "$folder/metrics.jsonl" 22 2
 reads trace "$folder/trace.json" 3 22
 reads page "$folder/page.html"
-job_check "it is the final page" grep -q '>Ended' "$folder/page.html"
+job_check "the page is the final one" grep -q '>Ended' "$folder/page.html"
 share=$(sed -n 's/^Final: .* communication \([0-9.]*\)%.*/\1/p' "$job_output")
 job_check "its share of communication is the terminal's, ${share:-none} %" \
     grep -q "<span>Communication</span><b>${share:-none} %<" "$folder/page.html"

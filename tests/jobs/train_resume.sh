@@ -42,8 +42,8 @@ continued()
     "$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$job_folder/killed" "${options[@]}" "$@" \
         --checkpoint "$kept/" --checkpoint-interval 1 >"$job_output" 2>&1
     job shell "$ranks" train_mnist "${options[@]}" "$@" --checkpoint "$kept/"
-    job_check "it continued" grep -q '^=> going on from' "$job_output"
-    job_check "to equal parameters" test "$(hash_of)" = "$whole"
+    job_check "the training continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "the training ended with equal parameters" test "$(hash_of)" = "$whole"
 }
 
 continued 2
@@ -63,13 +63,13 @@ few=("${options[@]}" --checkpoint "$kept/")
 rm -rf "$kept"
 job self 1 train_mnist "${few[@]}" --max-steps 5 --checkpoint-interval 1 --keep 2
 whole=$(hash_of)
-job_check "two are kept" test "$(count)" = 2
+job_check "two checkpoints are kept" test "$(count)" = 2
 flip "$kept/step-000000000005.safetensors" 300000
 job self 1 train_mnist "${few[@]}" --max-steps 1 --keep 2
 job_check "the damaged one is named" grep -q "step-000000000005.safetensors: tensor fc1.weight is damaged" "$job_output"
 job_check "the one before it continues to equal parameters" test "$(hash_of)" = "$whole"
 job self 1 train_mnist "${options[@]}" --evaluate --resume "$kept"
-job_check "it can be tested" test "$(hash_of)" = "$whole"
+job_check "a checkpoint can be tested" test "$(hash_of)" = "$whole"
 for file in "$kept"/*; do flip "$file" 300000; done
 job_fails "all checkpoints in this directory (2) are damaged" shell 2 train_mnist "${few[@]}"
 
@@ -152,7 +152,7 @@ job_fails "rank 0: step 3: the loss is" shell 2 "$job_folder/full" "${broken[@]}
 (cd "$job_folder" && RANK=0 WORLD_SIZE=1 "$builddir/train_mnist" "${options[@]}" --max-steps 1 --save-model >/dev/null)
 rm -f "$file"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
-job_check "they are loaded" grep -q "^=> loaded checkpoint" "$job_output"
+job_check "the parameters are loaded" grep -q "^=> loaded checkpoint" "$job_output"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
 job_check "the checkpoint takes precedence" grep -q "^=> going on from '$file'" "$job_output"
 job_fails "no checkpoint in --checkpoint" self 1 train_mnist "${options[@]}" --evaluate \
