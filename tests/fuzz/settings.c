@@ -104,7 +104,8 @@ static void settings_choose(const struct disti_choice *choice,
     }
 }
 
-/* True for a million ranks, which are valid, but would take an instrumented program a second. */
+/* True for more than SETTINGS_RANKS ranks. A million ranks are valid, but would take an
+ * instrumented program a second. */
 static bool settings_is_large(const char *text)
 {
     long ranks = 1;
@@ -210,8 +211,8 @@ void fuzz_settings(struct fuzz_input *input)
     free(text);
 }
 
-/* A token's file: a file that is accepted is long enough and belongs to this user. A byte selects
- * its mode. */
+/* A token's file: it is accepted only if its length is valid and its mode is private. A byte
+ * selects the mode. */
 void fuzz_secret(struct fuzz_input *input)
 {
     static const mode_t modes[] = {0600, 0400, 0640, 0604};

@@ -300,8 +300,12 @@ static bool shm_seen(void *arg, int peer, const struct dist_envelope *envelope)
     return envelope->bytes == 0;
 }
 
-/* Bits 4, 5: 0: sets a word of the stranger's side to a value   1: the rank probes, and cancels
- * messages of one of the two tags   2: time passes   3: the opposite sides of shared structures */
+/*
+ * Bits 4, 5: 0: sets a byte of the stranger's side in shared memory
+ *            1: the rank probes, and cancels messages of one of the two tags
+ *            2: time passes
+ *            3: calls the transport's describe and reach
+ */
 static void shm_other(struct shm_fuzz *fuzz, struct shm_line *line, uint8_t what,
                       struct fuzz_input *input)
 {

@@ -109,7 +109,7 @@ static int check(int rank, const char *kind, dist_status status)
 
     if (kills)
         return status == DIST_ERR_PEER_LOST && strstr(text, "barrier #8: rank 1 (host ") &&
-                       strstr(text, " alive") /* another rank may have left since */
+                       strstr(text, " alive") /* one may have left since */
                    ? 0
                    : fail(rank, "killed");
     if (!strstr(text, "(dist_info flight)"))
@@ -161,8 +161,7 @@ static int run(dist_group *group, const char *kind)
     if (well)
         return status == DIST_OK ? write_own(group) : fail(rank, "barrier");
     if (strcmp(kind, "stopped") == 0 && rank == 0) {
-        nanosleep(&others_end,
-                  NULL); /* otherwise the victim could arrive before the other ranks' timeout */
+        nanosleep(&others_end, NULL); /* lets the other ranks time out first */
         kill(pids[VICTIM], SIGCONT);
     }
     return check(rank, kind, status);

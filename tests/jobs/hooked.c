@@ -160,8 +160,8 @@ static void leave_other_threads(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Checks that the memory is unchanged if mremap places the pages elsewhere, and that nothing
- * remains mapped there. */
+/* Registers and unregisters while mremap places pages elsewhere: the memory keeps its contents, and
+ * its mapping if that cannot be replaced. */
 static void register_moved(void)
 {
     fill(8);

@@ -168,8 +168,8 @@ static int survive(dist_group *group, const char *kind, int victim, dist_status 
                dist_status_string(status));
         return 1;
     }
-    return has_exited(kind) && victim != 0 ? continue_without(group, victim)
-                                           : 0; /* rank 0 serves the store */
+    /* Without rank 0, which serves the store, no group can be made. */
+    return has_exited(kind) && victim != 0 ? continue_without(group, victim) : 0;
 }
 
 static int be_a_rank(const char *backend, const char *kind, int victim)

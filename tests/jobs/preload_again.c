@@ -97,8 +97,8 @@ static int again_many(int rank, int change)
     return 1 + (rank + change) % 2;
 }
 
-/* Sets the counts for which every rank sends to rank `own`. Each change changes the counts, and
- * every second one also the displacements. */
+/* Sets counts and displacements of the blocks that rank `own` exchanges with each rank (0 for
+ * gathers). Each change changes the counts, and every second one also the displacements. */
 static void again_count(const struct place *place, int own, int change)
 {
     for (int r = 0; r < place->ranks; r++) {

@@ -166,8 +166,7 @@ static void movers_gather(const struct place *place, int pairs, int root, bool i
     struct buffer in = movers_buffer(place, root + 1, pairs);
     struct buffer out = movers_buffer(place, root + 2, gets ? pairs * place->ranks : 0);
     const void *from = own ? MPI_IN_PLACE : in.data;
-    int garbage =
-        gets ? movers_count(&out, pairs) : -77; /* only the root's receive count is significant */
+    int garbage = gets ? movers_count(&out, pairs) : -77; /* only significant at root */
 
 #define FILL                                                                                       \
     {                                                                                              \
@@ -252,8 +251,8 @@ static void movers_spread(const struct place *place, const struct buffer *buffer
         spread->at[r] = spread->all;
         spread->all += pairs[r] + 1;
     }
-    spread->base = program_bold ? spread->all / 2
-                                : 0; /* MPICH 4.0 on its own ignores displacements in some calls */
+    /* MPICH 4.0 ignores displacements in some calls. */
+    spread->base = program_bold ? spread->all / 2 : 0;
     for (int r = 0; r < place->ranks && buffer; r++) {
         spread->counts[r] = movers_count(buffer, pairs[r]);
         spread->displs[r] =

@@ -98,8 +98,7 @@ static void others_inter(const struct place *place)
     if (sum != wanted)
         program_wrong(place, "the sum of the other half: %d, not %d", sum, wanted);
     MPI_Intercomm_merge(inter, odd, &whole);
-    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM,
-                  whole); /* served, as on any intracommunicator */
+    MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, whole); /* an intracommunicator: served */
     if (sum != place->ranks * (place->ranks - 1) / 2)
         program_wrong(place, "the sum of both halves: %d", sum);
     MPI_Comm_free(&whole);

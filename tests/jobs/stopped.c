@@ -45,7 +45,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Returns whether memory that rank 0 has reused stays unchanged after rank 1 continues. */
+/* Continues rank 1. Returns 1 if it writes to memory that rank 0 has reused, otherwise 0. */
 static int stays(unsigned char *memory, size_t bytes, pid_t stopped)
 {
     memset(memory, PATTERN, bytes);

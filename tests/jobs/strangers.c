@@ -164,7 +164,7 @@ static int find_listeners(void)
 
 /* ---- strangers ---- */
 
-/* Closes the connection, and notes how many bytes it received. */
+/* Closes the connection. Counts it if the rank had closed it, and records the longest answer. */
 static void hang_up(int *line_p)
 {
     char answer[4096];

@@ -25,7 +25,7 @@ struct stream {
 
 static struct stream *stream_default;
 
-/* Completes an event operation of a task that will not run. */
+/* Drops the reference to an event that a task has, if the task will not run. */
 static void event_skip(const struct task *task);
 
 static void *stream_main(void *arg)

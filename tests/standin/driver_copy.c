@@ -62,8 +62,8 @@ static int copy_wait(void *handle)
     return error ? error : standin_stream_sync(stream);
 }
 
-/* Enqueues a copy. Device memory that is not completely allocated is an illegal address, which a
- * real program would get later. */
+/* Enqueues a copy. An address range that is only partly device memory is treated as host memory,
+ * and crashes here; a real program would crash later. */
 static int copy_start(uintptr_t to, uintptr_t from, size_t bytes, void *stream, int *pageable)
 {
     struct copy plan = {.to = standin_alias((void *)to, bytes),

@@ -41,7 +41,7 @@ static bool run_moves(struct run *run)
 
 /* ---- reductions: the rank that reduces some elements receives them from all ranks ---- */
 
-/* Sends this rank's factor before the data. */
+/* Copies this rank's factor, which is sent before the data, into `scalar`. */
 static void run_scalar(const struct run *run, unsigned char *scalar)
 {
     const struct nccl_scalar *own = &run->call->scalar;
