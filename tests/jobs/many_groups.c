@@ -2,8 +2,8 @@
 /*
  * many_groups BACKEND GROUPS WHAT: makes GROUPS groups of all ranks that exist at the same time,
  * and uses each in collectives, v-forms, sends and receives. Then uses them again and destroys them
- * in another order than they were made in. Each group may cost at most two descriptors; the time to
- * make one is printed. Exit 0 if all is right. WHAT:
+ * in another order than they were made in. Each further group may cost at most two descriptors; the
+ * time to make one is printed. Exit 0 if all is right. WHAT:
  *
  *     all      as above
  *     fails    meanwhile one group fails, which must not affect the other groups

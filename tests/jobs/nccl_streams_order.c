@@ -225,8 +225,7 @@ void streams_captured(const struct streams *s)
         streams_is(s, y, COUNT, sum * ranks * ranks * ranks, ranks * ranks * ranks * ranks, s->a));
     CHECK(graphs.exec_destroy(exec) == 0);
     streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
-    DONE(
-        dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM)); /* as before the capture */
+    DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM)); /* not captured */
     CHECK(streams_is(s, x, COUNT, sum, ranks, s->a));
     streams_drop(s, x);
     streams_drop(s, y);

@@ -49,8 +49,8 @@ static struct nth_note {
     char text[2][300]; /* each rank's error */
 } * note;
 
-static atomic_int
-    countdown; /* the call that decrements it to 0 fails; none if it is 0 or negative */
+/* The call that decrements it to 0 fails; none fails if it is 0 or negative. */
+static atomic_int countdown;
 static bool strikes_malloc;
 
 static bool due(const char *call)

@@ -4,10 +4,10 @@
  *
  *   ahead    the root's calls complete while the other ranks sleep: as many as fit in the mailboxes
  *   mixed    collectives, roots and lengths in random order, with every result checked
- *   differ   one rank makes another call among calls that no rank blocks in: reported by the
- * barrier lost     rank 1 exits while the root broadcasts to it: the root gets an error leave the
- * root broadcasts and leaves the group; the other ranks read the data later forked   as leave,
- * between a fork and the child's exit
+ *   differ   one rank makes another call among calls that no rank blocks in; a barrier reports it
+ *   lost     rank 1 exits while the root broadcasts to it: the root gets an error
+ *   leave    the root broadcasts and leaves the group; the other ranks read the data later
+ *   forked   as leave, between a fork and the child's exit
  */
 #include <dist/dist.h>
 #include <stdio.h>

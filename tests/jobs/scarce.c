@@ -10,8 +10,8 @@ void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *memory, size_t bytes);
 
-static atomic_int
-    scarce_left; /* the allocation that decrements it to 0 fails; none if it is 0 or negative */
+/* The allocation that decrements it to 0 fails; none fails if it is 0 or negative. */
+static atomic_int scarce_left;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* they replace the allocator */
 bool scarce_works(void)

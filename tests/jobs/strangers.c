@@ -39,8 +39,7 @@ static int listener_count;
 static int lines[OPEN_MOST]; /* descriptors of open connections; 0 if unused */
 static int hung_up;
 static size_t longest;
-static unsigned char
-    junk[4096]; /* generated once, so that the measured CPU time does not include it */
+static unsigned char junk[4096]; /* generated once, before CPU time is measured */
 static long most_kib, most_descriptors;
 
 static double now(void)

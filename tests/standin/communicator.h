@@ -9,9 +9,9 @@
 
 /*
  * Modelled on NCCL 2.28:
- * - Launches of a communicator run in the order in which they were enqueued, one at a time. A group
- * is one launch, on all its streams together: its collectives in order, then its sends and receives
- *   at once. ncclAlltoAll, ncclGather and ncclScatter are sends and receives.
+ * - Launches of a communicator run one at a time, in the order in which they were enqueued. A
+ *   group is one launch on all its streams together: its collectives in order, then its sends and
+ *   receives at once. ncclAlltoAll, ncclGather and ncclScatter are sends and receives.
  * - A send ends no earlier than its receive has begun: exchanges that are not grouped hang.
  * - If a rank exits, the other ranks hang until they abort.
  * - In a nonblocking communicator each launch, and its creation, is in progress at first: using it

@@ -31,9 +31,10 @@
  * arithmetic of a GPU. A released context keeps its memory.
  *
  * Environment:
- *   STANDIN_DEVICES=8       number of devices; CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES) selects
- * some STANDIN_DELAY_US=0      each operation on a stream takes this much longer STANDIN_GUARD=1 0:
- * the host may access device memory STANDIN_FAULT=...       see fault.c
+ *   STANDIN_DEVICES=8       number of devices; CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES apply
+ *   STANDIN_DELAY_US=0      each operation on a stream takes this much longer
+ *   STANDIN_GUARD=1         0: the host may access device memory
+ *   STANDIN_FAULT=...       see fault.c
  */
 
 #define STANDIN_API __attribute__((visibility("default")))
