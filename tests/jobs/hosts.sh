@@ -276,10 +276,10 @@ if [ -z "${CHECK_SHORT-}" ]; then
     [ -n "${CHECK_LONG-}" ] && job_parallel comes_and_fails
 fi
 
-# ---- the cookie of nodes that were started by hand ----
+# ---- the token of nodes that were started by hand ----
 
-# nodes_meet SECONDS SECRET: starts a node with SECRET and one with the first secret; the first to
-# start serves.
+# nodes_meet SECONDS FILE: starts a node with the token in FILE and one with the first token; the first
+# to start serves.
 node() { "$builddir/distrun" --nnodes 2 --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf "join_timeout=$seconds" "$@" "$hello"; }
 nodes_meet()
 {

@@ -25,7 +25,7 @@ untouched() { [ "$(cat "$job_folder/ours")" = "what is ours" ]; }
 echo "what is ours" >"$job_folder/ours"
 ours=$job_folder/ours
 
-# --- the cookie
+# --- cookie and token files
 
 if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     export XDG_CONFIG_HOME=$all

@@ -7,7 +7,7 @@ job_needs_modules
 program=tests/jobs/pmix
 met() { [ "$(grep -c "meets the other ranks through the launcher's PMIx" "$job_output")" = "$1" ]; }
 
-# With an Open MPI that has no separate PMIx library, ranks do not join through PMIx.
+# Ranks of Open MPI 4 join through PMIx only if it uses the system's libpmix.
 library=no
 ldconfig=$(PATH=$PATH:/sbin:/usr/sbin type -P ldconfig) &&
     "$ldconfig" -p | grep -q 'libpmix\.so\.2 ' && library=yes
@@ -60,8 +60,7 @@ else
     job_skip "Open MPI 5" "not made by bench/peers/setup, or the other suite runs it"
 fi
 
-# Behaviours of a PMIx server: for one rank of two, each on a machine of its own, without the other
-# rank.
+# Misbehaving PMIx servers, for one rank of two on different machines; the other rank is not started.
 mkdir -p "$job_folder/pmix/lib" "$job_folder/old/lib"
 ln -s "$builddir/.libs/standin_pmix.so" "$job_folder/pmix/lib/libpmix.so.2"
 ln -s "$builddir/.libs/standin_partial.so" "$job_folder/old/lib/libpmix.so.2"

@@ -120,7 +120,7 @@ for ranks in $ranks_list; do
     done
 done
 
-# started MPI [untold]: counts MPI calls of MPI_Init and MPI_Finalize; untold: without the
+# started MPI [unset]: counts MPI calls of MPI_Init and MPI_Finalize; unset: without the
 # launcher's number of ranks per machine.
 started()
 {
@@ -130,7 +130,8 @@ LD_PRELOAD='$builddir/.libs/preload_calls_$1.so $(library "$1")' DIST_MPI_COMPAR
 END
     job "$1" 2 "$BASH" "$job_folder/counted" "tests/jobs/preload_$1" nothing
 }
-# has_started MOST MACHINE: each of two ranks has made at most MOST calls that wait for all ranks.
+# has_started MOST MACHINE: each of two ranks has made at most MOST calls that wait for all ranks, and
+# MACHINE calls that wait for the ranks of its machine.
 has_started()
 {
     sed -n 's/.*calls of all ranks: \([0-9]*\), and by machine: \([0-9]*\).*/\1 \2/p' "$job_output" |
@@ -144,7 +145,7 @@ for mpi in openmpi mpich; do
     else
         started $mpi
         job_check "$mpi: MPI_Init and MPI_Finalize make 8 calls at most" has_started 8 0
-        started $mpi untold
+        started $mpi unset
         job_check "$mpi: one more call to detect machines" has_started 9 1
     fi
     preload $mpi 4 handed-on

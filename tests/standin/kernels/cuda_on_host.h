@@ -13,8 +13,8 @@
 #include <functional>
 
 /*
- * CUDA_LAUNCH enqueues a loop over blocks and threads on the stream. Threads run one after another: a
- * kernel must not wait for another thread, and there is no shared memory. Pointer arguments are
+ * CUDA_LAUNCH enqueues a loop over blocks and threads on the stream. Threads run one after another:
+ * a kernel must not wait for another thread, and there is no shared memory. Pointer arguments are
  * translated to addresses that the host may access when the loop runs.
  */
 
