@@ -50,7 +50,7 @@ static struct training_state checkpoint_wanted(float *state)
 }
 
 /* Checks that data are unchanged after they are written and read again. */
-static void checkpoint_again(struct checkpoint_rest *rest, bool whole)
+static void checkpoint_again(struct training_state *rest, bool whole)
 {
     float state[CHECKPOINT_STATE];
     struct training_state again = checkpoint_wanted(whole ? state : NULL);

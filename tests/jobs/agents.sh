@@ -61,4 +61,4 @@ for host in 0 1 2; do
     job_check "host $host gives up" says $host "broken: node$host found no agent that serves the rendezvous at "
 done
 job_check "a host where no agent serves" says 1 "broken: .* at node0 port 29400 .*: 10.10.0.1 port 29400: Connection refused"
-job_check "an unknown host name" says 2 'broken: .* at node77 .*: the name "node77": '
+job_check "an unknown host name" says 2 'broken: .* at node77 .*: cannot resolve "node77": '

@@ -81,7 +81,7 @@ for mode in $modes; do
 done
 cp "$good" "$modules/dist_theirs.so"
 if chown 54321 "$modules/dist_theirs.so" 2>/dev/null; then
-    refused theirs "belongs to user 54321: only what is root's or this user's is loaded"
+    refused theirs "belongs to user 54321, but only modules of root or this user are loaded"
     # A module is refused if another user could replace it.
     mkdir -m 755 "$job_folder/theirs"
     cp "$good" "$job_folder/theirs/dist_inside.so"
@@ -113,7 +113,7 @@ done
 DIST_BACKEND=abi job_fails "other modules: abi, babi" shell 2 examples/hello_all_reduce
 DIST_BACKEND=slott job_fails "there is no module dist_slott.so; there is dist_slot.so" \
     self 1 examples/hello_all_reduce
-job_check "the error lists the searched folders" says "Modules are looked for in $modules, "
+job_check "the error lists the searched folders" says "Modules are searched for in $modules, "
 DIST_BACKEND=wire job_fails "lacks the mandatory slot 'open'" self 1 examples/hello_all_reduce
 
 # The list continues after all of them, and after one that never returns.
@@ -123,7 +123,7 @@ for name in sound abi slot neither wire loadcrash probecrash loadexit empty fold
     job_check "dist_info lists module $name" grep -qE "^  $name +no +[a-z].*" "$job_output"
 done
 job_check "the list reports the module that did not return" \
-    grep -qE "^  hang +no .*dist_hang.so did not come back within" "$job_output"
+    grep -qE "^  hang +no .*dist_hang.so did not return within" "$job_output"
 job_check "gloo is listed" grep -qE "^  gloo +yes " "$job_output"
 rm -rf "$modules"/*
 
@@ -147,8 +147,8 @@ DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 2 examples/hello_all_reduce
 job_check "the transport is used" says "is reached via minimal"
 DIST_TRANSPORT=minimum job_fails "there is no module dist_minimum.so; there is dist_minimal.so" \
     shell 2 examples/hello_all_reduce
-job_check "the error lists built-in transports" says "Built in are shm, tcp; modules are looked for in $modules"
-DIST_TRANSPORT=faulty job_fails "has no transport 'faulty' (it has: none)" shell 2 examples/hello_all_reduce
+job_check "the error lists built-in transports" says "Built-in transports: shm, tcp; modules are searched for in $modules"
+DIST_TRANSPORT=faulty job_fails "has no transport 'faulty' (its transports: none)" shell 2 examples/hello_all_reduce
 
 # Rank 0 has the transport, rank 1 does not: they use a common one, or report that there is none.
 some() { "$@" shell 2 /bin/bash -c '[ $RANK = 1 ] || export DIST_TRANSPORT=$0; exec "$1"' \

@@ -49,7 +49,7 @@ right gloo 3 4
 # The probe prints why a peer cannot run, or its version.
 "$srcdir/bench/peers/write-peer" "$job_folder/lost" openmpi none /nowhere/mpirun
 mkdir "$job_folder/workers" && cp "$srcdir/bench/peers/start.sh" "$job_folder/workers/"
-probe_refuses() { "$job_folder/lost" --probe 2>&1 | grep -q 'there is no /nowhere/mpirun'; }
+probe_refuses() { "$job_folder/lost" --probe 2>&1 | grep -q 'no /nowhere/mpirun'; }
 job_check "a peer without its mpirun prints the reason" probe_refuses
 probe_code() { "$job_folder/lost" --probe 2>/dev/null; [ $? -eq 77 ]; }
 job_check "its probe has the exit code of a peer that cannot run" probe_code

@@ -65,6 +65,6 @@ job_fails "none of text|csv|json" self - dist_sim all_reduce --format xml
 job_check "misuse: exit 2" [ "$job_status" = 2 ]
 job_fails "at most 256" self - dist_sim all_reduce --ranks 257 --draw "$job_folder/many.svg"
 job_check "a drawing that is too large: exit 1" [ "$job_status" = 1 ]
-job_fails "give fewer segments or fewer ranks" self - dist_sim all_reduce --algorithm ring \
+job_fails "use fewer segments or fewer ranks" self - dist_sim all_reduce --algorithm ring \
     --ranks 1024 --segments 1024 --no-verify
 job_check "a simulation that is too large: exit 1" [ "$job_status" = 1 ]

@@ -228,7 +228,7 @@ ends()
         case $signal in
         group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
         agent:*) kill -"${signal#agent:}" "$(job_agent "$pid")" ;;
-        supervisor:*) kill -"${signal#supervisor:}" "$(pgrep -P "$pid" -x keeper)" ;;
+        supervisor:*) kill -"${signal#supervisor:}" "$(pgrep -P "$pid" -x supervisor)" ;;
         # shellcheck disable=SC2046
         both:*) kill -"${signal#both:}" "$pid" $(job_agent "$pid") ;;
         worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(job_agent "$pid")" | head -n 1)" ;;
@@ -350,8 +350,8 @@ elastic()
 }
 job_check "a node is lost, and the other continues" elastic
 
-job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
-job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
+job_check "node ranks are needed" refuses "needs --node-rank" --nnodes 2 true
+job_check "node ranks have a bound" refuses "must be less than the number of nodes" --nnodes 2 --node-rank 2 true
 job_check "unknown keys of --rdzv-conf" refuses 'unknown --rdzv-conf key "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
     --rdzv-conf join_timeuot=3 true
 unreachable()
@@ -413,7 +413,7 @@ job_parallel wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(j
     "--node-rank 0" "--node-rank 1" "--node-rank 1"
 join=8 job_parallel wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 0"
-join=1 job_parallel wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
+join=1 job_parallel wrong 'cannot resolve "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
 job_collect
 
 # ---- stop and continue ----
@@ -452,7 +452,7 @@ suspended()
 }
 job_check "SIGTSTP stops all processes of the job, SIGCONT continues them" suspended
 job_check "workers that do not end in time are reported" grep -qE \
-    '2 workers have not ended 0.2 s after the signal to end, as rank 0 \(pid [0-9]+\): killing \(--shutdown-timeout\)' \
+    '2 workers have not ended 0.2 s after the signal to end, for example rank 0 \(pid [0-9]+\): killing \(raise --shutdown-timeout' \
     "$job_output"
 
 # ---- limits ----

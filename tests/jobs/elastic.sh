@@ -133,7 +133,7 @@ wanted=$(wc -w <<<"$losses")
 away=$(tr ' ' '\n' <<<"$losses" | grep -cvE 'worker|first')
 job_check "node 2 was lost $away times" [ "$(count '^\[2\] lost by' "$job_output")" = "$away" ]
 cp "$log" "$job_output"
-job_check "training continued each time" [ "$(count 'going on from' "$log")" -ge "$wanted" ]
+job_check "training continued each time" [ "$(count 'resuming from' "$log")" -ge "$wanted" ]
 job_check "node 2 takes part at the end" grep -q '3 ranks$' <(grep Final "$log")
 job_check "each sample of each epoch is accounted for" accounted
 job_check "the accuracy equals that without losses, $whole %" \

@@ -116,15 +116,15 @@ job_check "no line is lost or mixed" lossless
 job_fails "exitcode  : 7 (pid: " self 4 distrun "${two[@]}" sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
 job_check "the exit code is that of the worker" [ "$job_status" = 7 ]
 job_check "one failure block, and no other report" [ "$(grep -c FAILED "$job_output"; grep -c ended "$job_output")" = $'1\n0' ]
-job_fails "starting all workers again" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
-job_check "a restart is reported once" [ "$(grep -c 'again$' "$job_output")" = 1 ]
+job_fails "restarting all workers" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
+job_check "a restart is reported once" [ "$(grep -c 'restarting all workers$' "$job_output")" = 1 ]
 unreachable()
 {
     job_fails "host nowhere ended first, with exit code 255" self 3 distrun "${two[@]},nowhere:1" sleep 50
     job_check "exit code 1" [ "$job_status" = 1 ]
 }
 job_parallel unreachable
-job_fails "host nowhere ended first, with exit code 255: its remote shell has said why" \
+job_fails "host nowhere ended first, with exit code 255: see the message of its remote shell" \
     self 1 distrun "${hosts[@]}" -H nowhere:1 true
 job_check "the only host: exit code 1" [ "$job_status" = 1 ]
 job_fails "host deaf ended first, with exit code 0: its remote shell must forward its standard input" \
@@ -257,7 +257,7 @@ comes_back()
     job_check "a lost host rejoins: exit code 0" [ $code = 0 ]
     job_check "the other host continued alone" grep -q '^\[0\]:1: 0 of 1' "$job_output"
     job_check "then both hosts continued together" [ "$(grep -c '1: [01] of 2' "$job_output")" = 2 ]
-    job_check "the retry is reported" grep -q 'host localhost ended with exit code 137: trying it again' "$job_output"
+    job_check "the retry is reported" grep -q 'host localhost ended with exit code 137: starting its agent again' "$job_output"
 }
 comes_and_fails()
 {
@@ -268,7 +268,7 @@ place_lost()
 {
     elastic 0 0
     job_check "the host where the nodes meet is lost: exit code 137" [ $code = 137 ]
-    job_check "the error names that host" grep -q 'host 127.0.0.1 ended first.*the nodes meet there' "$job_output"
+    job_check "the error names that host" grep -q 'host 127.0.0.1 ended first.*it is the rendezvous of the nodes' "$job_output"
 }
 if [ -z "${CHECK_SHORT-}" ]; then
     job_parallel comes_back

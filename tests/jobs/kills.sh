@@ -51,7 +51,7 @@ go_on()
     [ "$job_status" != 77 ] || return 0
     # shellcheck disable=SC2086
     job shell 1 train_mnist $training --dist-backend gloo --checkpoint "$job_folder/kept.$BASHPID"
-    job_check "the training continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "the training continued from its checkpoint" grep -q '^=> resuming from' "$job_output"
     job_check "the training ended with equal parameters: $1, rank $2 killed" [ "$(hash_of)" = "$whole" ]
     rm -f "$job_folder/kept.$BASHPID" "$job_folder/kept.$BASHPID.tmp-"*
 }

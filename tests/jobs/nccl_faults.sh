@@ -26,7 +26,7 @@ fault()
 hangs() { DIST_TIMEOUT=5 job_parallel fault "$@"; }
 
 # ---- unusable libraries ----
-fault version 'is version 2.8.3, but libdist needs 2.14.0 or newer'
+fault version 'is version 2.8.3, but libdist requires 2.14.0 or newer'
 DIST_NCCL_LIBRARY=$builddir/.libs/standin_partial.so battery 'has no function ncclGetUniqueId'
 DIST_NCCL_LIBRARY=/nowhere/libnccl.so battery 'DIST_NCCL_LIBRARY: /nowhere/libnccl.so'
 DIST_GPU_DRIVER=/nowhere/libcuda.so battery 'DIST_GPU_DRIVER: /nowhere/libcuda.so'

@@ -110,10 +110,10 @@ if grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
     rm -f "$all/file"
     as_them "ln -s '$job_folder/good' '$all/file'"
     if [ "$(cat /proc/sys/fs/protected_symlinks)" = 0 ]; then
-        job_fails "it is a link of user 65534's" "${train[@]}" --checkpoint "$all/file"
+        job_fails "symbolic link owned by user 65534" "${train[@]}" --checkpoint "$all/file"
     else # the kernel hides the link's target, and the checkpoint replaces the link
         job "${train[@]}" --checkpoint "$all/file"
-        job_check "a checkpoint behind another user's link is not loaded" eval '! says "going on from"'
+        job_check "a checkpoint behind another user's link is not loaded" eval '! says "resuming from"'
     fi
     rm -f "$all/file"
     as_them "mkfifo '$all/file'"

@@ -51,7 +51,7 @@ forwarded() { sed -n "s/^libdist: forwarded \([0-9]*\): $1.*/\1/p" "$job_output"
 known() { nm -D --defined-only "$(library "$1")" | sed -n 's/.* MPIX\{0,1\}_\([A-Z][a-z_]*\)$/\1/p'; }
 for mpi in openmpi mpich; do known $mpi >"$job_folder/known_$mpi"; done
 
-# Every kind in every form was served, and none handed on.
+# Every kind in every form was served, and none forwarded.
 all_served()
 {
     local kind forms=
@@ -72,8 +72,8 @@ all_served()
         }' "$job_folder/known_$1" "$job_output" && ! grep -q 'forwarded [0-9]' "$job_output"
 }
 
-# Calls that libdist does not support are handed on to MPI.
-right_handed_on()
+# Calls that libdist does not support are forwarded to MPI.
+right_forwarded()
 {
     local ranks=$1
     [ "$(forwarded "an operation")" = $((2 * ranks)) ] && [ "$(forwarded "a type")" = "$ranks" ] &&
@@ -149,7 +149,7 @@ for mpi in openmpi mpich; do
         job_check "$mpi: one more call to detect machines" has_started 9 1
     fi
     preload $mpi 4 handed-on
-    [ "$job_status" = 0 ] && job_check "$mpi: no other calls are handed on" right_handed_on 4
+    [ "$job_status" = 0 ] && job_check "$mpi: no other calls are forwarded" right_forwarded 4
     preload $mpi 3 threads
 
     # Communicators one after another, and more at the same time than there are descriptors.
@@ -192,29 +192,29 @@ for mpi in openmpi mpich; do
     # MPI's collectives that libdist calls are not the program's: they are not served again.
     DIST_BACKEND=mpi DIST_MPI_COLL=native preload $mpi 2 handed-on
 
-    # Calls that MPI executes faster are handed on, if libdist is clearly slower.
+    # Calls that MPI executes faster are forwarded, if libdist is clearly slower.
     # On a busy machine it may take several tries; MPICH busy-waits, and is slow too if CPUs are short.
     for _ in 1 2 3 4 5 6; do
         DIST_MPI_COMPARE=1 DIST_NODE_MEMORY=0 DIST_TRANSPORT=tcp preload $mpi 2 compare
         [ $mpi = openmpi ] && ! right_compared 2 || break
     done
-    [ $mpi = mpich ] || job_check "$mpi: calls that MPI executes faster are handed on" right_compared 2
+    [ $mpi = mpich ] || job_check "$mpi: calls that MPI executes faster are forwarded" right_compared 2
     DIST_MPI_COMPARE=1 preload $mpi $spinning compare
     DIST_MPI_COMPARE=1 DIST_TIMEOUT=60 preload $mpi 2 compare
-    job_check "$mpi: no call with a deadline is handed on" test -z "$(handed_on "")"
+    job_check "$mpi: no call with a deadline is forwarded" test -z "$(forwarded "")"
     ! job_turn 1 2 || DIST_MPI_COMPARE=1 preload $mpi $spinning bold
     ! job_turn 0 2 || DIST_MPI_COMPARE=1 preload $mpi 3 threads
 
     # Switched off, completely and partly, and if libdist cannot start.
     DIST_MPI_SERVE=0 preload $mpi 2 tame
-    job_check "$mpi: all calls are handed on" grep -q 'handed on [0-9]*: switched off' "$job_output"
+    job_check "$mpi: all calls are forwarded" grep -q 'forwarded [0-9]*: switched off' "$job_output"
     job_check "$mpi: no call is served" test "$(row Allreduce)" = "0 $(row Allreduce | cut -d' ' -f2)"
     DIST_MPI_SERVE=allreduce,bcast preload $mpi 2 tame
     job_check "$mpi: the selected calls are served" test "$(row Iallreduce | cut -d' ' -f2)" = 0
     job_check "$mpi: the other calls are not served" test "$(row Barrier | cut -d' ' -f1)" = 0
     DIST_BACKEND=glue preload $mpi 2 tame
     job_check "$mpi: rank 0 prints the reason" grep -q "could not join: backend 'glue'" "$job_output"
-    job_check "$mpi: MPI executes the calls" test -n "$(handed_on "libdist could not start")"
+    job_check "$mpi: MPI executes the calls" test -n "$(forwarded "libdist could not start")"
 
     job_check "$mpi: the module calls MPI by its profiling names" \
         test -z "$(nm -D --undefined-only "$builddir/.libs/dist_mpi_$mpi.so" | grep -E ' MPI_[A-Z][a-z]')"

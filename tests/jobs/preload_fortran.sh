@@ -124,7 +124,7 @@ all_served()
 # tool_saw RANKS BEGUN BLOCKING NONBLOCKING: the numbers of each rank.
 tool_saw() { [ "$(grep -c "^tool: begun $2, blocking $3, nonblocking $4\$" "$job_output")" = "$1" ]; }
 
-# served RANKS BLOCKING NONBLOCKING: the numbers of each rank, with none handed on.
+# served RANKS BLOCKING NONBLOCKING: the numbers of each rank, with none forwarded.
 served() { [ "$(row Allreduce), $(row Iallreduce)" = "$(($1 * $2)) 0, $(($1 * $3)) 0" ]; }
 
 # ---- cases ----

@@ -53,7 +53,7 @@ unaware()
 {
     job self 2 "${roles[@]}" -n 2 "$hello"
     job_check "the workers succeed" says '^\[1\]:rank 1 of 2: sum 1$'
-    job_check "the scheduler's error names its role" says '^\[scheduler\]:.*was the scheduler .* ended well'
+    job_check "the scheduler's error names its role" says '^\[scheduler\]:.*was the scheduler .* has succeeded'
 }
 # A scheduler process that exits at once leaves that role to distrun.
 idle()
@@ -106,7 +106,7 @@ again()
     job self 2 "${roles[@]}" -n 2 --max-restarts 1 \
         sh -c '[ "$TORCHELASTIC_RESTART_COUNT$MS_ROLE" != 0MS_SCHED ] || exit 9; exec "$@"' sh "$hello"
     job_check "a failure of the scheduler causes a restart" \
-        says 'the scheduler (pid [0-9]*) ended with exit code 9: starting all workers again'
+        says 'the scheduler (pid [0-9]*) ended with exit code 9: restarting all workers'
     job_check "the restarted job succeeds" says 'rank 0 of 2: sum 1'
 }
 

@@ -30,7 +30,7 @@ srun_job()
 }
 
 # by_pmix RANKS: true if they joined through Slurm's PMIx.
-by_pmix() { [ "$(grep -c "meets the others through the launcher's PMIx" "$job_output")" = "$1" ]; }
+by_pmix() { [ "$(grep -c "meets the other ranks through the launcher's PMIx" "$job_output")" = "$1" ]; }
 pmix=no
 srun --mpi=list 2>&1 | grep -q pmix && pmix=yes
 

@@ -127,7 +127,7 @@ accounted()
 }
 job_output=$log
 job_check "each sample of each epoch is accounted for" accounted
-job_check "training continued from its checkpoint each time" [ "$(grep -c 'going on from' "$log")" -ge $kills ]
+job_check "training continued from its checkpoint each time" [ "$(grep -c 'resuming from' "$log")" -ge $kills ]
 sed 's/^/      seconds, KiB, descriptors, files, processes: /' <(head -n 1 "$samples"; tail -n 1 "$samples")
 # grows COLUMN MORE: the last third of the samples exceeds the first third, without the first
 # sample, by more than MORE.

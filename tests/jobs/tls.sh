@@ -67,12 +67,12 @@ refused()
     shift
     DIST_TIMEOUT=$((3 * job_patience)) job_fails "$text" shell 2 "$BASH" -c 'first_and_second "$@"' first "$@"
 }
-refused "its certificate does not hold" good ca other ca2
+refused "its certificate is not valid" good ca other ca2
 job_check "the store reports it too" says "refused this end's certificate"
 refused "mismatch" elsewhere ca good ca
 refused "renew it" good ca expired ca
 refused "requires TLS, but this rank does not use it: set DIST_TLS_CERT" good ca none none
-job_check "the store reports a connection without TLS" says "it does not speak TLS"
+job_check "the store reports a connection without TLS" says "it does not use TLS"
 refused "a TLS handshake failed there" none none good ca
 job_check "a store without TLS reports a connection with TLS" says "it uses TLS, but the store does not"
 unset DIST_TLS_KEY

@@ -32,7 +32,7 @@ whole=$(hash_of)
 job_check "the reference run has a hash" test -n "$whole"
 job_fails "rank 1" shell 4 "$job_folder/killed" "${kept[@]}" --checkpoint-interval 3
 job shell 2 "${job_small_stack[@]}" "$builddir/train_mnist" "${kept[@]}"
-job_check "the training continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+job_check "the training continued from its checkpoint" grep -q '^=> resuming from' "$job_output"
 job_check "the training ended with another number of ranks and equal parameters" test "$(hash_of)" = "$whole"
 job_check "no partial file is left" eval '! compgen -G "$file.tmp-*"'
 
@@ -40,4 +40,4 @@ job_fails "no tensor optimizer.sgd in the file" shell 2 train_mnist "${kept[@]}"
 job_fails "use the --arch that" shell 2 train_mnist "${kept[@]}" --arch cnn
 truncate -s 100000 "$file"
 job_fails "the file is truncated" shell 2 train_mnist "${kept[@]}"
-job_check "the error says what to do" grep -q 'put a good copy in its place' "$job_output"
+job_check "the error says what to do" grep -q 'replace it with an intact copy' "$job_output"

@@ -24,13 +24,13 @@ job_fails "unknown device" self 1 train_mnist --device gpu
 job_fails "--clip requires --device cpu" self 1 train_mnist --device cuda --clip 1
 job_fails "--wire requires --device cpu" self 1 train_mnist --device cuda --wire bf16
 if [ ! -e "$builddir/.libs/train_mnist_cuda.so" ]; then
-    job_fails "there is no train_mnist_cuda.so in" shell 2 train_mnist --device cuda
-    job_check "each rank reports it" test "$(grep -c 'there is no train_mnist_cuda' "$job_output")" = 2
+    job_fails "no train_mnist_cuda.so in" shell 2 train_mnist --device cuda
+    job_check "each rank reports it" test "$(grep -c 'no train_mnist_cuda' "$job_output")" = 2
 fi
 DIST_PLUGIN_PATH=$kernels:$builddir/.libs
 export DIST_PLUGIN_PATH
-job_fails "there is no GPU here" shell 2 train_mnist --device cuda --dist-backend gloo
-job_check "each rank reports it" test "$(grep -c 'there is no GPU here' "$job_output")" = 2
+job_fails "no GPU is available" shell 2 train_mnist --device cuda --dist-backend gloo
+job_check "each rank reports it" test "$(grep -c 'no GPU is available' "$job_output")" = 2
 job_check "the exit code is 1" test "$job_status" = 1
 
 export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so
@@ -67,7 +67,7 @@ if [ -n "$jansson" ]; then
     kept=("${short[@]}" --dist-backend gloo --checkpoint kept)
     train first 1 "${kept[@]}" --max-steps $((few - 2))
     train rest 1 "${kept[@]}" --max-steps 2
-    job_check "the training continues from a checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "the training continues from a checkpoint" grep -q '^=> resuming from' "$job_output"
     job_check "the continued training ends with equal bits" test "$(hash_of)" = "$alone"
 else
     job_skip "reading a saved model" "no jansson here"

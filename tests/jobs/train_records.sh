@@ -87,7 +87,7 @@ job_fails "rank 0: --trace: the file is incomplete" self 2 "$job_folder/limited"
 job_check "ten lines per epoch" test "$(grep -c '^Train Epoch: 1 ' "$job_output")" = 10
 for record in metrics tensorboard report trace; do
     job_check "--$record: reported once" \
-        test "$(grep -c "warning: --$record .*: training goes on without it" "$job_output")" = 1
+        test "$(grep -c "warning: --$record .*. Training continues without it" "$job_output")" = 1
 done
 job_check "the training completed" grep -q '^Final: ' "$job_output"
 

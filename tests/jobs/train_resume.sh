@@ -42,7 +42,7 @@ continued()
     "$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$job_folder/killed" "${options[@]}" "$@" \
         --checkpoint "$kept/" --checkpoint-interval 1 >"$job_output" 2>&1
     job shell "$ranks" train_mnist "${options[@]}" "$@" --checkpoint "$kept/"
-    job_check "the training continued from its checkpoint" grep -q '^=> going on from' "$job_output"
+    job_check "the training continued from its checkpoint" grep -q '^=> resuming from' "$job_output"
     job_check "the training ended with equal parameters" test "$(hash_of)" = "$whole"
 }
 
@@ -154,7 +154,7 @@ rm -f "$file"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
 job_check "the parameters are loaded" grep -q "^=> loaded checkpoint" "$job_output"
 job self 1 train_mnist "${one[@]}" --resume "$job_folder/mnist_mlp.safetensors"
-job_check "the checkpoint takes precedence" grep -q "^=> going on from '$file'" "$job_output"
+job_check "the checkpoint takes precedence" grep -q "^=> resuming from '$file'" "$job_output"
 job_fails "no checkpoint in --checkpoint" self 1 train_mnist "${options[@]}" --evaluate \
     --checkpoint "$job_folder/nothing"
 job_fails "/dev/null/x: cannot create" shell 2 train_mnist "${options[@]}" --checkpoint /dev/null/x

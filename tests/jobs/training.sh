@@ -76,7 +76,7 @@ job self 1 "$scaling" --help
 job_fails "no option --wrong" self 1 "$scaling" --wrong
 job_fails "not a multiple of 2 ranks" self 1 "$scaling" -b "$(absolute "$builddir")" -n 2 -g 5
 job self 2 "$scaling" -b "$(absolute "$builddir")" -a mlp -n 2 -s 640 -r 1
-job_check "scaling: the ranks beside the limit" says "beside the limit"
+job_check "scaling: the ranks beside the limit" says "relative to the limit"
 job_check "scaling: a rate for each method" [ "$(grep -cE ' [1-9][0-9.]+( +[0-9]+ %)?$' "$job_output")" = 4 ]
 
 python=${DIST_TEST_TORCH_PYTHON-python3}

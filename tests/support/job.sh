@@ -165,7 +165,7 @@ job_background()
     "$@" >>"$job_output" 2>&"${job_errors-1}" 9>&- &
 }
 # Prints the agent of the distrun process $1.
-job_agent() { pgrep -x distrun -P "$(pgrep -x keeper -P "$1")"; }
+job_agent() { pgrep -x distrun -P "$(pgrep -x supervisor -P "$1")"; }
 job_listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # The shell loop: starts the ranks, returns the first failure.
