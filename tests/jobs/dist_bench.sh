@@ -48,7 +48,7 @@ for op in avg prod min max premul_sum; do
     job_check "$op of bfloat16" rows right 2
 done
 
-# GPU memory; the stand-in, if there is none.
+# GPU memory, provided by the stand-in.
 nccl=nccl
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "nccl" "there is no module nccl"; nccl=; }
 gpu="$nccl gloo"

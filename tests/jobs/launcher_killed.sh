@@ -47,7 +47,7 @@ if [ -n "$OPENMPI_RUN" ]; then
 else
     job_skip "Open MPI" "no Open MPI here"
 fi
-# MPICH's proxy, which the ranks monitor, kills them itself.
+# MPICH's proxy, which the ranks monitor, kills the ranks itself.
 if [ -n "$MPICH_RUN" ] && [ -n "${CHECK_LONG-}" ]; then
     killed "MPICH" "$MPICH_RUN" -launcher fork -np 2
 fi

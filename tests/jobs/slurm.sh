@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Jobs by srun of a real Slurm: without MASTER_ADDR, with each --mpi, and with the parameters of a
-# shell loop.
+# Jobs by srun of a real Slurm: without MASTER_ADDR and with each --mpi; they end with
+# the parameters of a shell loop.
 . "$srcdir/tests/support/slurm.sh"
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/survives.sh"

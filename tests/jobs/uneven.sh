@@ -16,5 +16,5 @@ job shell 2 "$program" $calls 5 $EFAULT 0
 job shell 3 "$program" $calls 7 $EMFILE 1
 job shell 2 "$builddir/tests/jobs/stopped" v
 DIST_NODE_MEMORY=0 job shell 3 "$program" $((calls / 3)) 3
-# A rank that cannot connect because it has too few descriptors prints so, with any DIST_DEBUG.
+# A rank that cannot connect because it has too few descriptors reports it, with any DIST_DEBUG.
 DIST_NODE_MEMORY=0 DIST_TIMEOUT=3 job_fails "raise \`ulimit -n\`" shell 3 "$program" 3 7 $EMFILE 1
