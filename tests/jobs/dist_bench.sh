@@ -70,7 +70,7 @@ fi
 job self 2 dist_bench -n 2 --backend gloo -i 20 -x 2 -m 16:64 -f -c all_reduce barrier
 job_check "the lines of OSU" says '^64( +[0-9]+\.[0-9]{2}){3} +20 +Pass'
 job_check "the head of OSU" says '^# Size +Avg Latency\(us\) +Min Latency\(us\)'
-job_fails "nothing to measure" self 2 dist_bench -n 2 -c 1 all_reduce
+job_fails "unknown operation" self 2 dist_bench -n 2 -c 1 all_reduce
 job self 2 dist_bench -n 2 --backend gloo --iters 5 -b 64 -e 64 --check=1 --format nccl all_reduce
 job_check "the lines of nccl-tests" says \
     '^ +64 +16 +float32 +sum +-1( +[0-9.]+){3} +0( +[0-9.]+){3} +0$'
@@ -241,9 +241,9 @@ job_fails "no operation: name a collective" self 1 dist_bench -n 2
 job_fails "unknown operation 'all_redcue'" self 1 dist_bench -n 2 all_redcue
 job_fails "set their number with -n" self 1 dist_bench --compare gloo all_reduce
 job_fails "--ranks: 'two' is not a whole number" self 1 dist_bench -n two all_reduce
-job_fails "give [MIN:]MAX" self 1 dist_bench -n 2 -m 1:x all_reduce
-job_fails "the smallest size is above the largest" self 1 dist_bench -n 2 -m 8:4 all_reduce
-job_fails "give one such as float32" self 1 dist_bench -n 2 -T float31 all_reduce
+job_fails "expected [MIN:]MAX" self 1 dist_bench -n 2 -m 1:x all_reduce
+job_fails "the smallest size exceeds the largest" self 1 dist_bench -n 2 -m 8:4 all_reduce
+job_fails "unknown type, expected float32" self 1 dist_bench -n 2 -T float31 all_reduce
 job_fails "the ranks are 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
 job_fails "--frobnicate: there is no such option" self 1 dist_bench --frobnicate all_reduce
 job_fails "expected VARIABLE=VALUE after +" self 1 dist_bench -n 2 --compare gloo+x all_reduce

@@ -17,7 +17,7 @@ training="--reproducible --arch mlp --epochs $epochs --train-samples 1920 --test
 most_kib=$((16 << 10)) most_descriptors=400 # above an undisturbed job
 
 # number WORD: prints the number before that word.
-number() { awk -v word="$1" '$1 == "strangers:" { for (i = 2; i <= NF; i++) if (index($i, word) == 1) print $(i - 1) }' "$job_output"; }
+number() { awk -v word="$1" '$1 == "strangers:" { for (i = 2; i <= NF; i++) if ($i == word || $i == word ",") print $(i - 1) }' "$job_output"; }
 # train STRANGERS RATE
 train()
 {
