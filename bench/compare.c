@@ -714,7 +714,7 @@ static int worker_main(const struct options *options)
     else if (dist_spawn((int)options->ranks, worker_rank, &worker, &code) != DIST_OK)
         bench_fail(dist_last_error(), -1);
     else if (code != 0)
-        launched_tell_end("dist_bench", code);
+        launched_report_end("dist_bench", code);
     limit_map_free(worker.map);
     spec_free(&worker.spec);
     return code;
@@ -825,7 +825,7 @@ static int single_main(const struct options *options, int argc, char **argv)
         return bench_fail(dist_last_error(), RUN_FAILED);
     /* RUN_USAGE and RUN_SLOWER are results, which rank 0 has explained. */
     if (code != RUN_OK && code != RUN_USAGE && code != RUN_SLOWER)
-        launched_tell_end("dist_bench", code);
+        launched_report_end("dist_bench", code);
     return code;
 }
 

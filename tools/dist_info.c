@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info: the version, the backends there are, what each of them supports, and small commands.
- */
+/* dist_info: prints the version and the available modules, and runs the diagnostic commands. */
 #include "tools/common/args.h"
 #include "tools/common/launched.h"
 #include "tools/common/output.h"
@@ -20,26 +19,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "backend NAME yes|no TEXT" or "transport ...", taken apart. */
+/* A parsed line "backend NAME yes|no TEXT" or "transport ..." of dist_probe_name. */
 struct modules_line {
-    bool backend; /* else a transport */
+    bool backend; /* false: a transport */
     bool usable;
-    bool lost; /* loading it, or its probe, crashed or did not come back */
+    bool lost; /* loading or probing the module crashed or hung */
     char name[64];
     char text[1100];
 };
 
-/* In the order of dist_list_names; `lines` is the caller's to free. */
+/* Modules in the order of dist_list_names. The caller frees `lines`. */
 struct modules_list {
     struct modules_line *lines;
     int count;
 };
 
-/* Takes apart what dist_probe_name writes of each module. */
+/* Parsing the output of dist_probe_name. */
 
-/* What is said under one name: two lines, each with a reason. */
+/* Room for the text of one name: up to two lines (backend and transport), each with a reason. */
 #define MODULES_TEXT 2400
 
+/* Appends a line to the list. Returns false if out of memory. */
 static bool modules_add(struct modules_list *list, const char *text)
 {
     struct modules_line line = {.text = ""}, *lines;
@@ -47,7 +47,7 @@ static bool modules_add(struct modules_list *list, const char *text)
     int at = 0;
 
     if (sscanf(text, "%15s %63s %7s %n", kind, line.name, runs, &at) < 3)
-        return true; /* a module's reason with a line of its own */
+        return true; /* the continuation of a module's multi-line reason */
     line.backend = strcmp(kind, "transport") != 0;
     line.lost = strcmp(kind, "lost") == 0;
     line.usable = strcmp(runs, "yes") == 0;
@@ -60,7 +60,7 @@ static bool modules_add(struct modules_list *list, const char *text)
     return true;
 }
 
-static bool modules_ask_one(const char *name, struct modules_list *list)
+static bool modules_probe_one(const char *name, struct modules_list *list)
 {
     char text[MODULES_TEXT], *rest;
     bool added = true;
@@ -73,11 +73,11 @@ static bool modules_ask_one(const char *name, struct modules_list *list)
 }
 
 /*
- * Asks what there is under a name, or under every name: a module that crashes or does not come back
- * within some seconds is a line too, and harms this process in no way. Blocks meanwhile. False: no
- * memory.
+ * Probes every module and lists the results. Modules are probed in child processes: one that
+ * crashes or hangs for some seconds is listed as lost and does not affect this process. Blocks
+ * until all are probed. Returns false if out of memory.
  */
-static bool modules_ask_all(struct modules_list *list_p)
+static bool modules_probe_all(struct modules_list *list_p)
 {
     size_t size = dist_list_names(NULL, 0) + 1;
     char *names = malloc(size), *rest;
@@ -88,14 +88,14 @@ static bool modules_ask_all(struct modules_list *list_p)
         dist_list_names(names, size);
     for (char *name = names ? strtok_r(names, "\n", &rest) : NULL; name && asked;
          name = strtok_r(NULL, "\n", &rest))
-        asked = modules_ask_one(name, list_p);
+        asked = modules_probe_one(name, list_p);
     free(names);
     return asked;
 }
 
-/* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
+/* dist_info tune: measures the cost of messages thoroughly and stores it in the cache. */
 
-/* Of the library's log, what it says of its costs is shown. */
+/* Log callback that prints only the lines about measured costs. */
 static void tune_log(void *arg, dist_log_level level, const char *line)
 {
     const char *text = strstr(line, "tuning: ");
@@ -107,7 +107,7 @@ static void tune_log(void *arg, dist_log_level level, const char *line)
         printf("%s\n", text + strlen("tuning: "));
 }
 
-/* A rank of the job. Joining is what measures. */
+/* Runs one rank. Initializing the group performs the measurement. Returns the exit code. */
 static int tune_rank(int rank, void *arg)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -118,7 +118,7 @@ static int tune_rank(int rank, void *arg)
     (void)arg;
     options.log = tune_log;
     if (rank == 0)
-        progress_show("measuring what messages cost, which takes some seconds");
+        progress_show("measuring the cost of messages, which takes some seconds");
     status = dist_init_process_group(&options, &group);
     progress_clear();
     if (status == DIST_OK) {
@@ -129,7 +129,7 @@ static int tune_rank(int rank, void *arg)
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
     else if (ranks == 1)
         fprintf(stderr, "dist_info: tune needs two ranks or more: give --ranks, or start dist_info "
-                        "as you start your job\n");
+                        "with your job's launcher\n");
     return output_exit("dist_info", status == DIST_OK && ranks > 1 ? 0 : 1);
 }
 
@@ -141,7 +141,7 @@ static int tune_main(int argc, char **argv)
     } words = {0};
     static const struct args_row rows[] = {
         {"ranks", 0, ARGS_INT, offsetof(struct words, ranks), 1, EXPLAIN_RANKS_MAX, "N",
-         "start N ranks here (default: those of the job that starts this program)"},
+         "start N ranks on this machine (default: run as a rank of the launcher's job)"},
         ARGS_HELP_ROWS(struct words, 0),
     };
     static const struct args args = {
@@ -149,7 +149,7 @@ static int tune_main(int argc, char **argv)
         .count = sizeof(rows) / sizeof(rows[0]),
         .program = "dist_info tune",
         .usage = "[--ranks N]",
-        .about = "Measures the cost of messages, and keeps it for later jobs.\n"};
+        .about = "Measures the cost of messages and stores it for later jobs.\n"};
     int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
 
     if (code >= 0)
@@ -164,14 +164,16 @@ static int tune_main(int argc, char **argv)
         return 1;
     }
     if (code != 0)
-        launched_tell_end("dist_info", code);
+        launched_report_end("dist_info", code);
     return code;
 }
 
-/* Where a variable comes from: /proc keeps the environment that each process was started with. */
+/* The origin of a variable: /proc has the environment that each process was started with. */
 
-enum { ORIGIN_MOST = 1 << 20 }; /* of an environment; Linux takes little more by default */
+enum { ORIGIN_MOST = 1 << 20 }; /* maximum size read from a file of /proc */
 
+/* Reads the file /proc/PID/what. Returns the content, which the caller frees; *length_p is 0 if the
+ * file cannot be read. */
 static char *origin_read(int pid, const char *what, size_t *length_p)
 {
     char path[64], *text = malloc(ORIGIN_MOST);
@@ -187,7 +189,8 @@ static char *origin_read(int pid, const char *what, size_t *length_p)
     return text;
 }
 
-/* 1: it was started with that value; 0: it was not; -1: that cannot be read. */
+/* Returns 1 if the process was started with that value, 0 if not, -1 if its environment cannot be
+ * read. */
 static int origin_started_with(int pid, const char *name, const char *value)
 {
     const size_t name_length = strlen(name);
@@ -203,7 +206,8 @@ static int origin_started_with(int pid, const char *name, const char *value)
     return found;
 }
 
-/* "PID (NAME) STATE PARENT ..."; the name may have blanks and brackets in it. */
+/* Returns the parent's pid, or 0, and writes the process's name to `name`. Parses "PID (NAME) STATE
+ * PARENT ...", where NAME may contain blanks and parentheses. */
 static int origin_parent(int pid, char name[32])
 {
     size_t length;
@@ -218,7 +222,7 @@ static int origin_parent(int pid, char name[32])
     return parent;
 }
 
-/* /proc may be that of another PID namespace, in which our pids are other processes. */
+/* True if /proc belongs to this PID namespace. Otherwise our pids name other processes there. */
 static bool origin_is_own(void)
 {
     char pid[16] = "";
@@ -227,9 +231,9 @@ static bool origin_is_own(void)
 }
 
 /*
- * Writes who has set it to text[size]: "bash (1234)" for the closest ancestor that was itself
- * started with another value or none; "the environment" where no ancestor that can be looked at
- * was.
+ * Writes which process has set the variable to text[size]: "bash (1234)" for the closest ancestor
+ * that was started without this value, or "the environment" if there is no such ancestor whose
+ * environment can be read.
  */
 static void origin_of(const char *name, const char *value, char *text, size_t size)
 {
@@ -250,9 +254,9 @@ static void origin_of(const char *name, const char *value, char *text, size_t si
     }
 }
 
-/* dist_info env: every variable, its value, who has set it, and what it is for. */
+/* dist_info env: every variable, its value, the process that has set it, and its meaning. */
 
-/* A line of dist_list_variables, taken apart. */
+/* A parsed line of dist_list_variables. */
 struct env_line {
     const char *kind, *name, *note, *meaning;
     const char *value; /* NULL: unset */
@@ -279,13 +283,13 @@ static void env_print(char *text, bool json)
         if (line.value)
             origin_of(line.name, line.value, line.from, sizeof(line.from));
         if (!json && strcmp(kind, line.kind) != 0) {
-            /* The heading of each kind in the table. */
+            /* The heading of a kind of variables. */
             printf("%s\n", strcmp(line.kind, "own") == 0 ? "Variables of libdist"
                            : strcmp(line.kind, "foreign") == 0
-                               ? "\nVariables of launchers and others"
+                               ? "\nVariables of launchers and other software"
                            : strcmp(line.kind, "wrong") == 0
-                               ? "\nVariables with a value that every job refuses"
-                               : "\nVariables that nobody reads");
+                               ? "\nVariables with an invalid value (jobs fail at start)"
+                               : "\nUnknown DIST_ variables (ignored)");
         }
         kind = line.kind;
         if (json) {
@@ -322,7 +326,7 @@ static void env_print(char *text, bool json)
             else if (*line.note)
                 printf("      did you mean %s, %s?\n", line.note, line.meaning);
             else
-                printf("      no variable has a name like it\n");
+                printf("      no variable has a similar name\n");
         }
         first = false;
     }
@@ -346,7 +350,7 @@ static int env_main(int argc, char **argv)
         .program = "dist_info env",
         .usage = "[--format table|json]",
         .about = "Prints every environment variable that libdist reads: its value, which process "
-                 "has set it, its default, and what it is for.\n"};
+                 "has set it, its default, and its meaning.\n"};
     size_t size = dist_list_variables(NULL, 0) + 1;
     char *text;
     int rest, code = args_begin(&args, argc, argv, &words, 0, &rest);
@@ -364,11 +368,11 @@ static int env_main(int argc, char **argv)
     return 0;
 }
 
-/* dist_info: the version, the backends there are, and what each of them supports. */
+/* dist_info backends: the collectives, dtypes and ops that each backend supports. */
 
-/* What the command line asks for. */
+/* The options of dist_info and of dist_info backends. */
 struct info {
-    const char *backend; /* NULL: every one that can run here */
+    const char *backend; /* NULL: every backend that can run here */
     const char *format;
     bool csv;
     int action;
@@ -384,11 +388,9 @@ static int info_ops(dist_collective collective)
     return dist_collective_reduces(collective) ? DIST_OP_COUNT : 1;
 }
 
-/* ---- csv ---- */
-
 /* ---- the table ---- */
 
-/* Do two collectives that reduce support the same? */
+/* True if the backend supports the same dtypes and ops in two reducing collectives. */
 static bool info_same(const char *backend, dist_collective a, dist_collective b)
 {
     for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
@@ -400,7 +402,7 @@ static bool info_same(const char *backend, dist_collective a, dist_collective b)
     return true;
 }
 
-/* One matrix for all collectives that share it. */
+/* Prints the matrix of dtypes and ops, once for all reducing collectives that share it. */
 static void info_matrices(const char *backend)
 {
     bool shown[DIST_COLL_COUNT] = {false};
@@ -431,7 +433,7 @@ static void info_matrices(const char *backend)
     }
 }
 
-/* ---- what is asked for ---- */
+/* ---- output and commands ---- */
 
 static int info_no_memory(void)
 {
@@ -467,15 +469,15 @@ static void info_show(const struct info *info, const char *backend)
         printf("%s\n", backend);
         for (int c = 0; c < DIST_COLL_COUNT; c++) {
             dist_collective collective = (dist_collective)c;
-            bool taken[DIST_DTYPE_COUNT];
-            /* How many dtypes go with that collective, with any op. */
-            int count = 0;
+            bool supported[DIST_DTYPE_COUNT]; /* with any op */
+            int count = 0;                    /* supported dtypes */
 
             for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-                taken[dtype] = false;
+                supported[dtype] = false;
                 for (int op = 0; op < info_ops(collective); op++)
-                    taken[dtype] = taken[dtype] || info_supports(backend, collective, dtype, op);
-                count += taken[dtype];
+                    supported[dtype] =
+                        supported[dtype] || info_supports(backend, collective, dtype, op);
+                count += supported[dtype];
             }
 
             printf("  %-16s", dist_collective_string(collective));
@@ -486,7 +488,7 @@ static void info_show(const struct info *info, const char *backend)
             else if (count == DIST_DTYPE_COUNT)
                 printf("  every dtype");
             for (int dtype = 0; dtype < DIST_DTYPE_COUNT && count < DIST_DTYPE_COUNT; dtype++) {
-                if (taken[dtype])
+                if (supported[dtype])
                     printf("  %s", dist_dtype_string((dist_dtype)dtype));
             }
             if (count && dist_collective_reduces(collective))
@@ -500,7 +502,8 @@ static void info_show(const struct info *info, const char *backend)
 static int info_backends_main(int argc, char **argv)
 {
     static const struct args_row rows[] = {
-        {"backend", 0, ARGS_TEXT, offsetof(struct info, backend), 0, 0, "NAME", "this one only"},
+        {"backend", 0, ARGS_TEXT, offsetof(struct info, backend), 0, 0, "NAME",
+         "show this backend only"},
         {"format", 0, ARGS_CHOICE, offsetof(struct info, format), 0, 0, "table|csv",
          "for people (the default), or for programs: lines of "
          "backend,collective,dtype,op,yes|no"},
@@ -522,7 +525,7 @@ static int info_backends_main(int argc, char **argv)
     code = 0;
     info.csv = info.format && strcmp(info.format, "csv") == 0;
     if (!info.backend) {
-        bool asked = modules_ask_all(&list), first = true;
+        bool asked = modules_probe_all(&list), first = true;
 
         for (int i = 0; i < list.count && asked; i++) {
             if (!list.lines[i].backend || !list.lines[i].usable)
@@ -537,12 +540,13 @@ static int info_backends_main(int argc, char **argv)
             return info_no_memory();
         return first ? 1 : 0;
     }
-    if (!modules_ask_one(info.backend, &list)) {
+    if (!modules_probe_one(info.backend, &list)) {
         code = info_no_memory();
     } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
         info_show(&info, info.backend);
     } else {
-        /* Why it cannot be shown. What did no harm in a child does none here, and says more. */
+        /* Report why. Unless the probe crashed in the child, the query in this process is safe and
+         * gives a more detailed error. */
         if (list.count && list.lines[0].lost)
             fprintf(stderr, "dist_info: %s\n", list.lines[0].text);
         else if (dist_backend_query(info.backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) !=
@@ -559,17 +563,15 @@ static const struct {
     int (*run)(int argc, char **argv);
 } info_commands[] = {
     {"backends", "the collectives, dtypes and ops that each backend supports", info_backends_main},
-    {"doctor", "what keeps jobs from running here, or from running fast, and how to fix it",
-     doctor_main},
-    {"env", "every environment variable that libdist reads, its value, and who has set it",
-     env_main},
+    {"doctor", "finds what prevents or slows down jobs here, and how to fix it", doctor_main},
+    {"env", "every environment variable that libdist reads, its value and origin", env_main},
     {"explain", "which algorithm libdist chooses for a collective, and the predicted times",
      explain_main},
-    {"flight", "which rank is behind, from the files of the ranks' flight recorders", flight_main},
+    {"flight", "finds the rank that a job waits for in the flight recorders' files", flight_main},
     {"memory", "whether ranks of this machine can use each other's memory", memory_main},
-    {"selftest", "whether a backend or a transport keeps its contract", selftest_main},
+    {"selftest", "tests whether a backend or a transport works correctly", selftest_main},
     {"topology", "packages, NUMA nodes, cores and GPUs, and the ranks on them", topology_main},
-    {"tune", "measures the cost of messages, and keeps it for later jobs", tune_main},
+    {"tune", "measures the cost of messages and stores it for later jobs", tune_main},
 };
 
 static const struct args_row info_rows[] = {
@@ -584,8 +586,8 @@ static const struct args info_args = {
     .stops = true,
     .program = "dist_info",
     .usage = "[COMMAND [ARGUMENT]...]\n--help | --version",
-    .about = "Says what this installation of libdist can do. Without a command: the version, where "
-             "modules are looked for, and the backends and transports that can run here.\n"};
+    .about = "Shows what this installation of libdist can do. Without a command: the version, the "
+             "directories of the modules, and the backends and transports that can run here.\n"};
 
 static int info_run(int argc, char **argv)
 {
@@ -623,7 +625,7 @@ static int info_run(int argc, char **argv)
              line = strtok_r(NULL, "\n", &next))
             printf("  %s\n", line);
         free(folders);
-        asked = modules_ask_all(&list);
+        asked = modules_probe_all(&list);
         if (asked) {
             printf("\nBackends, and whether they can run here\n");
             info_lines(&list, true);
@@ -638,6 +640,6 @@ static int info_run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with EFBIG */
     return output_exit("dist_info", info_run(argc, argv));
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the programs share: command lines, a line of progress, plots, memory of GPUs.
+# Code that the programs share: command lines, output, plots, GPU memory.
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_LIBTOOLFLAGS = $(static_only)
 libcommon_la_SOURCES = \
@@ -12,7 +12,7 @@ libcommon_la_SOURCES = \
 	tools/common/output.c tools/common/output.h
 libcommon_la_LIBADD = -lm
 
-# Programs for people who use the library; they know its public headers only.
+# dist_info uses only the library's public headers.
 bin_PROGRAMS += dist_info
 dist_info_SOURCES = \
 	tools/dist_info.c \
@@ -23,7 +23,7 @@ dist_info_SOURCES = \
 dist_info_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(OPENSSL_CFLAGS)
 dist_info_LDADD = libselftest.la libtopology.la libcommon.la libdist.la $(JANSSON_LIBS) $(OPENSSL_LIBS) -lm
 
-# One file serves all programs; bash-completion looks for it by the program's name.
+# One file for all programs, linked under each name: bash-completion searches by the program's name.
 EXTRA_DIST += tools/common/completion.bash
 completiondir = $(datadir)/bash-completion/completions
 install-data-local:
@@ -34,7 +34,7 @@ uninstall-local:
 	cd '$(DESTDIR)$(completiondir)' && rm -f dist_info $(completed)
 completed = dist_bench dist_sim distrun train_mnist train_cifar10
 
-# dist_sim, the tool for plans. It links the library's insides, since plans are not public.
+# dist_sim, the simulator of plans. It links the library's internals, since plans are not public.
 bin_PROGRAMS += dist_sim
 dist_sim_SOURCES = tools/sim/main.c
 dist_sim_LDADD = libverify.la libcommon.la libdist_core.la
@@ -51,7 +51,7 @@ dist_info_SOURCES += \
 	tools/flight.h \
 	tools/flight.c
 
-# Machines, and the ranks on them: dist_info topology; train_mnist draws them too.
+# Machines and the ranks on them: used by dist_info topology and train_mnist.
 noinst_LTLIBRARIES += libtopology.la
 libtopology_la_LIBTOOLFLAGS = $(static_only)
 libtopology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
@@ -60,7 +60,7 @@ libtopology_la_SOURCES = \
 	tools/topology/topology.h
 libtopology_la_LIBADD = $(HWLOC_LIBS)
 
-# The battery that runs against every backend and transport: dist_info selftest, and the tests'.
+# The conformance battery for backends and transports: used by dist_info selftest and the tests.
 noinst_LTLIBRARIES += libselftest.la
 libselftest_la_LIBTOOLFLAGS = $(static_only)
 libselftest_la_SOURCES = \

@@ -126,7 +126,7 @@ static int spawn(struct options *options)
     }
     /* A rank that was killed by a signal cannot have reported it. */
     if (code > 128)
-        launched_tell_end(task->program, code);
+        launched_report_end(task->program, code);
     return code;
 }
 

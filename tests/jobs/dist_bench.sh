@@ -245,9 +245,9 @@ job_fails "expected [MIN:]MAX" self 1 dist_bench -n 2 -m 1:x all_reduce
 job_fails "the smallest size exceeds the largest" self 1 dist_bench -n 2 -m 8:4 all_reduce
 job_fails "unknown type, expected float32" self 1 dist_bench -n 2 -T float31 all_reduce
 job_fails "the ranks are 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
-job_fails "--frobnicate: there is no such option" self 1 dist_bench --frobnicate all_reduce
+job_fails "unknown or ambiguous option --frobnicate" self 1 dist_bench --frobnicate all_reduce
 job_fails "expected VARIABLE=VALUE after +" self 1 dist_bench -n 2 --compare gloo+x all_reduce
-DIST_GPU_DRIVER=/none/libcuda.so job_fails "there is no GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
+DIST_GPU_DRIVER=/none/libcuda.so job_fails "GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
 job_fails "omit -n" shell 1 dist_bench -n 2 all_reduce
 job_check "misuse: exit 2" test "$job_status" = 2
 job_fails "without the launcher" shell 1 dist_bench -n 2 --compare gloo all_reduce

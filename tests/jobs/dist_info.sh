@@ -150,7 +150,7 @@ job self 1 dist_info --version
 job_fails "there is no module dist_glue.so" self 1 dist_info backends --backend glue
 job_fails "unknown command 'tables'" self 1 dist_info tables
 job_fails "unknown argument 'more'" self 1 dist_info backends more
-job_fails "--format: 'xml' is none of table|csv" self 1 dist_info backends --format xml
-job_fails "--all: there is no such option" self 1 dist_info --all
-job_fails "--backend: there is no such option" self 1 dist_info --backend gloo
-job_check "misuse: exit 2" test "$job_status" = 2
+job_fails "--format: 'xml' is not one of table|csv" self 1 dist_info backends --format xml
+job_fails "unknown or ambiguous option --all" self 1 dist_info --all
+job_fails "unknown or ambiguous option --backend" self 1 dist_info --backend gloo
+job_check "wrong usage is exit 2" test "$job_status" = 2

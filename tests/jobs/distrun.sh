@@ -192,7 +192,7 @@ $job_folder/data
 $job_folder/headless
 (the interpreter in its #! line, or its loader, does not exist)
 -n 2 $job_folder/shellless
---nope: there is no such option
+unknown or ambiguous option --nope
 --nope true
 no program specified
 -n 2

@@ -58,7 +58,7 @@ ended()
     job_until grep -q "Train Epoch" "$job_output"
     kill -TERM $!
     wait $!
-    [ $? = 143 ] && grep -q "ended by signal 15 (Terminated), and all ranks with it" "$job_output"
+    [ $? = 143 ] && grep -q "ended by signal 15 (Terminated); all ranks were ended, too" "$job_output"
 }
 job_check "a spawning process that is killed reports it" ended
 train one self 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The answers to a command line that all programs share: help, version, refusal. */
+/* Parsing, help, version and shell completion of command lines. */
 #include "args.h"
 #include "output.h"
 
@@ -39,7 +39,7 @@ int args_begin(const struct args *args, int argc, char *const argv[], void *valu
 
     if (args_read(args, argc, argv, values, rest_p, failure) != 0)
         return args_wrong(args, "%s", failure);
-    for (int i = 0; i < args->count; i++) { /* all rows of one table have the same member */
+    for (int i = 0; i < args->count; i++) { /* all ARGS_ACTION rows of a table share one member */
         if (args->rows[i].kind == ARGS_ACTION)
             action = *(const int *)(const void *)((const char *)values + args->rows[i].offset);
     }
@@ -66,15 +66,15 @@ int args_begin_bare(struct args *args, int argc, char *const argv[], int words, 
     return args_begin(args, argc, argv, &values, words, rest_p);
 }
 
-/* The help, made from the table. */
+/* The help text, generated from the table. */
 
 enum {
     HELP_LEAST = 40, /* columns */
     HELP_MOST = 80,
-    HELP_WIDE = 64,   /* from this width on there are two columns */
-    HELP_COLUMN = 32, /* of the text beside an option */
-    HELP_BELOW = 10,  /* of the text below it */
-    HELP_USAGE = 11,  /* of a usage's second line */
+    HELP_WIDE = 64,   /* output of this width or more has two columns */
+    HELP_COLUMN = 32, /* column of the text beside an option */
+    HELP_BELOW = 10,  /* column of the text below an option */
+    HELP_USAGE = 11,  /* column of the second line of a usage */
 };
 
 static int help_width(FILE *to)
@@ -90,7 +90,8 @@ static int help_width(FILE *to)
     return width < HELP_LEAST ? HELP_LEAST : width > HELP_MOST ? HELP_MOST : width;
 }
 
-/* Returns the length of text's first word. A pair of brackets is one word, if it fits. */
+/* Returns the length of the first word of text. A bracketed phrase counts as one word if it is at
+ * most `room` long. */
 static int help_word(const char *text, int room)
 {
     const int plain = (int)strcspn(text, " ");
@@ -101,7 +102,8 @@ static int help_word(const char *text, int room)
     return length <= room ? length : plain;
 }
 
-/* Returns how much of a word to print at once: of one longer than `room`, up to a "|" or ",". */
+/* Returns how many bytes of a word to print on this line. A word longer than `room` is split after
+ * a "|" or ",", if there is one within `room`. */
 static int help_piece(const char *text, int length, int room)
 {
     for (int i = room; i > 0 && length > room; i--) {
@@ -112,8 +114,8 @@ static int help_piece(const char *text, int length, int room)
 }
 
 /*
- * Prints `length` bytes of text. The cursor is at column `at`; lines after the first begin at
- * `indent`. Returns where the cursor is then.
+ * Prints `length` bytes of text, wrapped at `width`. The cursor is at column `at`; lines after the
+ * first are indented by `indent`. Returns the new column of the cursor.
  */
 static int help_wrap(const char *text, int length, int at, int indent, int width, FILE *to)
 {
@@ -153,7 +155,7 @@ void args_text(const char *text, FILE *to)
     }
 }
 
-/* Prints text from `column` on; the cursor is at `at`, after a name. */
+/* Prints text starting at `column`, after a name that ends at column `at`. */
 static void help_beside(const char *text, int at, int column, FILE *to)
 {
     const int width = help_width(to);
@@ -226,9 +228,9 @@ void args_help(const struct args *args, FILE *to)
         args_text(args->after, to);
 }
 
-/* What a word of a command line may become, from the table, for a shell that completes it. */
+/* Completion of command lines for the shell, generated from the table. */
 
-/* Prints what partial may become: each item of "a|b|c", or of another separator. */
+/* Prints prefix and item for each item of `list` that completes `partial`. */
 static void complete_list(const char *partial, const char *prefix, const char *list, char separator)
 {
     const size_t typed = strlen(partial), begin = strlen(prefix);
@@ -244,7 +246,7 @@ static void complete_list(const char *partial, const char *prefix, const char *l
     }
 }
 
-/* Does the row have that name, with dashes or underscores? */
+/* True if `name`, written with dashes or underscores, is one of the row's long names. */
 static bool complete_has_name(const struct args_row *row, const char *name)
 {
     const size_t length = strlen(name);
@@ -260,7 +262,8 @@ static bool complete_has_name(const struct args_row *row, const char *name)
     return false;
 }
 
-/* Is the row that option: "--name", "-n", "-n" with a value in the same word, or "-np"? */
+/* True if `option` names the row: "--name", "-n", "-nVALUE", or a long name with one dash ("-np").
+ */
 static bool complete_is(const struct args_row *row, const char *option)
 {
     if (row->kind == ARGS_GROUP || row->kind == ARGS_WORDS)
@@ -281,7 +284,7 @@ static const struct args_row *complete_row(const struct args *args, const char *
     return NULL;
 }
 
-/* Is the next word, behind '=' if equals, the value of that one? */
+/* True if the option's value is the next word, or the word after '=' if `equals`. */
 static bool complete_takes_value(const struct args *args, const char *option, bool equals)
 {
     const struct args_row *row = complete_row(args, option);
@@ -293,8 +296,8 @@ static bool complete_takes_value(const struct args *args, const char *option, bo
     return option[1] == '-' || !option[2] || complete_has_name(row, option + 1);
 }
 
-/* Is the last word behind the one that names a program to be run? */
-static bool complete_is_behind(const struct args *args, int count, char *const *words)
+/* True if a word before the last one names a program to run. */
+static bool complete_is_after_program(const struct args *args, int count, char *const *words)
 {
     for (int w = 0; args->stops && w < count - 1; w++) {
         const bool equals = strcmp(words[w + 1], "=") == 0;
@@ -308,22 +311,22 @@ static bool complete_is_behind(const struct args *args, int count, char *const *
 }
 
 /*
- * What the last of the words may become: names of options, an option's choices, or words; nothing
- * where any text is good, or the word is an argument of the program that another word names: the
- * shell then offers files.
+ * Prints the completions of the last word: names of options, an option's choices, or words of the
+ * ARGS_WORDS row. Prints nothing if any text is valid there, or if the word is an argument of a
+ * program to run: the shell then offers files.
  */
 static void args_complete(const struct args *args, int count, char *const *words)
 {
-    /* An option's '=' is a word of its own, as bash cuts them. */
+    /* bash passes an option's '=' as a separate word. */
     const char *partial = count > 0 ? words[count - 1] : "";
     bool equals = strcmp(partial, "=") == 0;
-    int option = count - 2; /* whose value the last word may be */
+    int option = count - 2; /* index of the option whose value the last word may be */
 
     if (equals)
         partial = "";
     else if (count > 2 && strcmp(words[count - 2], "=") == 0)
         equals = true, option--;
-    if (complete_is_behind(args, count, words))
+    if (complete_is_after_program(args, count, words))
         return;
     if (option >= 0 && complete_takes_value(args, words[option], equals)) {
         const struct args_row *row = complete_row(args, words[option]);
@@ -342,15 +345,15 @@ static void args_complete(const struct args *args, int count, char *const *words
     }
 }
 
-/* Reads the command line: getopt_long, driven by the table. */
+/* Parsing: getopt_long, driven by the table. */
 
 enum {
-    ARGS_NAMES = 256,      /* long ones, those with underscores included */
-    ARGS_TEXT_MAX = 4096,  /* of all of them */
-    ARGS_FIRST_ROW = 1000, /* getopt's value of row i is this + i, out of the way of letters */
+    ARGS_NAMES = 256,      /* maximum number of long names, including those with underscores */
+    ARGS_TEXT_MAX = 4096,  /* total length of the long names */
+    ARGS_FIRST_ROW = 1000, /* getopt's value of row i is ARGS_FIRST_ROW + i, above all letters */
 };
 
-/* What getopt_long wants, made from the table. */
+/* The arguments of getopt_long, generated from the table. */
 struct args_getopt {
     struct option longs[ARGS_NAMES + 1];
     char shorts[2 * 64];
@@ -359,12 +362,12 @@ struct args_getopt {
     size_t used;
 };
 
-/* Where the words go, and what is wrong with them. */
+/* One option that is being parsed. */
 struct args_reading {
     const struct args_row *row;
     char *member;
-    char name[48]; /* of the row, the first one */
-    char *failure;
+    char name[48]; /* the first name of the row */
+    char *failure; /* receives the error message */
 };
 
 __attribute__((format(printf, 2, 3))) static int args_reject(const struct args_reading *reading,
@@ -397,7 +400,7 @@ bool args_number(const char *text, bool bytes, double *value_p)
     return !end[unit ? 1 : 0];
 }
 
-/* Whether text is one of choices, "a|b|c". */
+/* True if text is one of choices, "a|b|c". */
 static bool args_is_choice(const char *choices, const char *text)
 {
     const size_t length = strlen(text);
@@ -431,8 +434,8 @@ static int args_set(const struct args_reading *reading, const char *text)
             count++;
         if (!*text)
             return args_reject(reading, "the value is empty");
-        if (count == ARGS_TEXTS_ROOM - 1)
-            return args_reject(reading, "more than %d of them", count);
+        if (count == ARGS_TEXTS_MAX - 1)
+            return args_reject(reading, "given more than %d times", count);
         texts[count] = text;
         return 0;
     }
@@ -441,7 +444,7 @@ static int args_set(const struct args_reading *reading, const char *text)
         if (!*text)
             return args_reject(reading, "the value is empty");
         if (reading->row->kind == ARGS_CHOICE && !args_is_choice(reading->row->argument, text))
-            return args_reject(reading, "'%s' is none of %s", text, reading->row->argument);
+            return args_reject(reading, "'%s' is not one of %s", text, reading->row->argument);
         *(const char **)(void *)reading->member = text;
         return 0;
     default:
@@ -476,7 +479,7 @@ static int args_needs(const struct args_row *row)
                                                               : required_argument;
 }
 
-/* One long name of row i, of that length; `dash` stands between its words. */
+/* Adds a long name of row i, with `dash` in place of each '-'. */
 static void args_add_name(struct args_getopt *made, const struct args *args, int i,
                           const char *name, size_t length, char dash)
 {
@@ -492,7 +495,7 @@ static void args_add_name(struct args_getopt *made, const struct args *args, int
         (struct option){copy, args_needs(&args->rows[i]), NULL, ARGS_FIRST_ROW + i};
 }
 
-/* The row that getopt's value stands for. */
+/* Returns the row for a return value of getopt_long, or NULL. */
 static const struct args_row *args_row(const struct args *args, int value)
 {
     if (value >= ARGS_FIRST_ROW)
@@ -520,7 +523,7 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
     memset(&made, 0, sizeof(made));
     if (args->stops)
         *letter++ = '+';
-    *letter++ = ':'; /* tell a missing value from an unknown option */
+    *letter++ = ':'; /* getopt_long returns ':' for a missing value, '?' for an unknown option */
     for (int i = 0; i < args->count; i++) {
         const struct args_row *row = &args->rows[i];
 
@@ -538,23 +541,22 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
         if (row->letter && args_needs(row) == required_argument)
             *letter++ = ':';
     }
-    optind = 0; /* start over: a program may read several command lines */
+    optind = 0; /* reset getopt: a program may parse several command lines */
     opterr = 0;
     while (result == 0 && (value = getopt_long(argc, argv, made.shorts, made.longs, NULL)) != -1) {
         struct args_reading reading = {.failure = failure};
 
         if (value == ':' || value == '?') {
-            /* What getopt has stopped at. */
-            const char *argument = argv[optind - 1];
+            const char *argument = argv[optind - 1]; /* the word that getopt rejected */
+
             if (value == ':')
                 snprintf(failure, ARGS_FAILURE, "%s: a value is missing", argument);
             else if (optopt >= ARGS_FIRST_ROW)
                 snprintf(failure, ARGS_FAILURE, "%s: takes no value", argument);
             else if (optopt)
-                snprintf(failure, ARGS_FAILURE, "-%c: there is no such option", optopt);
+                snprintf(failure, ARGS_FAILURE, "unknown option -%c", optopt);
             else
-                snprintf(failure, ARGS_FAILURE, "%s: there is no such option, or several fit",
-                         argument);
+                snprintf(failure, ARGS_FAILURE, "unknown or ambiguous option %s", argument);
             return -1;
         }
         reading.row = args_row(args, value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line of a program: one table, which the parser and the help read. */
+/* Command lines: one table of options serves the parser, the help and the shell's completion. */
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
 
@@ -8,47 +8,47 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define ARGS_TEXTS_ROOM 16
+#define ARGS_TEXTS_MAX 16
 
-/* What an option has behind it, and the type of its member. */
+/* The kind of a row: the value that an option takes, and the type of its member. */
 enum args_kind {
-    ARGS_GROUP,  /* no option: the name of those that follow */
-    ARGS_WORDS,  /* no option: what words besides options are good for, argument "a|b|c" */
-    ARGS_FLAG,   /* nothing; bool */
-    ARGS_SWITCH, /* nothing, =0 or =1; bool */
-    ARGS_INT,    /* int64_t */
-    ARGS_BYTES,  /* the same; K, M, G and T are powers of 1024 */
-    ARGS_REAL,   /* double */
-    ARGS_TEXT,   /* const char *, into argv; not empty */
-    ARGS_TEXTS,  /* const char *[ARGS_TEXTS_ROOM], NULL behind the last; may be given repeatedly */
-    ARGS_CHOICE, /* the same; one of argument, "a|b|c" */
-    ARGS_ACTION  /* nothing; int, set to `least`: what to do instead. Nothing behind it is read */
+    ARGS_GROUP,  /* no option: the heading of the rows that follow */
+    ARGS_WORDS,  /* no option: lists the words that are valid beside options, argument "a|b|c" */
+    ARGS_FLAG,   /* no value; bool */
+    ARGS_SWITCH, /* no value, =0 or =1; bool */
+    ARGS_INT,    /* a whole number; int64_t */
+    ARGS_BYTES,  /* a number of bytes, with K, M, G or T for powers of 1024; int64_t */
+    ARGS_REAL,   /* a number; double */
+    ARGS_TEXT,   /* not empty; const char *, points into argv */
+    ARGS_TEXTS,  /* repeatable, not empty; const char *[ARGS_TEXTS_MAX], NULL-terminated */
+    ARGS_CHOICE, /* one of `argument`, "a|b|c"; const char *, points into argv */
+    ARGS_ACTION  /* no value; int, set to `least`. Parsing stops after this option */
 };
 
 /* Values of ARGS_ACTION. */
 enum { ARGS_RUN, ARGS_SHOW_HELP, ARGS_SHOW_VERSION };
 
 struct args_row {
-    const char *names; /* long ones with dashes, separated by commas; of a group: its name */
+    const char *names; /* long names with dashes, separated by commas; ARGS_GROUP: the heading */
     int letter;        /* 0: none */
     enum args_kind kind;
     size_t offset;        /* of the member */
-    double least, most;   /* of a number */
-    const char *argument; /* its name in the help */
+    double least, most;   /* valid range of a number */
+    const char *argument; /* the value's name in the help */
     const char *help;     /* NULL: not shown */
 };
 
 struct args {
     const struct args_row *rows;
     int count;
-    bool stops; /* at the first word that is no option: a program, with arguments of its own */
+    bool stops;          /* parsing stops at the first word that is no option (a program to run) */
     const char *program; /* "dist_info env" */
-    const char *usage;   /* the words after that; a line for each form */
-    const char *about;   /* what it does, as args_text has it */
-    const char *after;   /* what follows the options; NULL: nothing */
+    const char *usage;   /* printed after the program's name; one line for each form */
+    const char *about;   /* description, in the format of args_text */
+    const char *after;   /* text after the options, in the format of args_text, or NULL */
 };
 
-/* The last rows of a table, whose values have the int member `action`. */
+/* The last two rows of a table: --help and --version. `type` has the int member `action`. */
 #define ARGS_HELP_ROWS(type, version_letter)                                                       \
     {.names = "help",                                                                              \
      .letter = 'h',                                                                                \
@@ -65,47 +65,50 @@ struct args {
 #define ARGS_FAILURE 256
 
 /*
- * Sets the members of *values that the words name; the others stay. argv is put in order: what is
- * no option comes last, from *rest_p on; after a failure that is argc. Long names may be shortened,
- * and written with underscores. -1: failure says what is wrong, with the option's name.
+ * Sets the members of *values for the options that are given and leaves the other members as they
+ * are. Reorders argv: words that are no options come last, starting at *rest_p (argc after an
+ * error). Long names may be abbreviated, and written with underscores. Returns 0, or -1 with a
+ * message in `failure` that names the option.
  *
- * If the last word is --complete-for-shell it does not return: it prints what the word before may
- * become, one a line, and ends the program with 0. The name is one that no program run by ours has.
+ * If the last word is --complete-for-shell, prints the completions of the word before it, one per
+ * line, and exits with 0. The name is unusual so that no program that we start uses it.
  */
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
               char failure[ARGS_FAILURE]);
 
-/* A number, with K, M, G or T behind it if it is one of bytes; false: it is none. */
+/* Parses a number. If `bytes`, a suffix K, M, G or T is accepted. Returns false if invalid. */
 bool args_number(const char *text, bool bytes, double *value_p);
 
 /*
- * Reads the command line as args_read does, answers --help and --version, and reports wrong words.
- * Returns -1 if the program is to run, with at most `words` words from *rest_p on; otherwise its
- * exit code.
+ * Parses the command line as args_read does, handles --help and --version, and reports errors.
+ * Returns -1 if the program is to run, with at most `words` words from argv[*rest_p] on; otherwise
+ * the program's exit code.
  */
 int args_begin(const struct args *args, int argc, char *const argv[], void *values, int words,
                int *rest_p);
 
-/* The same for a command whose only options are --help and --version: the rows are set here. */
+/* args_begin for a command whose only options are --help and --version; sets args->rows. */
 int args_begin_bare(struct args *args, int argc, char *const argv[], int words, int *rest_p);
 
-/* Reports a wrong command line. Returns the exit code, 2. */
+/* Prints an error about the command line to stderr. Returns the exit code, 2. */
 int args_wrong(const struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Prints the usage, what the program does, and the options. */
+/* Prints the usage, the description and the options. */
 void args_help(const struct args *args, FILE *to);
 
 /* Prints "NAME (libdist) VERSION". */
 void args_version(const struct args *args);
 
 /*
- * Prints text, whose lines are paragraphs, broken between words. A line that begins with blanks is
- * indented by as many. The width is COLUMNS or the terminal's, from 40 to 80; 80 if none is known.
+ * Prints text with each line wrapped between words. The continuation of a line that begins with
+ * blanks is indented by 4 columns. The width is COLUMNS or the terminal's, limited to 40 to 80; 80
+ * if neither is known.
  */
 void args_text(const char *text, FILE *to);
 
-/* Prints a name, and from `column` on what it means; below the name if the output is narrow. */
+/* Prints a name, and its meaning from `column` on. In narrow output the meaning may start further
+ * left, on the next line. */
 void args_item(const char *name, int column, const char *text, FILE *to);
 
 #endif

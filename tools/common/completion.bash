@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# bash: completes the command lines of libdist's programs. Each program says itself, from its table of
-# options, what the word at the cursor may become.
+# bash completion for libdist's programs. Each program prints the completions of the word at the cursor
+# from its own table of options.
 _libdist()
 {
     COMPREPLY=()

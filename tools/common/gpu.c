@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of a GPU. Neither CUDA nor HIP is needed to build it. */
+/* GPU memory through the driver API. Neither CUDA nor HIP is needed to build this file. */
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* X(member, CUDA's name, HIP's name, parameters): all return 0 or an error number. */
+/* X(member, CUDA's name, HIP's name, parameters): functions that return 0 or an error number. */
 #define GPU_CALLS(X)                                                                               \
     X(init, "cuInit", "hipInit", (unsigned flags))                                                 \
     X(count, "cuDeviceGetCount", "hipGetDeviceCount", (int *count))                                \
@@ -50,7 +50,7 @@ static void *gpu_library(void)
     return handle;
 }
 
-/* NULL: all functions are there; else the first that is not. */
+/* Resolves all functions. Returns NULL, or the name of the first function that is missing. */
 static const char *gpu_resolve(void *handle)
 {
     const bool hip = !dlsym(handle, "cuInit");
@@ -66,7 +66,8 @@ static const char *gpu_resolve(void *handle)
     return NULL;
 }
 
-/* 0, or an error of the driver; below 0: there is no device. */
+/* Initializes the driver and creates the stream. Returns 0, an error of the driver, or -1 if there
+ * is no device. */
 static int gpu_start(int local_rank)
 {
     const char *given = getenv("DIST_DEVICE");
@@ -93,7 +94,7 @@ const char *gpu_open(int local_rank)
         return NULL;
     if (!handle || missing) {
         snprintf(gpu.wrong, sizeof(gpu.wrong),
-                 "there is no GPU driver (%s): install NVIDIA's or AMD's, or use host memory",
+                 "no GPU driver found (%s): install NVIDIA's or AMD's driver, or use host memory",
                  missing                            ? missing
                  : secure_getenv("DIST_GPU_DRIVER") ? dlerror()
                                                     : "libcuda.so.1 or libamdhip64.so");
@@ -104,8 +105,8 @@ const char *gpu_open(int local_rank)
         return NULL;
     gpu.stream = NULL;
     snprintf(gpu.wrong, sizeof(gpu.wrong),
-             error < 0 ? "the GPU driver sees no GPU: use host memory"
-                       : "the GPU driver does not start: error %d",
+             error < 0 ? "the GPU driver finds no GPU: use host memory"
+                       : "the GPU driver failed to initialize: error %d",
              error);
     return gpu.wrong;
 }
@@ -130,10 +131,10 @@ void gpu_free(void *memory)
 bool gpu_owns(const void *memory)
 {
     unsigned type = 0;
-    int asked = GPU_MEMORY_TYPE;
-    void *told = &type;
+    int attribute = GPU_MEMORY_TYPE;
+    void *result = &type;
 
-    return gpu.stream && gpu.attributes(1, &asked, &told, (uintptr_t)memory) == 0 &&
+    return gpu.stream && gpu.attributes(1, &attribute, &result, (uintptr_t)memory) == 0 &&
            type == GPU_TYPE_DEVICE;
 }
 

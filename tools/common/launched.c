@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether a launcher has started this process, and how processes that it started itself ended. */
+/* Detects a launcher, and reports how ranks that this process started have ended. */
 #include "launched.h"
 
 #include <dist/dist.h>
@@ -21,12 +21,12 @@ bool launched_in_job(void)
     return false;
 }
 
-/* Without a rank's end the signal was sent to this process. */
-void launched_tell_end(const char *program, int code)
+/* If dist_last_error names no rank, a signal to this process has ended the job. */
+void launched_report_end(const char *program, int code)
 {
     if (dist_last_error()[0] != '\0')
         fprintf(stderr, "%s: %s\n", program, dist_last_error());
     else
-        fprintf(stderr, "%s: ended by signal %d (%s), and all ranks with it\n", program, code - 128,
-                strsignal(code - 128));
+        fprintf(stderr, "%s: ended by signal %d (%s); all ranks were ended, too\n", program,
+                code - 128, strsignal(code - 128));
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Elements of a buffer as numbers. */
+/* Conversion between the elements of a buffer and numbers. */
 #include "tools/common/number.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Bits of the exponent of the floating-point types: sign, exponent and mantissa fill an element. */
+/* Exponent bits of each floating-point type; 0 for integers. The sign takes 1 bit, the mantissa the
+ * remaining bits. */
 static const uint8_t number_exponents[DIST_DTYPE_COUNT] = {
     [DIST_FLOAT32] = 8, [DIST_FLOAT64] = 11, [DIST_FLOAT16] = 5, [DIST_BFLOAT16] = 8};
 
@@ -53,7 +54,8 @@ uint64_t number_bits(dist_dtype dtype, double value)
     exponent += greatest / 2 - 1;
     if (isinf(value) || exponent >= greatest)
         magnitude = (uint64_t)greatest << mantissa;
-    else if (value != 0 && exponent > 0) /* the leading one adds 1 to the exponent */
+    else if (value != 0 &&
+             exponent > 0) /* the mantissa's implicit leading 1 adds 1 to the exponent */
         magnitude = ((uint64_t)(exponent - 1) << mantissa) +
                     (uint64_t)ldexp(fabs(value), mantissa + greatest / 2 - exponent);
     else

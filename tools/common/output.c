@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Standard output and files, and what keeps them from being written. */
+/* Standard output, files that are replaced atomically, and the progress line. */
 #include "output.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static int output_error;     /* errno of the first flush of standard output that failed */
-static bool output_reported; /* by output_exit */
+static bool output_reported; /* output_exit has reported it */
 
 void output_begin(struct output *output)
 {
@@ -73,7 +73,7 @@ static bool output_is_unread(void)
 const char *output_failure(void)
 {
     output_flush();
-    /* stdio's own writes leave no errno. */
+    /* Writes within stdio, not by output_flush, leave no errno. */
     if (ferror(stdout) && !output_error && output_is_unread())
         output_error = EPIPE;
     if (!output_error && !ferror(stdout))
@@ -92,11 +92,11 @@ int output_exit(const char *program, int code)
 }
 
 /*
- * Several processes may write to one path, such as a job that was queued again while its first
- * start still runs. So each process has a draft of its own, and locks it for as long as it lives:
+ * Several processes may write to one path, for example if a job was queued again while its first
+ * run continues. So each process writes a draft of its own, and locks it until it is closed:
  *
  *     open PATH.tmp-1a2b3c4d   lock   write   sync   rename to PATH   close
- *             \__ a draft that can be locked is a dead writer's: it is removed
+ *             \__ an unlocked draft belongs to a process that has exited, and is removed
  */
 
 #define DRAFT_MARK ".tmp-"
@@ -113,7 +113,7 @@ size_t draft_base(const char *name)
     return length - ending;
 }
 
-/* A draft that cannot be locked, for whatever reason, is kept: one too many does no harm. */
+/* Keeps a draft that cannot be locked for any reason: an extra file does no harm. */
 void draft_remove_dead(DIR *folder, const char *name)
 {
     const int fd =
@@ -126,7 +126,7 @@ void draft_remove_dead(DIR *folder, const char *name)
     close(fd);
 }
 
-/* Before it was locked, another process may have taken it for a dead one's. */
+/* Locks a new draft. Returns 0 if another process has locked or removed it in the meantime. */
 static int draft_is_ours(int fd)
 {
     struct stat status;
@@ -137,8 +137,9 @@ static int draft_is_ours(int fd)
 }
 
 /*
- * The name of the file to replace, to be freed, and its status; st_mode 0 if there is none yet.
- * A link of another user's is refused: it could name any file of ours. NULL with errno.
+ * Returns the name of the file to replace, which the caller frees, and its status (st_mode is 0 if
+ * it does not exist), or NULL with errno. Refuses a symbolic link of another user, which could
+ * point to any of our files.
  */
 static char *draft_target(const char *path, struct stat *status)
 {
@@ -156,7 +157,8 @@ static char *draft_target(const char *path, struct stat *status)
     return S_ISREG(status->st_mode) ? realpath(path, NULL) : strdup(path);
 }
 
-/* Creates a new file beside `target`; again if another process has removed it. */
+/* Creates and locks a draft of `target`. Retries if the name exists or another process has removed
+ * the draft. Returns a descriptor, or -1 with errno. */
 static int draft_create(const char *target, char **name_p)
 {
     for (int i = 0; i < DRAFT_TRIES; i++) {
@@ -207,7 +209,7 @@ int draft_open(const char *path, char **name_p)
 
     *name_p = NULL;
     if (target && S_ISREG(status.st_mode) && draft_stream(&status) >= 0) {
-        fflush(NULL); /* in the order in which it was printed */
+        fflush(NULL); /* keep the order of the output */
         fd = fcntl(draft_stream(&status), F_DUPFD_CLOEXEC, 0);
     } else if (target && status.st_mode != 0 && !S_ISREG(status.st_mode)) {
         fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -230,7 +232,8 @@ int draft_open(const char *path, char **name_p)
         if (fd >= 0 && status.st_mode != 0)
             (void)!fchmod(fd, status.st_mode & 07777);
         if (fd < 0 && status.st_mode != 0 &&
-            (errno == EACCES || errno == EPERM || errno == EROFS)) /* of the folder */
+            (errno == EACCES || errno == EPERM ||
+             errno == EROFS)) /* the directory is not writable */
             fd = open(target, O_WRONLY | O_CLOEXEC);
     }
     free(target);
@@ -254,7 +257,7 @@ int draft_write(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-/* Makes the rename itself durable. Not every file system can; then nothing is lost by trying. */
+/* Makes the rename itself durable. Errors are ignored: not every file system supports this. */
 static void draft_sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -268,7 +271,7 @@ static void draft_sync_folder(const char *path)
     close(fd);
 }
 
-/* A file that was written in place may have been longer. */
+/* Truncates a file that was overwritten in place, in case it was longer. */
 static int draft_cut(int fd)
 {
     struct stat status;
@@ -281,7 +284,7 @@ static int draft_cut(int fd)
     return ftruncate(fd, end);
 }
 
-/* Copies the draft to the target, which is a mount point: no file can take its place. */
+/* Copies the draft to the target, a mount point, which rename cannot replace. */
 static int draft_copy(const char *name, int fd, const char *target)
 {
     const int to = open(target, O_WRONLY | O_CLOEXEC);
@@ -348,7 +351,7 @@ int draft_is_possible(const char *path)
     return fd < 0 ? -1 : 0;
 }
 
-/* One line of stderr, written again and again. */
+/* The progress line on stderr. */
 
 static atomic_bool progress_shown;
 

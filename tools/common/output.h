@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Standard output and the files of a program. Every failed write is reported. */
+/* Writing to standard output and to files, so that no failed write goes unnoticed. */
 #ifndef TOOLS_OUTPUT_H
 #define TOOLS_OUTPUT_H
 
@@ -7,45 +7,47 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* The contents of a file, in memory until they are complete. */
+/* The contents of a file, collected in memory until complete. */
 struct output {
-    FILE *to; /* NULL: no memory */
+    FILE *to; /* NULL: out of memory */
     char *bytes;
     size_t size;
 };
 
+/* Opens output->to for writing to memory. */
 void output_begin(struct output *output);
 
 /*
- * Writes the contents to the file PATH, and frees them. PATH is replaced in one step: it
- * is never empty or incomplete. Returns 0, or -1 with errno: then PATH is as it was. PATH NULL, for
- * contents that lacked memory, is such a failure.
+ * Writes the contents to the file PATH, and frees them. PATH is replaced atomically: it is never
+ * empty or incomplete. Returns 0, or -1 with errno set and PATH unchanged. A NULL path, or contents
+ * for which memory ran out, fail with ENOMEM.
  */
 int output_end(struct output *output, const char *path);
 
 /* Prints to standard output, and flushes it. */
 void output_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Flushes standard output. Programs call it instead of fflush, so that the cause is kept. */
+/* Flushes standard output and stores errno of the first failure. Replaces fflush in programs. */
 void output_flush(void);
 
 /*
- * The end of a program, or of a rank that prints: flushes standard output. Returns code; if output
- * was lost, says why on standard error, and returns 1 in place of 0. A closed pipe is not reported.
+ * Called at the end of a program, or of a rank that prints: flushes standard output and returns
+ * `code`. If output was lost, prints the cause to standard error (except for a closed pipe) and
+ * returns 1 in place of 0.
  */
 int output_exit(const char *program, int code);
 
-/* Why standard output is incomplete; NULL: it is complete. */
+/* Flushes standard output. Returns why it is incomplete, or NULL if it is complete. */
 const char *output_failure(void);
 
-/* Drafts: new files beside those whose names they take in the end. */
+/* Drafts: temporary files in the directory of the target, which are renamed to it when complete. */
 
 /*
- * A new file PATH.tmp-XXXXXXXX for writing, which no other process writes or removes: it has its
- * own name, and is locked while it is open. Removes the drafts of PATH that no process has open.
- * If PATH is a link to a file, the draft is created beside that file. If PATH is a device, a pipe,
- * the file that standard output or error goes to, or a file in a folder that cannot be written to,
- * it is opened itself, and *name_p is NULL. Returns a descriptor, or -1 with errno; the caller
+ * Creates the file PATH.tmp-XXXXXXXX for writing. No other process writes or removes it: the name
+ * is unique, and the file is locked while it is open. Removes the drafts of PATH that no process
+ * has open. If PATH is a link to a file, the draft is created beside that file. If PATH is a device
+ * or pipe, the file of standard output or error, or a file in a directory that is not writable,
+ * opens PATH itself and sets *name_p to NULL. Returns a descriptor, or -1 with errno; the caller
  * frees *name_p in any case.
  */
 int draft_open(const char *path, char **name_p);
@@ -54,33 +56,34 @@ int draft_open(const char *path, char **name_p);
 int draft_write(int fd, const void *bytes, size_t size);
 
 /*
- * Syncs the draft, renames it to the file that it was opened for, and syncs the directory. If that
- * file is a mount point, its content is replaced instead. The descriptor stays open. Returns 0, or
- * -1 with errno: then the draft still exists.
+ * Syncs the draft, renames it to its target, and syncs the directory. If the target is a mount
+ * point, its content is overwritten instead. `name` NULL: the target itself was opened, and is
+ * truncated after the last byte written. The descriptor stays open. Returns 0, or -1 with errno;
+ * the draft then still exists.
  */
 int draft_finish(const char *name, int fd);
 
-/* Removes the draft, and closes its descriptor. */
+/* Removes the draft (unless name is NULL) and closes the descriptor. Keeps errno. */
 void draft_discard(const char *name, int fd);
 
-/* Whether draft_open and draft_finish can succeed. Leaves no file. Returns 0, or -1 with errno. */
+/* Checks whether a draft of PATH can be created. Leaves no file. Returns 0, or -1 with errno. */
 int draft_is_possible(const char *path);
 
-/* The length of the name of which this one is a draft's; 0: it is no draft. */
+/* Returns the length of the target's name within the name of a draft; 0 if it is no draft. */
 size_t draft_base(const char *name);
 
-/* Removes a draft in that folder, unless a process has it open. */
+/* Removes a draft in the directory, unless a process has it open. */
 void draft_remove_dead(DIR *folder, const char *name);
 
-/* What a long piece of work is at, for a person at a terminal. */
+/* A progress line for long operations. */
 
 /*
- * Shows the text in one line of stderr, in place of what was shown last, cut to 78 columns; nothing
- * where stderr is no terminal. From any thread.
+ * Shows the text as the progress line on stderr, cut to 78 columns, in place of the previous text.
+ * Does nothing if stderr is no terminal. May be called from any thread.
  */
 void progress_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Takes the line away, if there is one: before anything else is printed, and at the end. */
+/* Erases the progress line, if shown. Call it before printing anything else, and at the end. */
 void progress_clear(void);
 
 #endif

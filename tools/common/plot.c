@@ -9,12 +9,12 @@
 #define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
 
 /* Margins of a plot, in the units of the SVG. */
-enum { LEFT = 86, RIGHT = 24, TOP = 34, BOTTOM = 56, INSET = 8 /* of the curves from the frame */ };
+enum { LEFT = 86, RIGHT = 24, TOP = 34, BOTTOM = 56, INSET = 8 /* between frame and curves */ };
 
-#define TICK_WIDTH 62 /* of the label of a size */
+#define TICK_WIDTH 62 /* width of a label of the x axis */
 #define CURVE_TICKS 12
 
-/* ---- colours and rules of style ---- */
+/* ---- colours and style rules ---- */
 
 static const char *const inks[PLOT_INKS][2] = {
     {"#0b62c4", "#6cb6ff"},
@@ -35,7 +35,7 @@ static const char *const inks[PLOT_INKS][2] = {
     [PLOT_BEST] = {"#e3f1e5", "#1d3a26"},
 };
 
-/* Rules of every plot. */
+/* Style rules of every plot. */
 static const struct plot_rule plot_colours[] = {
     {"svg text", "fill", PLOT_TEXT},       {"svg .name", "fill", PLOT_FAINT},
     {".grid,.minor", "stroke", PLOT_GRID}, {".strong", "stroke", PLOT_TEXT},
@@ -46,7 +46,7 @@ static const char plot_shapes[] =
     "path{fill:none}.minor{opacity:.45}.strong{stroke-width:1.4}\n"
     ".line{stroke-width:2;stroke-linejoin:round}.bound{stroke-dasharray:6 4}\n";
 
-/* Variables of a page. */
+/* CSS variables of a page. */
 static const struct plot_rule page_colours[] = {
     {":root", "--text", PLOT_TEXT},   {":root", "--faint", PLOT_FAINT},
     {":root", "--grid", PLOT_GRID},   {":root", "--ground", PLOT_GROUND},
@@ -73,8 +73,8 @@ static const char page_shapes[] =
     "@media(max-width:600px){body{margin:1em auto;padding:0 .8em}svg text{font-size:15px}"
     "th,td{padding:.22em .5em}dl{gap:.1em .8em}}\n";
 
-/* Prints rules for light pages and, below prefers-color-scheme, for dark ones. No variables are
- * used, since some programs that show SVG do not know them. */
+/* Prints rules for light pages and, within prefers-color-scheme, for dark pages. Uses no CSS
+ * variables, since some SVG viewers do not support them. */
 static void plot_rules(const struct plot_rule *rules, int count, FILE *to)
 {
     for (int dark = 0; dark < 2; dark++) {
@@ -86,7 +86,7 @@ static void plot_rules(const struct plot_rule *rules, int count, FILE *to)
     }
 }
 
-/* The colours of the data: as classes of lines and of areas, or as a page's variables. */
+/* Prints the data colours: as classes for lines and areas, or as CSS variables of a page. */
 static void rules_series(bool variables, FILE *to)
 {
     for (int dark = 0; dark < 2; dark++) {
@@ -223,14 +223,14 @@ void plot_axis_round(struct plot_axis *axis, int wanted)
         axis->ticks[axis->count] = (first + axis->count) * step, axis->count++;
 }
 
-/* Draws the grid, the labels, the names and the frame. */
+/* Draws the grid, the tick labels, the names of the axes and the frame. */
 static void plot_axes(const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 {
     const double left = x->from - INSET, right = x->to + INSET;
     double last = INFINITY;
     char text[PLOT_NUMBER];
 
-    /* The labels of the x axis from the largest down, as far as they have room. */
+    /* Label the x axis from the largest tick down, skipping labels that would overlap. */
     for (int i = x->count - 1; i >= 0; i--) {
         const double at = plot_at(x, x->ticks[i]);
 
@@ -281,7 +281,7 @@ static char *curves_ratio_label(double ratio, double distance, char text[PLOT_NU
     return text;
 }
 
-/* The next of 1, 2, 5, 10, 20, ... that is not below value. */
+/* Returns the smallest of ..., 1, 2, 5, 10, 20, ... that is at least `value`. */
 static double curves_round_up(double value)
 {
     double power = pow(10, floor(log10(value)));
@@ -292,14 +292,14 @@ static double curves_round_up(double value)
     return 10 * power;
 }
 
-/* The y axis of that kind; the range of the values is set already. */
+/* Sets up the y axis. The caller has set the range of the values. */
 static void curves_y(enum plot_kind kind, struct plot_axis *y)
 {
     y->logarithmic = kind != PLOT_BANDWIDTH;
     if (kind == PLOT_TIME) {
         y->name = "time of a call";
         y->label = curves_time_label;
-        /* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
+        /* A tick for each decade; for a range below two decades at 1, 2, 5, 10, 20, ... */
         double tick;
         bool narrow;
 
@@ -319,7 +319,7 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
         y->name = "relative time";
         y->label = curves_ratio_label;
         y->strong = 1;
-        /* Powers of two, 1 among them. */
+        /* Powers of two, including 1. */
         int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
         int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
         int step = (last - first) / CURVE_TICKS + 1;
@@ -333,7 +333,8 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
     }
 }
 
-/* Circle, square, triangle, diamond, of some 3 units around 0, 0. */
+/* Begins a marker (circle, square, triangle or diamond, radius about 4) at x, y. The caller prints
+ * "</path>". */
 static void curves_marker(FILE *to, int style, double x, double y)
 {
     static const char *const shapes[] = {"m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
@@ -344,7 +345,8 @@ static void curves_marker(FILE *to, int style, double x, double y)
             shapes[style % 4]);
 }
 
-/* The line, broken where a value is missing, and a marker with its value at each point. */
+/* Draws the line of a series, with gaps at missing values, and at each point a marker whose tooltip
+ * shows the value. */
 static void curves_series(const struct plot_series *series, enum plot_kind kind,
                           const struct plot_axis *x, const struct plot_axis *y, FILE *to)
 {
@@ -387,7 +389,7 @@ bool plot_draw(const struct plot *plot, FILE *to)
                           .label = curves_size_label};
     struct plot_axis y = {.from = PLOT_HEIGHT - BOTTOM, .to = TOP};
 
-    /* The range of all points that are there. */
+    /* The range of all points. */
     x.least = y.least = INFINITY;
     x.most = y.most = 0;
     for (int s = 0; s < plot->series_count; s++) {
@@ -408,7 +410,7 @@ bool plot_draw(const struct plot *plot, FILE *to)
     }
     if (!(x.least > 0 && x.least < x.most))
         return false;
-    /* The sizes that were measured; of many, those with room for a label. */
+    /* Ticks at the measured sizes, skipping those whose labels would overlap. */
     double last = INFINITY;
     int first = PLOT_TICKS_MAX;
 
@@ -423,7 +425,7 @@ bool plot_draw(const struct plot *plot, FILE *to)
     memmove(x.ticks, x.ticks + first, (size_t)x.count * sizeof(x.ticks[0]));
     curves_y(plot->kind, &y);
     plot_text(4, 18, "start", "title", plot->title, to);
-    /* Lines between the decades, where there is room for them. */
+    /* Minor grid lines within the decades, if there are few decades. */
     for (double power = pow(10, floor(log10(y.least)));
          plot->kind == PLOT_TIME && log10(y.most / y.least) <= 5 && power < y.most; power *= 10) {
         for (int m = 2; m < 10; m++) {

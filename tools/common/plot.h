@@ -6,25 +6,25 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* ---- colours and rules of style ---- */
+/* ---- colours and style rules ---- */
 
-/* A colour of the palette: one value for light pages, one for dark pages. */
+/* A colour of the palette, with one value for light pages and one for dark pages. */
 enum plot_ink {
     PLOT_SERIES,             /* the first of PLOT_STYLES colours for data */
-    PLOT_BLUE = PLOT_SERIES, /* three of them by name */
+    PLOT_BLUE = PLOT_SERIES, /* names of the first three data colours */
     PLOT_ORANGE,
     PLOT_GREEN,
     PLOT_STYLES = 10,
     PLOT_TEXT = PLOT_STYLES,
-    PLOT_FAINT, /* text of less weight, frames */
+    PLOT_FAINT, /* secondary text, frames */
     PLOT_GRID,
-    PLOT_GROUND, /* of the page */
-    PLOT_PANEL,  /* of a box on the page */
-    PLOT_BEST,   /* ground of a table's marked cell */
+    PLOT_GROUND, /* background of the page */
+    PLOT_PANEL,  /* background of a box */
+    PLOT_BEST,   /* background of a highlighted table cell */
     PLOT_INKS
 };
 
-/* One rule of CSS: the elements that `selector` names have that colour as `property`. */
+/* One CSS rule: sets `property` of the elements that match `selector` to the colour `ink`. */
 struct plot_rule {
     const char *selector, *property;
     enum plot_ink ink;
@@ -33,21 +33,23 @@ struct plot_rule {
 /* ---- pictures and pages ---- */
 
 /*
- * A file of SVG, which shrinks to the width of a window: the head, the rules below, `count` further
- * rules, the text `more` of rules without colours, and the ground. The caller prints "</svg>".
+ * Begins an SVG file that shrinks to the width of its window: prints the header, the common style
+ * rules, `count` more colour rules, the CSS text `more`, and the background. The caller prints
+ * "</svg>".
  */
 void plot_svg_begin(int width, int height, const struct plot_rule *rules, int count,
                     const char *more, FILE *to);
 
 /*
- * A page of HTML that needs no other file, up to <body>. `title` is escaped. Its rules: text,
- * headings, code, dl, tables in <div class="wide">, "faint" and "best", legends in
- * <ul class="keys">, and plots side by side in <div class="plots">. The variables --text, --faint,
- * --grid, --ground, --panel, --best and --c0 to --c9 are set. The caller prints "</body></html>".
+ * Begins a self-contained HTML page: prints everything up to <body>. `title` is escaped. There are
+ * styles for text, headings, code, dl, tables in <div class="wide">, the classes "faint" and
+ * "best", legends in <ul class="keys">, and plots side by side in <div class="plots">. The
+ * variables --text, --faint, --grid, --ground, --panel, --best and --c0 to --c9 are set. The caller
+ * prints "</body></html>".
  */
 void plot_page_begin(const char *title, FILE *to);
 
-/* Text at x, y; anchor is "start", "middle" or "end". It is escaped. */
+/* Prints an SVG text element at x, y. `anchor` is "start", "middle" or "end"; `text` is escaped. */
 void plot_text(double x, double y, const char *anchor, const char *class, const char *text,
                FILE *to);
 
@@ -55,14 +57,14 @@ void plot_text(double x, double y, const char *anchor, const char *class, const 
 
 #define PLOT_NUMBER 40
 
-/* "64 KiB", "1.23 ms", "12k". plot_number tells apart numbers that are `tick` apart. All return
- * text. */
+/* Format a number as "64 KiB", "1.23 ms" or "12k", and return `text`. plot_number prints enough
+ * digits to distinguish numbers that differ by `tick`. */
 char *plot_bytes(double bytes, char text[PLOT_NUMBER]);
 char *plot_time(double ns, char text[PLOT_NUMBER]);
 char *plot_number(double value, double tick, char text[PLOT_NUMBER]);
 
-/* The distance of ticks: 1, 2, 5 or 10 times a power of ten, so that [least, most] has about
- * `wanted` of them. 1 if the range is empty. */
+/* Returns a distance between ticks: 1, 2, 5 or 10 times a power of ten, so that [least, most] has
+ * about `wanted` ticks. Returns 1 if the range is empty. */
 double plot_tick(double least, double most, int wanted);
 
 /* ---- axes ---- */
@@ -72,22 +74,22 @@ double plot_tick(double least, double most, int wanted);
 struct plot_axis {
     const char *name; /* with the unit */
     bool logarithmic;
-    double least, most; /* of the values */
-    double from, to;    /* coordinates of these in the picture */
+    double least, most; /* range of the values */
+    double from, to;    /* coordinates of `least` and `most` in the picture */
     double ticks[PLOT_TICKS_MAX];
     int count;
-    double strong; /* a tick whose line is strong; 0: none */
+    double strong; /* tick with an emphasized grid line; 0: none */
     char *(*label)(double tick, double distance, char text[PLOT_NUMBER]);
 };
 
-/* The coordinate of a value. */
+/* Returns the coordinate of a value. */
 double plot_at(const struct plot_axis *axis, double value);
 
 /* Widens the range to multiples of a round number and sets about `wanted` ticks, labelled with
  * plot_number. */
 void plot_axis_round(struct plot_axis *axis, int wanted);
 
-/* ---- curves: sizes in bytes from left to right, logarithmic ---- */
+/* ---- curves: the x axis is the size in bytes, logarithmic ---- */
 
 /* Size of a plot in the units of the SVG. */
 #define PLOT_WIDTH 600
@@ -97,26 +99,26 @@ enum plot_kind { PLOT_TIME, PLOT_BANDWIDTH, PLOT_RATIO };
 
 struct plot_series {
     const char *name;
-    int style;           /* chooses colour and marker */
-    int dashed;          /* a bound, no library */
-    const double *x, *y; /* bytes above 0, rising; a y of 0 or less is a gap */
+    int style;           /* selects colour and marker */
+    int dashed;          /* true for a bound, as opposed to measurements of a library */
+    const double *x, *y; /* x: bytes above 0, ascending; y: 0 or less is a gap */
     int count;
 };
 
 struct plot {
-    enum plot_kind kind; /* ns, logarithmic; GB/s, from 0 on; a factor, logarithmic */
+    enum plot_kind kind; /* unit of y: ns, logarithmic; GB/s from 0; a ratio, logarithmic */
     const char *title;   /* plain text */
     const struct plot_series *series;
     int series_count;
 };
 
 /*
- * Draws within an <svg>; false, and nothing, if there is no size above 0 that has a y. The sizes of
- * the first series are written below.
+ * Draws the plot within an <svg>. The x axis is labelled with the sizes of the first series. Draws
+ * nothing and returns false if no point has both a size and a y above 0.
  */
 bool plot_draw(const struct plot *plot, FILE *to);
 
-/* Draws the line of a series with its marker, 34 wide and 14 high, for a legend. */
+/* Draws a legend entry, 34 wide and 14 high: the line of a series with its marker. */
 void plot_key(const struct plot_series *series, FILE *to);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text as UTF-8, JSON, HTML and SVG. */
+/* Escaping of text for JSON, HTML and SVG. */
 #include "tools/common/text.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* Finding the characters of UTF-8. */
+/* UTF-8. */
 
-/* Bytes of the character that text begins with; 0: invalid. */
+/* Returns the number of bytes of the character at the start of text; 0 if it is invalid. */
 static int utf8_length(const char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -32,8 +32,8 @@ static int utf8_length(const char *text)
 }
 
 /*
- * Prints the UTF-8 character that text begins with, or the replacement for its first byte if that
- * begins none. Returns a pointer to the remaining text. text is not "".
+ * Prints the UTF-8 character at the start of text, or U+FFFD for its first byte if that is invalid.
+ * Returns a pointer to the remaining text. text is not "".
  */
 static const char *utf8_print(const char *text, FILE *to)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text as JSON, HTML and UTF-8. */
+/* Escaping of text for JSON, HTML and SVG. */
 #ifndef DISTI_TOOLS_COMMON_TEXT_H
 #define DISTI_TOOLS_COMMON_TEXT_H
 
@@ -9,25 +9,23 @@
 /* Strings of JSON. */
 
 /*
- * Prints text in quotes, escaped. UTF-8 is printed as it is, each byte that is not valid UTF-8 as
- * the replacement character.
+ * Prints text as a quoted and escaped JSON string. Each byte that is not valid UTF-8 is replaced by
+ * U+FFFD.
  */
 void json_string(const char *text, FILE *to);
 
-/* The same behind "name": and, unless it is the first of its object, a comma. */
+/* Prints `"name": "text"`, after a comma unless it is the object's first member. */
 void json_member(const char *name, const char *text, bool first, FILE *to);
 
 /* Text in HTML and SVG. */
 
 /*
- * Prints text with <, >, &, " and ' escaped, a blank for each control character, which XML does not
- * allow, and the replacement character for each byte that is not valid UTF-8.
+ * Prints text with <, >, &, " and ' escaped. Control characters, which XML forbids, become blanks;
+ * each byte that is not valid UTF-8 becomes U+FFFD.
  */
 void markup_escape(const char *text, FILE *to);
 
-/* Text that may not be valid UTF-8, such as a host's name or an argument. */
-
-/* Replaces each byte that is not valid UTF-8: U+FFFD. */
+/* U+FFFD, which replaces each byte that is not valid UTF-8, such as in a host name or argument. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
 #endif

@@ -785,7 +785,7 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
 struct options {
     int64_t ranks, segments, root;
     const char *topology, *bytes, *algorithm, *format, *draw;
-    const char *links[ARGS_TEXTS_ROOM];
+    const char *links[ARGS_TEXTS_MAX];
     bool no_verify;
     int action;
 };

@@ -659,6 +659,6 @@ int topology_main(int argc, char **argv)
         return 1;
     }
     if (code != 0)
-        launched_tell_end("dist_info", code);
+        launched_report_end("dist_info", code);
     return code;
 }

@@ -121,13 +121,13 @@ static void test_bad_texts_are_rejected(void **state)
 {
     (void)state;
     REFUSED("--data: the value is empty", "--data=");
-    REFUSED("--arch: 'resnet' is none of cnn|mlp", "-a", "resnet");
-    REFUSED("--arch: 'cn' is none of cnn|mlp", "-a", "cn");
-    REFUSED("--optimizer: 'adam' is none of adadelta|sgd", "--optimizer=adam");
+    REFUSED("--arch: 'resnet' is not one of cnn|mlp", "-a", "resnet");
+    REFUSED("--arch: 'cn' is not one of cnn|mlp", "-a", "cn");
+    REFUSED("--optimizer: 'adam' is not one of adadelta|sgd", "--optimizer=adam");
     REFUSED("--seed: a value is missing", "--seed");
-    REFUSED("--nonsense: there is no such option", "--nonsense");
+    REFUSED("unknown or ambiguous option --nonsense", "--nonsense");
     REFUSED("--dry-run=1: takes no value", "--dry-run=1");
-    REFUSED("-z: there is no such option", "-z");
+    REFUSED("unknown option -z", "-z");
     REFUSED("'extra': unexpected argument", "extra");
 }
 
