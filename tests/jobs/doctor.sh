@@ -1,22 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_info doctor finds each fault that is planted here, and its advice fixes it. Faults of the
-# machine are planted in namespaces.
+# dist_info doctor finds each fault that is planted here, and its advice fixes the fault. Faults of the
+# machine are planted in separate namespaces.
 . "$srcdir/tests/support/job.sh"
 . "$srcdir/tests/support/tls.sh"
 
-# Files that the advice creates in TMPDIR are removed with the folder.
+# Files that the advice creates in TMPDIR are removed with the job's directory.
 export TMPDIR=$job_folder
 
-# The program itself, as another user may not write where libtool's wrapper does.
+# Run the program itself: another user may not write where libtool's wrapper does.
 doctor=$builddir/dist_info
 [ ! -x "$builddir/.libs/dist_info" ] || doctor=$builddir/.libs/dist_info
 export doctor LD_LIBRARY_PATH=$builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 unset OPENBLAS_CORETYPE CUDA_VISIBLE_DEVICES
 
-# try CHECK LEVEL SETUP OPTIONS INSTEAD WORDS, in a shell of its own: plants the fault, checks that it is
-# reported with the words, runs the advised command (or INSTEAD, if that would change the machine), and
-# checks that the fault is not reported any more.
+# try CHECK LEVEL SETUP OPTIONS INSTEAD WORDS, in a separate shell: plants the fault, checks that it is
+# reported with WORDS, runs the reported fix (or INSTEAD, if the fix would change the machine), and checks
+# that the fault is no longer reported.
 try()
 {
     local check=$1 level=$2 with= found fix code
@@ -27,7 +27,7 @@ try()
     [ "$level" = note ] || [ $code = 1 ] || { echo "exit $code"; return 1; }
     fix=$(sed -nE "/^$level +$check /{n;s/^    [$] //p}" <<<"$found" | head -n 1)
     [ -n "$fix$5" ] || { echo "there is no command"; return 1; }
-    echo "fixes: ${5:-$fix}"
+    echo "fix: ${5:-$fix}"
     eval "${5:-$fix}" || { echo "the command fails"; return 1; }
     found=$($with "$doctor" doctor $4)
     echo "$found"
@@ -52,7 +52,7 @@ planted()
 planted "a name with a missing letter" variables 'export DIST_BACKND=gloo'
 planted "a name unlike any other" variables 'export DIST_ZZZZZZZZZZZZ=1'
 planted "a value that jobs refuse" variables 'export DIST_TIMEOUT=abc'
-planted "a host that is not there" meeting 'export MASTER_ADDR=no.such.host.invalid'
+planted "a host that is not there" master-addr 'export MASTER_ADDR=no.such.host.invalid'
 planted "shared memory without CMA" cma 'export DIST_SHM_CMA=0'
 planted "a cache that is no folder" cache 'export XDG_CACHE_HOME=/dev/null'
 planted "a GPU driver that is not there" gpu 'export DIST_GPU_DRIVER=/no/driver.so'
@@ -89,15 +89,15 @@ if tls_possible; then
         'can be opened by every user'
     uncertified "no file" 'DIST_TLS_CERT=/no/file' 'DIST_TLS_CERT=/no/file cannot be read'
     uncertified "no certificate" 'DIST_TLS_CERT=/etc/passwd' 'begins with no certificate'
-    uncertified "no authority" 'DIST_TLS_CA=/etc/passwd' 'holds no certificate of an authority'
+    uncertified "no authority" 'DIST_TLS_CA=/etc/passwd' 'contains no certificate of an authority'
     uncertified "another's key" 'DIST_TLS_KEY=$job_folder/away.key' 'is not the key of DIST_TLS_CERT'
-    uncertified "another authority" 'tls_use good other' 'does not hold: .*issuer'
+    uncertified "another authority" 'tls_use good other' 'is not valid: .*issuer'
     uncertified "an expired certificate" 'tls_use expired ca' 'has expired'
     uncertified "another machine's" 'tls_use away ca' 'names no address of this machine'
-    uncertified "a DNS name only" 'tls_use dns ca' 'by its host name alone'
+    uncertified "a DNS name only" 'tls_use dns ca' 'by its host name only'
     uncertified "a common name only" "tls_use $name ca" 'names no address of this machine'
-    uncertified "for servers only" 'tls_use server ca' 'does not hold: .*purpose'
-    uncertified "for clients only" 'tls_use client ca' 'does not hold: .*purpose'
+    uncertified "for servers only" 'tls_use server ca' 'is not valid: .*purpose'
+    uncertified "for clients only" 'tls_use client ca' 'is not valid: .*purpose'
 else
     job_skip "tls" "built without OpenSSL, or no openssl command"
 fi
@@ -136,12 +136,12 @@ if unshare -m -n -u true 2>/dev/null; then
     planted "docker0 towards MASTER_ADDR" interface "$wire; export MASTER_ADDR=10.9.8.77"
     planted "no route to MASTER_ADDR" route "$wire; export MASTER_ADDR=10.99.0.1"
     planted "no such interface" interface "$wire; export DIST_SOCKET_IFNAME=ib"
-    # The advised command writes to the file itself.
+    # The fix writes to the file itself.
     debian="printf '127.0.0.1 localhost\n127.0.1.1 planted.example planted\n' >\$files/hosts; $wire; $names
         unset HYDRA_IFACE"
     level=note planted "127.0.1.1 in /etc/hosts" host-name "$debian"
     planted "127.0.1.1 and MPICH over several hosts" host-name "$debian; export HYDRA_HOST_FILE=hosts"
-    planted "MASTER_ADDR is this machine, which is not the first" meeting "$debian
+    planted "MASTER_ADDR is this machine, which is not the first" master-addr "$debian
         export MASTER_ADDR=planted WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 LOCAL_RANK=0 RANK=2" "" 'export RANK=0'
     echo '127.0.0.1 localhost' >"$files/hosts"
     planted "a name without an address" host-name "$wire; $names"
@@ -198,7 +198,7 @@ else
     job_skip "faults of the machine" "no right to make namespaces"
 fi
 
-# Faults that no command inside the container fixes: they are fixed when the filter is removed.
+# Faults that no command can fix from within the sandbox: they disappear without the sandbox.
 refused()
 {
     "$builddir/tests/jobs/denied" "$1" "$doctor" doctor >"$job_output" 2>&1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info doctor: looks for what keeps jobs from running, or from running fast. */
+/* dist_info doctor: the command, and the checks of limits, memory, CPUs and GPUs. */
 #include "doctor.h"
 #include "tools/common/args.h"
 #include "tools/common/launched.h"
@@ -24,7 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Reads file in that group below the mount, or else in the closest group above it that has one. */
+/* Reads the first line of `file` in the cgroup, or in the closest ancestor that has the file. Cuts
+ * `group` down to that ancestor. Returns false if there is none. */
 static bool report_in_group(const char *mount, char *group, const char *file, char *text,
                             size_t size)
 {
@@ -42,7 +43,7 @@ static bool report_in_group(const char *mount, char *group, const char *file, ch
     }
 }
 
-/* Is the controller among "cpu,cpuacct:"? */
+/* True if the list "cpu,cpuacct" contains the controller. */
 static bool report_controls(const char *controllers, const char *controller)
 {
     while (*controllers) {
@@ -56,9 +57,9 @@ static bool report_controls(const char *controllers, const char *controller)
 }
 
 /*
- * The value of that file in this process's cgroup or the closest one above it that has it:
- * `file` of version 2, or `old` in the hierarchy of `controller` of version 1. False: none has.
- * A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; version 2 names no controllers.
+ * Reads a limit of this process's cgroup or its closest ancestor that has the file: `file` in
+ * cgroup v2, or `old` in the hierarchy of `controller` in cgroup v1. Returns false if there is
+ * none. A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; in v2 CONTROLLERS is empty.
  */
 static bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
                           size_t size)
@@ -86,13 +87,13 @@ static bool doctor_cgroup(const char *file, const char *controller, const char *
     return found;
 }
 
-/* Of a rank: for itself, and for each other one that it talks to. The library raises soft limits.
- */
+/* Files and processes that a rank needs: a constant number, and more for each rank on the machine.
+ * Hard limits count for files, since the library raises the soft limits. */
 enum { LIMITS_FILES = 128, LIMITS_FILES_EACH = 4, LIMITS_FILES_LEAST = 1024 };
 enum { LIMITS_PROCESSES = 64, LIMITS_PROCESSES_EACH = 4 };
 #define LIMITS_LOCKED ((rlim_t)64 << 20)
 
-/* May this process raise its hard limits, so that a shell may that is started likewise? */
+/* True if this process may raise its hard limits, and so may a shell in the same environment. */
 static bool limits_may_raise(void)
 {
     enum { LIMITS_CAP_SYS_RESOURCE = 24 };
@@ -121,15 +122,15 @@ static void limits_files(struct doctor_report *report)
         doctor_ok(report, "open-files", "%llu at most", (unsigned long long)limit.rlim_max);
         return;
     }
-    doctor_fault(report, "open-files", "a process may open %llu files, and a rank may need %llu",
+    doctor_fault(report, "open-files", "a process may open %llu files, but a rank may need %llu",
                  (unsigned long long)limit.rlim_max, (unsigned long long)needed);
     if (limits_may_raise())
-        doctor_mend(report, "ulimit -n 65536");
+        doctor_fix(report, "ulimit -n 65536");
     doctor_other(report, "as root, for all sessions: echo '* - nofile 65536' "
                          ">/etc/security/limits.d/libdist.conf; docker run --ulimit nofile=65536");
 }
 
-/* Only what pins memory needs it: InfiniBand, and sends without a copy. */
+/* The limit of locked memory matters only to InfiniBand and zero-copy sends, which pin memory. */
 static void limits_locked(struct doctor_report *report)
 {
     const char *setting = getenv("DIST_TCP_ZEROCOPY");
@@ -152,14 +153,14 @@ static void limits_locked(struct doctor_report *report)
                  (unsigned long long)limit.rlim_cur >> 10,
                  zerocopy ? "DIST_TCP_ZEROCOPY" : "InfiniBand");
     if (limits_may_raise())
-        doctor_mend(report, "ulimit -l unlimited");
+        doctor_fix(report, "ulimit -l unlimited");
     else if (zerocopy)
-        doctor_mend(report, "unset DIST_TCP_ZEROCOPY");
+        doctor_fix(report, "unset DIST_TCP_ZEROCOPY");
     doctor_other(report, "as root, for all sessions: echo '* - memlock unlimited' "
                          ">/etc/security/limits.d/libdist.conf; docker run --ulimit memlock=-1");
 }
 
-/* Threads of this user: what RLIMIT_NPROC counts. */
+/* Returns the number of threads of this user, which RLIMIT_NPROC limits. */
 static long limits_tasks(void)
 {
     DIR *folder = opendir("/proc");
@@ -175,7 +176,7 @@ static long limits_tasks(void)
             owner.st_uid != getuid())
             continue;
         snprintf(path, sizeof(path), "/proc/%s/task", item->d_name);
-        /* Each thread is a folder, and each folder a link of its parent. */
+        /* Each thread is a subdirectory, and each subdirectory adds a link to its parent. */
         tasks += stat(path, &threads) == 0 && threads.st_nlink > 2 ? (long)threads.st_nlink - 2 : 1;
     }
     if (folder)
@@ -188,8 +189,8 @@ static void limits_processes(struct doctor_report *report)
     const long needed = LIMITS_PROCESSES + (long)report->ranks * LIMITS_PROCESSES_EACH;
     char most[32], now[32];
     struct rlimit limit;
-    long room = -1;      /* for more processes; -1: any number */
-    bool cgroup = false; /* it is the cgroup that limits */
+    long room = -1;      /* number of processes that can be added; -1: unlimited */
+    bool cgroup = false; /* true: the cgroup's limit is the lowest */
 
     if (getuid() != 0 && getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         room = (long)limit.rlim_cur - limits_tasks();
@@ -207,17 +208,17 @@ static void limits_processes(struct doctor_report *report)
     } else if (room >= needed) {
         doctor_ok(report, "processes", "room for %s", room > 1000 ? "a thousand" : "some");
     } else {
-        doctor_fault(report, "processes", "there may be %ld more processes and threads%s", room,
-                     cgroup ? " in this cgroup" : " of this user");
+        doctor_fault(report, "processes", "the limit allows only %ld more processes and threads%s",
+                     room, cgroup ? " in this cgroup" : " of this user");
         if (!cgroup)
-            doctor_mend(report, "ulimit -u $(ulimit -H -u)");
+            doctor_fix(report, "ulimit -u $(ulimit -H -u)");
         doctor_other(report, cgroup ? "docker run --pids-limit -1; systemctl set-property "
                                       "user-$(id -u).slice TasksMax=infinity"
                                     : "end processes of this user, or have root raise the limit");
     }
 }
 
-/* Can a folder of that name be made, or written to if it is there? */
+/* True if the directory is writable, or does not exist and can be created. */
 static bool limits_writable(const char *path)
 {
     char folder[PATH_MAX], *slash;
@@ -246,15 +247,15 @@ static void limits_cache(struct doctor_report *report)
         doctor_ok(report, "cache", "%.200s", path);
         return;
     }
-    doctor_fault(report, "cache", "%.160s cannot be written: each job measures costs anew",
+    doctor_fault(report, "cache", "%.160s cannot be written: each job measures its costs again",
                  *path ? path : "HOME is not set, and a cache");
-    doctor_mend(report, "export XDG_CACHE_HOME=\"${TMPDIR:-/tmp}/cache-$(id -u)\"; "
-                        "mkdir -p -m 700 \"$XDG_CACHE_HOME\"");
+    doctor_fix(report, "export XDG_CACHE_HOME=\"${TMPDIR:-/tmp}/cache-$(id -u)\"; "
+                       "mkdir -p -m 700 \"$XDG_CACHE_HOME\"");
 }
 
-/* Memory: what ranks of this machine can share, /dev/shm, huge pages. */
+/* Memory: sharing between ranks of this machine, /dev/shm, huge pages. */
 
-/* Docker gives 64 MiB, which NCCL, MPI and torch's loaders use up. */
+/* Docker's default size of /dev/shm, too little for NCCL, MPI and torch's data loaders. */
 #define MEMORY_SHM ((unsigned long long)64 << 20)
 
 static void memory_probes(struct doctor_report *report)
@@ -262,7 +263,7 @@ static void memory_probes(struct doctor_report *report)
     struct memory_finding finding = {0};
 
     if (memory_probe(&finding) < 0) {
-        doctor_fault(report, "shared-memory", "two processes for a test cannot be started");
+        doctor_fault(report, "shared-memory", "cannot start two processes for the test");
         return;
     }
     if (finding.share) {
@@ -270,11 +271,11 @@ static void memory_probes(struct doctor_report *report)
         doctor_other(report, "allow memfd_create in the seccomp profile: docker run --security-opt "
                              "seccomp=unconfined");
     } else if (finding.map == ENOENT) {
-        doctor_fault(report, "shared-memory", "a process does not find another's in /proc");
-        doctor_mend(report, "mount -t proc proc /proc");
+        doctor_fault(report, "shared-memory", "a process does not find another process in /proc");
+        doctor_fix(report, "mount -t proc proc /proc");
         doctor_other(report, "run all ranks in one PID namespace");
     } else if (finding.map) {
-        doctor_fault(report, "shared-memory", "mapping another process's memory: %s",
+        doctor_fault(report, "shared-memory", "cannot map another process's memory: %s",
                      strerror(finding.map));
         doctor_other(report, "run all ranks as one user, without set-user-id or capabilities");
     } else {
@@ -285,14 +286,14 @@ static void memory_probes(struct doctor_report *report)
 
     if (!finding.direct && setting && strcmp(setting, "0") == 0) {
         doctor_fault(report, "cma", "it works, but DIST_SHM_CMA=0 turns it off");
-        doctor_mend(report, "unset DIST_SHM_CMA");
+        doctor_fix(report, "unset DIST_SHM_CMA");
     } else if (!finding.direct) {
         doctor_ok(report, "cma", "ranks can read each other's memory");
     } else if (doctor_read("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope)) &&
                strcmp(scope, "0") != 0) {
         doctor_fault(report, "cma", "ranks cannot read each other's memory: ptrace_scope is %s",
                      scope);
-        doctor_mend(report, "echo 0 >/proc/sys/kernel/yama/ptrace_scope");
+        doctor_fix(report, "echo 0 >/proc/sys/kernel/yama/ptrace_scope");
         doctor_other(report, "docker run --cap-add SYS_PTRACE");
     } else {
         doctor_fault(report, "cma", "ranks cannot read each other's memory: %s",
@@ -308,7 +309,7 @@ static void memory_shm(struct doctor_report *report)
 
     if (statvfs("/dev/shm", &files) != 0) {
         doctor_fault(report, "dev-shm", "there is no /dev/shm, which MPI and NCCL use");
-        doctor_mend(report, "mkdir -p -m 1777 /dev/shm && mount -t tmpfs tmpfs /dev/shm");
+        doctor_fix(report, "mkdir -p -m 1777 /dev/shm && mount -t tmpfs tmpfs /dev/shm");
         return;
     }
     size = (unsigned long long)files.f_blocks * files.f_frsize;
@@ -316,12 +317,12 @@ static void memory_shm(struct doctor_report *report)
     if (size <= MEMORY_SHM) {
         doctor_fault(report, "dev-shm", "/dev/shm has %llu MiB, too little for MPI, NCCL and torch",
                      size >> 20);
-        doctor_mend(report, "mount -o remount,size=50%% /dev/shm");
+        doctor_fix(report, "mount -o remount,size=50%% /dev/shm");
         doctor_other(report, "docker run --shm-size=8g, or --ipc=host");
     } else if (room < MEMORY_SHM) {
         doctor_fault(report, "dev-shm", "/dev/shm is full: %llu of %llu MiB are free", room >> 20,
                      size >> 20);
-        doctor_mend(report, "find /dev/shm -type f -user $(id -u) -mmin +60 -delete");
+        doctor_fix(report, "find /dev/shm -type f -user $(id -u) -mmin +60 -delete");
         doctor_other(report, "ls -l /dev/shm shows whose files these are");
     } else {
         doctor_ok(report, "dev-shm", "/dev/shm has %llu MiB", size >> 20);
@@ -330,7 +331,7 @@ static void memory_shm(struct doctor_report *report)
 
 /* The machine, its CPUs and clocks: quotas against threads, BLAS kernels, time. */
 
-/* How many CPUs this process may run on. */
+/* Returns the number of CPUs that this process may run on. */
 static int doctor_cpu_count(void)
 {
     for (int bits = 1024; bits <= 1 << 18; bits *= 2) {
@@ -349,7 +350,7 @@ static int doctor_cpu_count(void)
 
 /* ---- the quota ---- */
 
-/* CPUs' worth of time; 0: no limit. */
+/* Returns the cgroup's CPU quota as a number of CPUs; 0: no limit. */
 static double cpus_quota(void)
 {
     char text[64], period[64];
@@ -363,12 +364,13 @@ static double cpus_quota(void)
     return quota > 0 && length > 0 ? quota / length : 0;
 }
 
-/* The threads of a numerical library: as it is told, else one for each CPU. */
+/* Returns the number of threads that a numerical library starts: OMP_NUM_THREADS, or one per CPU.
+ */
 static int cpus_threads(int cpus)
 {
-    const char *told = getenv("OMP_NUM_THREADS");
+    const char *setting = getenv("OMP_NUM_THREADS");
 
-    return told && atoi(told) > 0 ? atoi(told) : cpus;
+    return setting && atoi(setting) > 0 ? atoi(setting) : cpus;
 }
 
 static void cpus_against_quota(struct doctor_report *report)
@@ -378,24 +380,24 @@ static void cpus_against_quota(struct doctor_report *report)
     const int fair = quota / ranks < 1 ? 1 : (int)(quota / ranks);
 
     if (quota <= 0 || quota >= cpus) {
-        doctor_ok(report, "cpu-quota", "none below the %d CPUs", cpus);
+        doctor_ok(report, "cpu-quota", "no quota below the %d CPUs", cpus);
     } else if (cpus_threads(cpus) > fair) {
         doctor_fault(report, "cpu-quota",
-                     "the cgroup may use %.2g CPUs' time, but libraries start %d threads a rank",
+                     "the cgroup's quota is %.2g CPUs, but libraries start %d threads per rank",
                      quota, cpus_threads(cpus));
-        doctor_mend(report, "export OMP_NUM_THREADS=%d", fair);
+        doctor_fix(report, "export OMP_NUM_THREADS=%d", fair);
         doctor_other(report, "docker run --cpus %d", cpus);
     } else if (ranks > (int)(quota + 0.999)) {
-        doctor_note(report, "cpu-quota", "%d ranks share %.2g CPUs' time", ranks, quota);
+        doctor_note(report, "cpu-quota", "%d ranks share a quota of %.2g CPUs", ranks, quota);
     } else {
-        doctor_ok(report, "cpu-quota", "%.2g CPUs, and %d threads a rank", quota,
+        doctor_ok(report, "cpu-quota", "%.2g CPUs, and %d threads per rank", quota,
                   cpus_threads(cpus));
     }
 }
 
 /* ---- BLAS ---- */
 
-/* Is the word among the flags of the first CPU? */
+/* True if the first CPU in /proc/cpuinfo has the flag. */
 static bool cpus_has_flag(const char *flag)
 {
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -415,7 +417,8 @@ static bool cpus_has_flag(const char *flag)
     return has;
 }
 
-/* Kernels of OpenBLAS that need an extension, and that a CPU without it dies of. */
+/* Checks OPENBLAS_CORETYPE: a forced OpenBLAS kernel that uses an extension which the CPU lacks
+ * ends the process with SIGILL. */
 static void cpus_blas(struct doctor_report *report)
 {
     static const struct {
@@ -438,10 +441,10 @@ static void cpus_blas(struct doctor_report *report)
             continue;
         doctor_fault(report, "blas", "OPENBLAS_CORETYPE=%.40s needs %s, which this CPU lacks",
                      kernel, needs[i].flag);
-        doctor_mend(report, "unset OPENBLAS_CORETYPE");
+        doctor_fix(report, "unset OPENBLAS_CORETYPE");
         return;
     }
-    doctor_note(report, "blas", "OPENBLAS_CORETYPE=%.40s is forced", kernel);
+    doctor_note(report, "blas", "OPENBLAS_CORETYPE=%.40s forces the kernels", kernel);
 }
 
 /* ---- clocks ---- */
@@ -453,30 +456,32 @@ static void cpus_clock(struct doctor_report *report)
     char source[32] = "";
 
     if (!doctor_read(current, source, sizeof(source))) {
-        doctor_note(report, "clock", "the kernel does not say what drives its clock");
+        doctor_note(report, "clock", "cannot read the kernel's clock source");
     } else if (strcmp(source, "hpet") == 0 || strcmp(source, "acpi_pm") == 0) {
         doctor_fault(report, "clock",
-                     "the kernel's clock is driven by %s: each look costs more "
-                     "than a microsecond",
+                     "the kernel's clock source is %s: reading the time takes "
+                     "more than a microsecond",
                      source);
-        doctor_mend(report, "echo tsc >%s", current);
+        doctor_fix(report, "echo tsc >%s", current);
     } else {
-        doctor_ok(report, "clock", "driven by %s", source);
+        doctor_ok(report, "clock", "the clock source is %s", source);
     }
 }
 
-/* GPUs: devices on the bus, their driver, and whether it is new enough for the runtime. */
+/* GPUs: devices on the bus, the driver, and whether it is new enough for the CUDA runtime. */
 
 enum { GPU_SECONDS = 20 };
 
-/* What a child has found: drivers may crash, and must not be left initialized here. */
+/* Findings of a child process, which probes the driver: a driver may crash, and must not stay
+ * initialized in this process. */
 struct gpu_answer {
     int loaded, hip;
-    int error; /* of init or count */
+    int error; /* of initialization, or of counting devices */
     int version, runtime, devices;
-    char why[200]; /* the driver could not be loaded */
+    char why[200]; /* why the driver could not be loaded */
 };
 
+/* Calls `int name(int *value)`. Returns its result, or 0 if the library does not have it. */
 static int gpu_call(void *library, const char *name, int *value)
 {
     int (*call)(int *);
@@ -488,6 +493,7 @@ static int gpu_call(void *library, const char *name, int *value)
     return call(value);
 }
 
+/* Loads the library `given`, or if that is not set the first of `files` that can be loaded. */
 static void *gpu_open_any(const char *given, const char *const *files)
 {
     void *library = given && *given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -497,7 +503,7 @@ static void *gpu_open_any(const char *given, const char *const *files)
     return library;
 }
 
-static void gpu_ask(struct gpu_answer *answer)
+static void gpu_probe(struct gpu_answer *answer)
 {
     static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
                                           "libamdhip64.so", NULL};
@@ -527,8 +533,9 @@ static void gpu_ask(struct gpu_answer *answer)
         gpu_call(runtime, "cudaRuntimeGetVersion", &answer->runtime);
 }
 
-/* False: the driver crashed or did not come back, or there is no process for it. */
-static bool gpu_ask_apart(struct gpu_answer *answer_p)
+/* Probes the driver in a child process. Returns false if the driver crashed or hung, or if no child
+ * could be started. */
+static bool gpu_probe_in_child(struct gpu_answer *answer_p)
 {
     struct gpu_answer *answer =
         mmap(NULL, sizeof(*answer), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -539,7 +546,7 @@ static bool gpu_ask_apart(struct gpu_answer *answer_p)
         return false;
     child = fork();
     if (child == 0) {
-        gpu_ask(answer);
+        gpu_probe(answer);
         _exit(0);
     }
     if (child > 0)
@@ -549,7 +556,7 @@ static bool gpu_ask_apart(struct gpu_answer *answer_p)
     return child > 0 && status == 0;
 }
 
-/* GPUs of NVIDIA and AMD on the bus. */
+/* Returns the number of NVIDIA and AMD GPUs on the PCI bus. */
 static int gpu_on_bus(void)
 {
     glob_t devices;
@@ -579,42 +586,42 @@ static void gpu_not_loaded(struct doctor_report *report, const struct gpu_answer
 
     if (given && *given) {
         doctor_fault(report, "gpu", "DIST_GPU_DRIVER cannot be loaded: %.160s", answer->why);
-        doctor_mend(report, "unset DIST_GPU_DRIVER");
+        doctor_fix(report, "unset DIST_GPU_DRIVER");
     } else if (bus) {
         doctor_fault(report, "gpu", "%d GPUs, but no driver library (libcuda.so.1, libamdhip64.so)",
                      bus);
         doctor_other(report,
-                     "apt-get install nvidia-driver, or the driver of the GPU's maker; in a "
+                     "apt-get install nvidia-driver, or the driver of the GPU's vendor; in a "
                      "container: docker run --gpus all");
     } else {
         doctor_ok(report, "gpu", "none");
     }
 }
 
-/* CUDA's errors and versions: 12040 is 12.4. */
+/* Evaluates a driver that could be loaded. CUDA encodes version 12.4 as 12040. */
 static void gpu_loaded(struct doctor_report *report, const struct gpu_answer *answer, int bus)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
     if (visible && (!*visible || strcmp(visible, "-1") == 0) && bus) {
         doctor_fault(report, "gpu", "%d GPUs, but CUDA_VISIBLE_DEVICES hides all", bus);
-        doctor_mend(report, "unset CUDA_VISIBLE_DEVICES");
+        doctor_fix(report, "unset CUDA_VISIBLE_DEVICES");
     } else if (answer->error && bus) {
         doctor_fault(report, "gpu", "%d GPUs, but the driver fails with error %d", bus,
                      answer->error);
-        doctor_mend(report, "nvidia-smi");
-        doctor_other(report, "the library and the kernel's module may be of different versions: "
-                             "start the machine anew; in a container: docker run --gpus all");
+        doctor_fix(report, "nvidia-smi");
+        doctor_other(report, "driver library and kernel module may have different versions: "
+                             "reboot; in a container: docker run --gpus all");
     } else if (!answer->error && answer->runtime / 1000 > answer->version / 1000 &&
                answer->version) {
         doctor_fault(report, "gpu", "the driver is for CUDA %d.%d, but the CUDA library is %d.%d",
                      answer->version / 1000, answer->version % 1000 / 10, answer->runtime / 1000,
                      answer->runtime % 1000 / 10);
-        doctor_mend(report, "apt-get install cuda-compat-%d-%d", answer->runtime / 1000,
-                    answer->runtime % 1000 / 10);
+        doctor_fix(report, "apt-get install cuda-compat-%d-%d", answer->runtime / 1000,
+                   answer->runtime % 1000 / 10);
         doctor_other(report, "install a newer driver, or an older CUDA library");
     } else if (answer->error || !answer->devices) {
-        doctor_note(report, "gpu", "a driver library, but no GPU");
+        doctor_note(report, "gpu", "there is a driver library, but no GPU");
     } else if (answer->hip) {
         doctor_ok(report, "gpu", "%d, driver for HIP", answer->devices);
     } else {
@@ -623,9 +630,9 @@ static void gpu_loaded(struct doctor_report *report, const struct gpu_answer *an
     }
 }
 
-/* dist_info doctor --job: the reports of all ranks, gathered by libdist itself. */
+/* dist_info doctor --job: gathers the reports of all ranks with libdist. */
 
-/* Gathers into *reports_p on rank 0, to be freed; elsewhere that is NULL. */
+/* Gathers all reports into *reports_p on rank 0, which frees them; NULL on the other ranks. */
 static dist_status job_gather(dist_group *group, struct doctor_report *report,
                               struct doctor_report **reports_p)
 {
@@ -637,7 +644,7 @@ static dist_status job_gather(dist_group *group, struct doctor_report *report,
     if (report->rank == 0 && !*reports_p)
         return DIST_ERR_NO_MEMORY;
     status = dist_barrier(group);
-    /* Shortly after a barrier, so that clocks can be compared. */
+    /* Read the clock right after a barrier, so that the ranks' clocks can be compared. */
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
@@ -647,7 +654,8 @@ static dist_status job_gather(dist_group *group, struct doctor_report *report,
     return status;
 }
 
-/* Each rank says its own answers, in one piece. */
+/* Prints this rank's own report if the job cannot be set up. Uses a single write, so that the
+ * ranks' reports do not mix. Returns the exit code. */
 static int job_alone(const struct doctor_report *report)
 {
     char *text = NULL, why[1024];
@@ -658,7 +666,7 @@ static int job_alone(const struct doctor_report *report)
     to = open_memstream(&text, &length);
     if (!to)
         return 1;
-    fprintf(to, "The job cannot be set up: %s\nWhat %s says alone:\n", why, report->host);
+    fprintf(to, "The job cannot be set up: %s\nReport of %s alone:\n", why, report->host);
     doctor_print(report, false, to);
     fclose(to);
     fwrite(text, 1, length, stdout);
@@ -666,7 +674,7 @@ static int job_alone(const struct doctor_report *report)
     return 1;
 }
 
-/* dist_info doctor: looks for what keeps jobs from running, or from running fast. */
+/* The command. */
 
 struct words {
     int64_t ranks, timeout;
@@ -679,11 +687,12 @@ enum { WORDS_TIMEOUT = 60 };
 
 #define AT(member) offsetof(struct words, member)
 static const struct args_row words_rows[] = {
-    {"ranks", 0, ARGS_INT, AT(ranks), 1, 65536, "N", "look whether N ranks fit on this machine"},
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 65536, "N",
+     "check the limits for N ranks on this machine"},
     {"job", 0, ARGS_FLAG, AT(job), 0, 0, NULL,
-     "as a rank of the job that starts it: show the answers of all ranks, and how they differ"},
+     "run as a rank of a launcher's job: compare the reports of all ranks"},
     {"timeout", 0, ARGS_INT, AT(timeout), 1, 86400, "SECONDS",
-     "for which the ranks wait for each other (default: 60)"},
+     "how long the ranks wait for each other (default: 60)"},
     {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "table|json",
      "for people (the default), or for programs"},
     ARGS_HELP_ROWS(struct words, 0),
@@ -693,16 +702,18 @@ static const struct args words_args = {
     .count = sizeof(words_rows) / sizeof(words_rows[0]),
     .program = "dist_info doctor",
     .usage = "[--ranks N] [--job] [--timeout SECONDS] [--format table|json]",
-    .about = "Looks for what keeps jobs from running here, or from running fast, and shows the "
-             "command that fixes each fault. It changes nothing.\n",
-    .after = "Exit: 0 no fault, 1 a fault, or the job cannot be set up, 2 wrong usage.\n"};
+    .about =
+        "Finds what prevents jobs on this machine or slows them down, and shows a command that "
+        "fixes each fault. It changes nothing.\n",
+    .after = "Exit codes: 0 no fault, 1 a fault or the job cannot be set up, 2 wrong usage.\n"};
 
-/* All checks, in the order in which they are shown. This process must have no threads. */
+/* Runs all checks in the order of the report. The process must have no other threads, since some
+ * checks fork. */
 static void doctor_examine(struct doctor_report *report)
 {
     gethostname(report->host, sizeof(report->host));
     report->clock = (double)time(NULL);
-    /* What should be alike on all machines of a job. */
+    /* Properties that should be equal on all machines of a job. */
     const long long bytes = (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     struct utsname kernel;
 
@@ -713,17 +724,18 @@ static void doctor_examine(struct doctor_report *report)
     cpus_against_quota(report);
     cpus_blas(report);
     cpus_clock(report);
-    /* Certificates, and logs of several machines, need the time. 1.7e9 s: late in 2023. */
+    /* Certificates, and comparing logs of several machines, need the right time. 1.7e9 s is late in
+     * 2023. */
     struct timex state = {0};
 
     if (report->clock < 1.7e9) {
         doctor_fault(report, "time", "the clock is years behind");
-        doctor_mend(report, "timedatectl set-ntp true");
+        doctor_fix(report, "timedatectl set-ntp true");
     } else if (adjtimex(&state) == TIME_ERROR || (state.status & STA_UNSYNC)) {
-        doctor_note(report, "time", "no server keeps the clock right");
-        doctor_mend(report, "timedatectl set-ntp true");
+        doctor_note(report, "time", "the clock is not synchronized with a time server");
+        doctor_fix(report, "timedatectl set-ntp true");
     } else {
-        doctor_ok(report, "time", "kept right by a server");
+        doctor_ok(report, "time", "the clock is synchronized");
     }
     doctor_launch(report);
     doctor_network(report);
@@ -737,20 +749,20 @@ static void doctor_examine(struct doctor_report *report)
     char path[MEMORY_PATH], word[MEMORY_WORD];
 
     if (!memory_huge_setting(path, word)) {
-        doctor_note(report, "huge-pages", "the kernel has none for shared memory");
+        doctor_note(report, "huge-pages", "the kernel does not support them for shared memory");
     } else if (strcmp(word, "never") != 0 && strcmp(word, "deny") != 0) {
         doctor_ok(report, "huge-pages", "shmem_enabled is %s", word);
     } else {
         doctor_note(report, "huge-pages",
-                    "none for shared memory: large buffers of dist_alloc "
-                    "would be a little faster");
-        doctor_mend(report, "echo advise >%s", path);
+                    "disabled for shared memory: they make large buffers of "
+                    "dist_alloc a little faster");
+        doctor_fix(report, "echo advise >%s", path);
     }
     struct gpu_answer answer = {0};
     const int bus = gpu_on_bus();
 
-    if (!gpu_ask_apart(&answer)) {
-        doctor_fault(report, "gpu", "the driver crashes, or does not come back");
+    if (!gpu_probe_in_child(&answer)) {
+        doctor_fault(report, "gpu", "the driver crashes or hangs");
         doctor_other(report, "dmesg may say why");
     } else if (answer.loaded) {
         gpu_loaded(report, &answer, bus);
@@ -759,7 +771,7 @@ static void doctor_examine(struct doctor_report *report)
     }
 }
 
-/* The ranks of this machine, as the launcher says. */
+/* Returns the number of ranks of this machine according to the launcher; 0: unknown. */
 static int doctor_local_ranks(void)
 {
     static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -783,7 +795,7 @@ int doctor_main(int argc, char **argv)
     if (code >= 0)
         return code;
     if (words.job && words.format)
-        return args_wrong(&words_args, "--job has no --format");
+        return args_wrong(&words_args, "--format cannot be combined with --job");
     report = calloc(1, sizeof(*report));
     if (!report) {
         fprintf(stderr, "dist_info: out of memory\n");
@@ -795,8 +807,8 @@ int doctor_main(int argc, char **argv)
     doctor_examine(report);
     if (words.job && launched_in_job()) {
         /*
-         * On every rank of a job: gathers the reports of all, and prints on rank 0 what all have,
-         * and what only some have.
+         * Every rank runs this: gathers all reports on rank 0, which prints the findings that all
+         * ranks have, and those that only some have.
          */
         struct dist_options options = DIST_OPTIONS_INIT;
         struct doctor_report *reports = NULL;
@@ -818,7 +830,9 @@ int doctor_main(int argc, char **argv)
         code = doctor_print(report, words.format && strcmp(words.format, "json") == 0, stdout) > 0;
     }
     if (words.job && !launched_in_job()) {
-        fprintf(stderr, "dist_info: doctor: --job: no launcher has started this process\n");
+        fprintf(stderr, "dist_info: doctor --job: no launcher has started this process: start "
+                        "dist_info with mpirun, "
+                        "distrun or srun\n");
         code = 1;
     }
     free(report);

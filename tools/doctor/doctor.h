@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info doctor: what it looks at, and what it has found. */
+/* dist_info doctor: checks of the machine, and their findings. */
 #ifndef TOOLS_DOCTOR_DOCTOR_H
 #define TOOLS_DOCTOR_DOCTOR_H
 
@@ -12,65 +12,68 @@
 
 enum doctor_level {
     DOCTOR_OK,
-    DOCTOR_NOTE, /* no harm, or none here */
-    DOCTOR_FAULT /* jobs fail, or are slower than they need be */
+    DOCTOR_NOTE, /* harmless, at least on this machine */
+    DOCTOR_FAULT /* jobs fail, or are slower than necessary */
 };
 
-/* The answer of one check. Fixed size: ranks exchange it as bytes. */
+/* The result of one check. Fixed size, since ranks exchange it as bytes. */
 struct doctor_finding {
     char check[24];
     int level;
-    int own;         /* nothing is wrong if it differs from machine to machine */
-    char text[240];  /* what there is */
-    char mend[320];  /* the command that mends it; "": none does */
-    char other[240]; /* what mends it where that command cannot; "": nothing */
+    int host_specific; /* true: expected to differ between machines */
+    char text[240];    /* description */
+    char fix[320];     /* the command that fixes it; "": there is none */
+    char other[240];   /* an alternative if that command cannot be used; "": none */
 };
 
-/* All of a rank's. */
+/* All findings of a rank. */
 struct doctor_report {
-    int ranks; /* those that the machine is to run; 0: not known */
-    int rank;  /* among those of the job; 0 without one */
+    int ranks; /* ranks to run on this machine; 0: unknown */
+    int rank;  /* rank in the job; 0 without a job */
     char host[HOST_NAME_MAX + 1];
     double clock; /* seconds since 1970 */
     int count;
-    int full; /* the last finding found no room, nor does what mends it */
+    int full; /* true: the last finding did not fit, so its fixes are dropped, too */
     struct doctor_finding findings[DOCTOR_FINDINGS];
 };
 
-/* argv[0] is "doctor". Returns the exit code. */
+/* Runs the command; argv[0] is "doctor". Returns the exit code. */
 int doctor_main(int argc, char **argv);
 
 /*
- * Add a finding of that check, which a format says; doctor_mend and doctor_other say of the last
- * one what mends it. Of findings beyond the room nothing is kept.
+ * doctor_ok, doctor_note and doctor_fault add a finding: the name of the check, then a format.
+ * doctor_fix and doctor_other set the fix command and the alternative of the last finding. Findings
+ * beyond DOCTOR_FINDINGS are dropped.
  */
 #define doctor_ok(report, ...) doctor_add(report, DOCTOR_OK, __VA_ARGS__)
 #define doctor_note(report, ...) doctor_add(report, DOCTOR_NOTE, __VA_ARGS__)
 #define doctor_fault(report, ...) doctor_add(report, DOCTOR_FAULT, __VA_ARGS__)
-#define doctor_mend(report, ...) doctor_fix(report, false, __VA_ARGS__)
-#define doctor_other(report, ...) doctor_fix(report, true, __VA_ARGS__)
+#define doctor_fix(report, ...) doctor_set_fix(report, false, __VA_ARGS__)
+#define doctor_other(report, ...) doctor_set_fix(report, true, __VA_ARGS__)
 void doctor_add(struct doctor_report *report, enum doctor_level level, const char *check,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
-void doctor_fix(struct doctor_report *report, bool other, const char *format, ...)
+void doctor_set_fix(struct doctor_report *report, bool other, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void doctor_own(struct doctor_report *report);
+/* Marks the last finding as expected to differ between machines. */
+void doctor_host_specific(struct doctor_report *report);
 
-/* The first line of a file, without its end. False: it cannot be read. */
+/* Reads the first line of a file, without the newline. Returns false if it cannot be read. */
 bool doctor_read(const char *path, char *text, size_t size);
 
-/* Is there a file of that pattern, as glob has them? Copies the first one's path if path is given.
+/* True if a file matches the glob pattern. Copies the path of the first match unless path is NULL.
  */
 bool doctor_exists(const char *pattern, char *path, size_t size);
 
-/* Parts of that: launchers, settings; the network; TLS; limits; memory; CPUs, clocks; GPUs. */
+/* Checks that add their findings to the report: launchers and settings, the network, TLS. */
 void doctor_launch(struct doctor_report *report);
 void doctor_network(struct doctor_report *report);
 void doctor_tls(struct doctor_report *report);
 
-/* Print one machine's report; return how many faults it has. */
+/* Prints one machine's report as JSON or text. Returns the number of faults. */
 int doctor_print(const struct doctor_report *report, bool json, FILE *to);
 
-/* Compares the reports of `ranks` ranks and prints them; returns how many faults there are. */
+/* Compares the reports of `ranks` ranks and prints each finding once. Returns the number of
+ * faults. */
 int doctor_compare(const struct doctor_report *reports, int ranks, FILE *to);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Findings, and how the checks read the machine's files. */
+/* Collecting, printing and comparing findings, and reading the machine's files. */
 #include "doctor.h"
 #include "tools/common/text.h"
 
@@ -26,7 +26,7 @@ void doctor_add(struct doctor_report *report, enum doctor_level level, const cha
     report->count++;
 }
 
-void doctor_fix(struct doctor_report *report, bool other, const char *format, ...)
+void doctor_set_fix(struct doctor_report *report, bool other, const char *format, ...)
 {
     struct doctor_finding *last = &report->findings[report->count - 1];
     va_list arguments;
@@ -34,15 +34,15 @@ void doctor_fix(struct doctor_report *report, bool other, const char *format, ..
     if (report->full)
         return;
     va_start(arguments, format);
-    vsnprintf(other ? last->other : last->mend, other ? sizeof(last->other) : sizeof(last->mend),
+    vsnprintf(other ? last->other : last->fix, other ? sizeof(last->other) : sizeof(last->fix),
               format, arguments);
     va_end(arguments);
 }
 
-void doctor_own(struct doctor_report *report)
+void doctor_host_specific(struct doctor_report *report)
 {
     if (!report->full)
-        report->findings[report->count - 1].own = 1;
+        report->findings[report->count - 1].host_specific = 1;
 }
 
 /* ---- files ---- */
@@ -70,19 +70,19 @@ bool doctor_exists(const char *pattern, char *path, size_t size)
     return exists;
 }
 
-/* What the doctor says, for people and for programs. */
+/* Printing a report as text or JSON. */
 
 static const char *const print_levels[] = {"ok", "note", "FAULT"};
 
-/* Prints a finding, with where it holds unless that is "". */
+/* Prints a finding. `where` lists the hosts or ranks that have it; "": all. */
 static void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to)
 {
     fprintf(to, "%-6s %-14s %s%s%s%s\n", print_levels[finding->level], finding->check,
             *where ? "[" : "", where, *where ? "] " : "", finding->text);
-    if (*finding->mend)
-        fprintf(to, "    $ %s\n", finding->mend);
+    if (*finding->fix)
+        fprintf(to, "    $ %s\n", finding->fix);
     if (*finding->other)
-        fprintf(to, "    %s%s\n", *finding->mend ? "or: " : "", finding->other);
+        fprintf(to, "    %s%s\n", *finding->fix ? "or: " : "", finding->other);
 }
 
 int doctor_print(const struct doctor_report *report, bool json, FILE *to)
@@ -100,7 +100,7 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
             json_member("check", report->findings[i].check, true, to);
             json_member("level", levels[report->findings[i].level], false, to);
             json_member("text", report->findings[i].text, false, to);
-            json_member("mend", report->findings[i].mend, false, to);
+            json_member("fix", report->findings[i].fix, false, to);
             json_member("other", report->findings[i].other, false, to);
             fprintf(to, "}");
         } else {
@@ -111,28 +111,29 @@ int doctor_print(const struct doctor_report *report, bool json, FILE *to)
         fprintf(to, "\n]\n");
     else
         fprintf(to, "\n%d fault%s%s\n", faults, faults == 1 ? "" : "s",
-                faults ? "; a line with $ is a command that mends one" : "");
+                faults ? "; a line with $ is a command that fixes one" : "");
     return faults;
 }
 
-/* The reports of a job: what all ranks have, and what only some have. */
+/* Comparing the reports of a job's ranks. */
 
-/* Seconds by which clocks may differ: ranks look at them one after the other. */
+/* Seconds by which clocks may differ, since ranks do not read them at exactly the same time. */
 #define COMPARE_CLOCKS 2.0
 
+/* True if the report contains the finding. */
 static bool compare_has(const struct doctor_report *report, const struct doctor_finding *finding)
 {
     for (int i = 0; i < report->count; i++) {
         if (strcmp(report->findings[i].check, finding->check) == 0 &&
             report->findings[i].level == finding->level &&
             strcmp(report->findings[i].text, finding->text) == 0 &&
-            strcmp(report->findings[i].mend, finding->mend) == 0)
+            strcmp(report->findings[i].fix, finding->fix) == 0)
             return true;
     }
     return false;
 }
 
-/* The ranks of the host that have it: all, some (1), none (0). */
+/* Returns whether all, some or none of the host's ranks have the finding. */
 enum { COMPARE_NONE, COMPARE_SOME, COMPARE_ALL };
 static int compare_host(const struct doctor_report *reports, int ranks, const char *host,
                         const struct doctor_finding *finding)
@@ -148,7 +149,7 @@ static int compare_host(const struct doctor_report *reports, int ranks, const ch
     return with == all ? COMPARE_ALL : with ? COMPARE_SOME : COMPARE_NONE;
 }
 
-/* Is the rank the first of its host? */
+/* True if the rank is the lowest one of its host. */
 static bool compare_leads(const struct doctor_report *reports, int rank)
 {
     for (int other = 0; other < rank; other++) {
@@ -158,7 +159,7 @@ static bool compare_leads(const struct doctor_report *reports, int rank)
     return true;
 }
 
-/* Has no rank before this one that finding, nor this one before it? */
+/* True if no lower rank has the i-th finding of this rank. */
 static bool compare_is_first(const struct doctor_report *reports, int rank, int i)
 {
     const struct doctor_finding *finding = &reports[rank].findings[i];
@@ -170,7 +171,8 @@ static bool compare_is_first(const struct doctor_report *reports, int rank, int 
     return true;
 }
 
-/* All findings of one check, each once. Counts faults, and differences that matter. */
+/* Prints all findings of one check, each once. Adds to *faults, and to *differences if the ranks
+ * differ where they should not. */
 static void compare_check(const struct doctor_report *reports, int ranks, const char *check,
                           FILE *to, int *faults, int *differences)
 {
@@ -183,8 +185,8 @@ static void compare_check(const struct doctor_report *reports, int ranks, const 
 
             if (strcmp(finding->check, check) != 0 || !compare_is_first(reports, rank, i))
                 continue;
-            /* "node0, node1", with the ranks of a host if not all of them have it; "" if every rank
-             * has. */
+            /* "node0, node1", or "rank 2 on node1" if only some ranks of a host have the finding;
+             * "" if all ranks have it. */
             const size_t size = sizeof(where);
             size_t used = 0;
             int with = 0;
@@ -205,13 +207,14 @@ static void compare_check(const struct doctor_report *reports, int ranks, const 
             }
             doctor_print_finding(finding, where, to);
             *faults += finding->level == DOCTOR_FAULT;
-            differs = differs || (*where && !finding->own);
+            differs = differs || (*where && !finding->host_specific);
         }
     }
     *differences += differs;
 }
 
-static bool compare_knows(const struct doctor_report *reports, int rank, int i)
+/* True if an earlier finding, of a lower rank or of this one, is from the same check. */
+static bool compare_is_done(const struct doctor_report *reports, int rank, int i)
 {
     const char *check = reports[rank].findings[i].check;
 
@@ -226,9 +229,10 @@ static bool compare_knows(const struct doctor_report *reports, int rank, int i)
     return false;
 }
 
+/* Prints a fault and returns 1 if clocks differ too much; otherwise returns 0. */
 static int compare_clocks(const struct doctor_report *reports, int ranks, FILE *to)
 {
-    static struct doctor_report said; /* too large for a small stack */
+    static struct doctor_report result; /* too large for a small stack */
     int early = 0, late = 0;
 
     for (int rank = 1; rank < ranks; rank++) {
@@ -237,10 +241,11 @@ static int compare_clocks(const struct doctor_report *reports, int ranks, FILE *
     }
     if (reports[late].clock - reports[early].clock <= COMPARE_CLOCKS)
         return 0;
-    doctor_fault(&said, "time", "the clock of %s is %.1f s ahead of that of %s", reports[late].host,
-                 reports[late].clock - reports[early].clock, reports[early].host);
-    doctor_mend(&said, "timedatectl set-ntp true");
-    doctor_print_finding(&said.findings[0], "", to);
+    doctor_fault(&result, "time", "the clock of %s is %.1f s ahead of that of %s",
+                 reports[late].host, reports[late].clock - reports[early].clock,
+                 reports[early].host);
+    doctor_fix(&result, "timedatectl set-ntp true");
+    doctor_print_finding(&result.findings[0], "", to);
     return 1;
 }
 
@@ -253,7 +258,7 @@ int doctor_compare(const struct doctor_report *reports, int ranks, FILE *to)
     fprintf(to, "%d ranks on %d host%s\n", ranks, hosts, hosts == 1 ? "" : "s");
     for (int rank = 0; rank < ranks; rank++) {
         for (int i = 0; i < reports[rank].count; i++) {
-            if (!compare_knows(reports, rank, i))
+            if (!compare_is_done(reports, rank, i))
                 compare_check(reports, ranks, reports[rank].findings[i].check, to, &faults,
                               &differences);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The network: which address others get, and what this machine's name stands for. */
+/* dist_info doctor: the checks of the network, TLS, launchers and settings. */
 #include <config.h>
 
 #include "doctor.h"
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An interface with an address that others could be given. */
+/* An interface with an address that could be announced to other machines. */
 struct network_link {
     char name[IF_NAMESIZE], address[INET6_ADDRSTRLEN];
-    bool virtual; /* of containers and machines inside this one */
+    bool virtual; /* serves containers and virtual machines on this machine */
 };
 
 enum { NETWORK_LINKS = 64 };
@@ -36,7 +36,8 @@ static bool network_is_virtual(const char *name)
     return false;
 }
 
-/* Does the name fit DIST_SOCKET_IFNAME: beginnings, "=names", "^all but these"? */
+/* True if the name matches DIST_SOCKET_IFNAME: a list of prefixes, of names after "=", or of
+ * excluded names or prefixes after "^". */
 static bool network_fits(const char *spec, const char *name)
 {
     const bool except = *spec == '^', exact = spec[except] == '=';
@@ -52,7 +53,8 @@ static bool network_fits(const char *spec, const char *name)
     return fits != except;
 }
 
-/* IPv4 before IPv6, as libdist takes them. */
+/* Lists the interfaces with an address, IPv4 before IPv6, in libdist's order of preference. Returns
+ * their number. */
 static int network_links(struct network_link *links)
 {
     struct ifaddrs *all = NULL;
@@ -81,8 +83,8 @@ static int network_links(struct network_link *links)
 }
 
 /*
- * From which address packets to that host would go. 1: that address; 0: the host has none; -1: no
- * route leads to it. Nothing is sent.
+ * Determines the source address of packets to the host, without sending any. Returns 1 and writes
+ * the address; 0 if the host's name does not resolve; -1 if there is no route.
  */
 static int network_source(const char *host, char address[INET6_ADDRSTRLEN])
 {
@@ -106,18 +108,18 @@ static int network_source(const char *host, char address[INET6_ADDRSTRLEN])
 }
 
 /*
- * The one that would be taken: as the settings say, else that towards MASTER_ADDR, else that of the
- * default route, else the first.
+ * Returns the interface that libdist would select: the one that DIST_SOCKET_IFNAME names, else the
+ * one towards MASTER_ADDR, else the one of the default route, else the first. NULL: none.
  */
-static const struct network_link *network_taken(const struct network_link *links, int count)
+static const struct network_link *network_selected(const struct network_link *links, int count)
 {
     const char *spec = getenv("DIST_SOCKET_IFNAME");
     const struct network_link *first = NULL;
-    const char *meeting = getenv("MASTER_ADDR");
+    const char *master = getenv("MASTER_ADDR");
     char route[IF_NAMESIZE], source[INET6_ADDRSTRLEN];
-    const bool leads = meeting && *meeting && network_source(meeting, source) == 1;
+    const bool routed = master && *master && network_source(master, source) == 1;
 
-    for (int i = 0; i < count && leads && !(spec && *spec); i++) {
+    for (int i = 0; i < count && routed && !(spec && *spec); i++) {
         if (strcmp(links[i].address, source) == 0)
             return &links[i];
     }
@@ -125,7 +127,7 @@ static const struct network_link *network_taken(const struct network_link *links
         if (!spec || !*spec || network_fits(spec, links[i].name))
             first = &links[i];
     }
-    /* The interface of the default route; false: there is none. */
+    /* Find the interface of the default route. */
     FILE *routes = fopen("/proc/net/route", "re");
     char line[256], interface[64];
     unsigned long destination;
@@ -147,55 +149,56 @@ static const struct network_link *network_taken(const struct network_link *links
     return first;
 }
 
-/* The one that is taken, and one that leads out of this machine; first NULL: there is none at all.
- */
-static void network_interface(struct doctor_report *report, const struct network_link *taken,
+/* Checks the selected interface. `physical` is one that other machines can reach; `first` is NULL if
+ * there are no interfaces. */
+static void network_interface(struct doctor_report *report, const struct network_link *selected,
                               const struct network_link *physical, const struct network_link *first)
 {
     const char *spec = getenv("DIST_SOCKET_IFNAME");
 
-    if (!taken && first) {
-        doctor_fault(report, "interface", "DIST_SOCKET_IFNAME=%.40s fits none of the interfaces",
+    if (!selected && first) {
+        doctor_fault(report, "interface", "DIST_SOCKET_IFNAME=%.40s matches none of the interfaces",
                      spec);
-        doctor_mend(report, "export DIST_SOCKET_IFNAME='=%s'", first->name);
-    } else if (!taken) {
+        doctor_fix(report, "export DIST_SOCKET_IFNAME='=%s'", first->name);
+    } else if (!selected) {
         doctor_note(report, "interface", "loopback only: all ranks must be on this machine");
-    } else if (taken->virtual && physical && !(spec && *spec && *spec != '^')) {
-        doctor_fault(report, "interface",
-                     "other machines would be given %s of %s, which leads into this machine",
-                     taken->address, taken->name);
-        doctor_mend(report, "export DIST_SOCKET_IFNAME='=%s'", physical->name);
-    } else if (taken->virtual) {
-        doctor_note(report, "interface", "%s %s, which leads into this machine", taken->name,
-                    taken->address);
+    } else if (selected->virtual && physical && !(spec && *spec && *spec != '^')) {
+        doctor_fault(
+            report, "interface",
+            "other machines would get address %s of %s, an internal bridge they cannot reach",
+            selected->address, selected->name);
+        doctor_fix(report, "export DIST_SOCKET_IFNAME='=%s'", physical->name);
+    } else if (selected->virtual) {
+        doctor_note(report, "interface", "%s %s, an internal bridge of this machine",
+                    selected->name, selected->address);
     } else {
-        doctor_ok(report, "interface", "%s %s", taken->name, taken->address);
+        doctor_ok(report, "interface", "%s %s", selected->name, selected->address);
     }
-    doctor_own(report);
+    doctor_host_specific(report);
 }
 
-static void network_meeting(struct doctor_report *report, const struct network_link *physical)
+static void network_route(struct doctor_report *report, const struct network_link *physical)
 {
-    const char *meeting = getenv("MASTER_ADDR");
+    const char *master = getenv("MASTER_ADDR");
     char source[INET6_ADDRSTRLEN];
-    int found = meeting && *meeting ? network_source(meeting, source) : 0;
+    int found = master && *master ? network_source(master, source) : 0;
 
     if (found == 0)
-        return; /* the check of what MASTER_ADDR is says that */
+        return; /* launch_master reports this */
     if (found > 0) {
         doctor_ok(report, "route", "from %s to MASTER_ADDR", source);
     } else {
-        doctor_fault(report, "route", "no route leads to MASTER_ADDR=%.60s", meeting);
+        doctor_fault(report, "route", "no route to MASTER_ADDR=%.60s", master);
         if (physical)
-            doctor_mend(report, "ip route add %.60s dev %s", meeting, physical->name);
+            doctor_fix(report, "ip route add %.60s dev %s", master, physical->name);
         doctor_other(report, "set MASTER_ADDR to an address in a network of this machine");
     }
-    doctor_own(report);
+    doctor_host_specific(report);
 }
 
 /* ---- the machine's name ---- */
 
-/* The numeric address that the name stands for first; what is wrong, or NULL. */
+/* Writes the first numeric address of the name, IPv4 if possible. Returns NULL, or the error. */
 static const char *network_resolve(const char *name, char address[INET6_ADDRSTRLEN])
 {
     struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found = NULL;
@@ -218,53 +221,54 @@ void doctor_network(struct doctor_report *report)
     struct network_link links[NETWORK_LINKS];
     const int count = network_links(links);
 
-    const struct network_link *taken = network_taken(links, count), *physical = NULL;
+    const struct network_link *selected = network_selected(links, count), *physical = NULL;
 
     for (int i = 0; i < count && !physical; i++)
         physical = links[i].virtual ? NULL : &links[i];
-    network_interface(report, taken, physical, count ? links : NULL);
-    network_meeting(report, physical);
+    network_interface(report, selected, physical, count ? links : NULL);
+    network_route(report, physical);
     char address[INET6_ADDRSTRLEN];
     const char *wrong = network_resolve(report->host, address);
 
     if (wrong) {
-        doctor_fault(report, "host-name", "this machine's name, %s, stands for no address: %s",
+        doctor_fault(report, "host-name", "this machine's name, %s, does not resolve: %s",
                      report->host, wrong);
-        doctor_mend(report, "echo '%s %s' >>/etc/hosts", taken ? taken->address : "127.0.0.1",
-                    report->host);
-    } else if (strncmp(address, "127.", 4) == 0 && taken) {
+        doctor_fix(report, "echo '%s %s' >>/etc/hosts", selected ? selected->address : "127.0.0.1",
+                   report->host);
+    } else if (strncmp(address, "127.", 4) == 0 && selected) {
         /*
-         * As Debian has it in /etc/hosts: 127.0.1.1. libdist, distrun and Open MPI ask the
-         * interfaces, so it does them no harm; MPICH's mpirun tells its other hosts to call that
-         * name.
+         * Debian's /etc/hosts maps the name to 127.0.1.1. This is harmless for libdist, distrun and
+         * Open MPI, which use the addresses of the interfaces. MPICH's mpirun makes its other hosts
+         * connect to the name.
          */
         const char *hosts = getenv("HYDRA_HOST_FILE"), *interface = getenv("HYDRA_IFACE");
 
         if (hosts && *hosts && !(interface && *interface))
             doctor_fault(report, "host-name",
                          "/etc/hosts maps this machine's name, %s, to %s, so the other hosts of "
-                         "HYDRA_HOST_FILE do not reach MPICH's mpirun here",
+                         "HYDRA_HOST_FILE cannot reach MPICH's mpirun here",
                          report->host, address);
         else
             doctor_note(report, "host-name",
-                        "/etc/hosts maps this machine's name, %s, to %s: no matter to libdist, but "
-                        "MPICH's mpirun over several hosts needs -iface %s then",
-                        report->host, address, taken->name);
-        /* Not sed -i: in a container the file is a mount, which cannot be replaced. */
-        doctor_mend(report,
-                    "hosts=$(sed '/^127\\./s/[[:space:]]%s\\>//' /etc/hosts) && "
-                    "printf '%%s\\n%%s\\n' '%s %s' \"$hosts\" >/etc/hosts",
-                    report->host, taken->address, report->host);
-        doctor_other(report, "export HYDRA_IFACE=%s", taken->name);
+                        "/etc/hosts maps this machine's name, %s, to %s: libdist does not use it, "
+                        "but MPICH's mpirun over several hosts needs -iface %s then",
+                        report->host, address, selected->name);
+        /* sed -i does not work in a container, where the file is a mount point. */
+        doctor_fix(report,
+                   "hosts=$(sed '/^127\\./s/[[:space:]]%s\\>//' /etc/hosts) && "
+                   "printf '%%s\\n%%s\\n' '%s %s' \"$hosts\" >/etc/hosts",
+                   report->host, selected->address, report->host);
+        doctor_other(report, "export HYDRA_IFACE=%s", selected->name);
     } else {
         doctor_ok(report, "host-name", "%s is %s", report->host, address);
     }
-    doctor_own(report);
+    doctor_host_specific(report);
 }
 
 /* TLS: the files that DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA name, and the names in them. */
 
-/* By the variables: the certificate, its key, and who has signed it and the others'. */
+/* The files: the certificate, its key, and the authority that has signed all ranks' certificates.
+ */
 enum { TLS_CERT, TLS_KEY, TLS_CA, TLS_FILES };
 static const char *const tls_variables[] = {"DIST_TLS_CERT", "DIST_TLS_KEY", "DIST_TLS_CA"};
 
@@ -273,16 +277,17 @@ static const char *const tls_variables[] = {"DIST_TLS_CERT", "DIST_TLS_KEY", "DI
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-/* A certificate that ends within so long is worth a note. */
+/* A certificate that expires within this time gets a note. */
 #define TLS_SOON_S (7 * 24 * 3600)
 
-/* What has been read of the files. */
+/* The files and their contents. */
 struct tls_found {
     const char *paths[TLS_FILES];
     X509 *cert;
     EVP_PKEY *key;
 };
 
+/* Adds a fault of a file, and what to do. Returns false. */
 static bool tls_wrong(struct doctor_report *report, const struct tls_found *found, int file,
                       const char *what, const char *next)
 {
@@ -308,19 +313,19 @@ static bool tls_readable(struct doctor_report *report, const struct tls_found *f
     if (!open_to_all)
         return true;
     tls_wrong(report, found, file, "can be opened by every user",
-              "then have another key made: this one may be known");
-    doctor_mend(report, "chmod 600 '%.200s'", found->paths[file]);
+              "and create a new key, since other users may have read this one");
+    doctor_fix(report, "chmod 600 '%.200s'", found->paths[file]);
     return false;
 }
 
-/* A key with a passphrase would have OpenSSL ask at the terminal. */
+/* Passphrase callback that fails, since OpenSSL's default prompts at the terminal. */
 static int tls_no_passphrase(char *text, int size, int writing, void *arg)
 {
     (void)text, (void)size, (void)writing, (void)arg;
     return 0;
 }
 
-/* Certificate and key can be read, and belong together. */
+/* Reads the certificate and its key. Returns true if they are valid and belong together. */
 static bool tls_pair(struct doctor_report *report, struct tls_found *found)
 {
     FILE *cert = fopen(found->paths[TLS_CERT], "re"), *key = fopen(found->paths[TLS_KEY], "re");
@@ -333,13 +338,13 @@ static bool tls_pair(struct doctor_report *report, struct tls_found *found)
         fclose(key);
     if (!found->cert)
         return tls_wrong(report, found, TLS_CERT, "begins with no certificate",
-                         "give one in PEM form: -----BEGIN CERTIFICATE-----");
+                         "name a file in PEM format: -----BEGIN CERTIFICATE-----");
     if (!found->key)
-        return tls_wrong(report, found, TLS_KEY, "holds no key that can be used",
-                         "give the certificate's key, in PEM form and without a passphrase");
+        return tls_wrong(report, found, TLS_KEY, "contains no usable key",
+                         "name the certificate's key, in PEM format and without a passphrase");
     if (X509_check_private_key(found->cert, found->key) != 1)
         return tls_wrong(report, found, TLS_KEY, "is not the key of DIST_TLS_CERT",
-                         "give the key with which that certificate was asked for");
+                         "name the key that the certificate was requested with");
     return true;
 }
 
@@ -348,19 +353,20 @@ static bool tls_in_time(struct doctor_report *report, const struct tls_found *fo
     time_t soon = time(NULL) + TLS_SOON_S;
 
     if (X509_cmp_current_time(X509_get0_notBefore(found->cert)) > 0)
-        return tls_wrong(report, found, TLS_CERT, "does not hold yet",
-                         "see the clock of this machine, or when it begins (openssl x509 -dates)");
+        return tls_wrong(report, found, TLS_CERT, "is not valid yet",
+                         "check the clock of this machine, and the dates (openssl x509 -dates)");
     if (X509_cmp_current_time(X509_get0_notAfter(found->cert)) < 0)
         return tls_wrong(report, found, TLS_CERT, "has expired",
-                         "renew it; openssl x509 -dates says when it ended");
+                         "renew it; openssl x509 -dates prints when it expired");
     if (X509_cmp_time(X509_get0_notAfter(found->cert), &soon) < 0) {
         doctor_note(report, "tls-expiry", "%.120s expires within a week", found->paths[TLS_CERT]);
-        doctor_other(report, "renew it before");
+        doctor_other(report, "renew it");
     }
     return true;
 }
 
-/* What follows the certificate in its file: those between it and the authority. */
+/* Reads all certificates of DIST_TLS_CERT's file, including the intermediate ones up to the
+ * authority. The caller frees the result. */
 static STACK_OF(X509) * tls_chain(const struct tls_found *found)
 {
     STACK_OF(X509) *chain = sk_X509_new_null();
@@ -374,7 +380,7 @@ static STACK_OF(X509) * tls_chain(const struct tls_found *found)
     return chain;
 }
 
-/* Does the certificate hold for that purpose? Returns OpenSSL's error; X509_V_OK: it does. */
+/* Verifies the certificate for a purpose. Returns X509_V_OK, or OpenSSL's error. */
 static int tls_verify(const struct tls_found *found, X509_STORE *trusted, STACK_OF(X509) * chain,
                       int purpose)
 {
@@ -390,8 +396,8 @@ static int tls_verify(const struct tls_found *found, X509_STORE *trusted, STACK_
     return error;
 }
 
-/* The authority has signed it, for both ends of a connection: each rank calls some, and is called
- * by others. */
+/* True if the authority has signed the certificate for clients and servers. A rank is both, since
+ * it opens and accepts connections. */
 static bool tls_signed(struct doctor_report *report, const struct tls_found *found)
 {
     X509_STORE *trusted = X509_STORE_new();
@@ -407,18 +413,20 @@ static bool tls_signed(struct doctor_report *report, const struct tls_found *fou
     X509_STORE_free(trusted);
     sk_X509_pop_free(chain, X509_free);
     if (!loaded)
-        return tls_wrong(report, found, TLS_CA, "holds no certificate of an authority",
-                         "give that of whoever signs the ranks' certificates, in PEM form");
+        return tls_wrong(report, found, TLS_CA, "contains no certificate of an authority",
+                         "name the certificate of the authority that signs the ranks' "
+                         "certificates, in PEM format");
     if (error == X509_V_OK)
         return true;
-    snprintf(what, sizeof(what), "does not hold: %.80s", X509_verify_cert_error_string(error));
+    snprintf(what, sizeof(what), "is not valid: %.80s", X509_verify_cert_error_string(error));
     return tls_wrong(report, found, TLS_CERT, what,
                      error == X509_V_ERR_INVALID_PURPOSE
-                         ? "have one made for both ends: extendedKeyUsage=serverAuth,clientAuth"
-                         : "DIST_TLS_CA must be the certificate of what signed it");
+                         ? "create one for both ends: extendedKeyUsage=serverAuth,clientAuth"
+                         : "DIST_TLS_CA must be the certificate of the authority that signed it");
 }
 
-/* As certificates have it. False: ranks meet at no such address. */
+/* Writes the address in the notation of certificates. Returns false for an address that ranks do
+ * not use: neither IPv4 nor IPv6, or link-local. */
 static bool tls_address(const struct sockaddr *address, char *text, size_t size)
 {
     const struct sockaddr_in *four = (const void *)address;
@@ -439,11 +447,10 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
         fine = tls_readable(report, &found, i);
     if (fine && tls_pair(report, &found) && tls_in_time(report, &found) &&
         tls_signed(report, &found)) {
-        /* Ranks call each other by address; the host name counts only where the store is called by
-         * it.
-         */
+        /* Ranks connect to each other by address. The host name is only used to connect to the
+         * store. */
         bool address = false, loopback = false, host;
-        char addresses[160] = ""; /* the machine's, as a new certificate would have them */
+        char addresses[160] = ""; /* the machine's addresses, for a new certificate */
         char name[HOST_NAME_MAX + 1] = "", text[INET6_ADDRSTRLEN];
         struct ifaddrs *all = NULL;
         size_t used = 0;
@@ -462,19 +469,19 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
         freeifaddrs(all);
         if (address) {
             doctor_ok(report, "tls",
-                      "certificate, key and authority fit, and name an address of this machine");
+                      "certificate, key and authority match, and name an address of this machine");
         } else if (loopback) {
             doctor_note(report, "tls",
-                        "%.120s names this machine by the loopback alone: its ranks can "
-                        "have no others",
+                        "%.120s names this machine by its loopback address only: "
+                        "all ranks must be on this machine",
                         found.paths[TLS_CERT]);
             doctor_other(report, "for several machines: subjectAltName=%s", addresses);
         } else {
-            doctor_fault(report, "tls", "%.120s names %s: no rank will connect with one here",
+            doctor_fault(report, "tls", "%.120s names %s: ranks cannot connect to ranks here",
                          found.paths[TLS_CERT],
-                         host ? "this machine by its host name alone, not by an address"
+                         host ? "this machine by its host name only, not by an address"
                               : "no address of this machine");
-            doctor_other(report, "have one made with subjectAltName=%s", addresses);
+            doctor_other(report, "create one with subjectAltName=%s", addresses);
         }
     }
     X509_free(found.cert);
@@ -484,9 +491,9 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
 static void tls_files(struct doctor_report *report, const char *const paths[TLS_FILES])
 {
     (void)paths;
-    doctor_fault(report, "tls", "this libdist was built without OpenSSL, and so without TLS");
-    doctor_mend(report, "unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA");
-    doctor_other(report, "install OpenSSL's headers (libssl-dev), and build libdist again");
+    doctor_fault(report, "tls", "TLS is not available: libdist was built without OpenSSL");
+    doctor_fix(report, "unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA");
+    doctor_other(report, "install OpenSSL's headers (libssl-dev) and rebuild libdist");
 }
 #endif
 
@@ -503,7 +510,7 @@ void doctor_tls(struct doctor_report *report)
     }
 
     if (!set) {
-        doctor_ok(report, "tls", "not asked for: DIST_TLS_CERT is not set");
+        doctor_ok(report, "tls", "not used: DIST_TLS_CERT is not set");
     } else if (set < TLS_FILES) {
         int missing = 0;
 
@@ -513,18 +520,18 @@ void doctor_tls(struct doctor_report *report)
                      "%s is not set: TLS needs all three of DIST_TLS_CERT, DIST_TLS_KEY "
                      "and DIST_TLS_CA",
                      tls_variables[missing]);
-        doctor_mend(report, "unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA");
+        doctor_fix(report, "unset DIST_TLS_CERT DIST_TLS_KEY DIST_TLS_CA");
         doctor_other(report, "set it to the path of a PEM file, on all ranks");
     } else {
         tls_files(report, paths);
     }
 }
 
-/* Launchers and settings: slots, root, Open MPI's parameters, where the ranks meet, names. */
+/* Launchers and settings: slots, root, Open MPI's parameters, MASTER_ADDR, DIST_ variables. */
 
 /* ---- Open MPI ---- */
 
-/* The major version of the Open MPI whose mpirun is found first; 0: there is none. */
+/* Returns the major version of the Open MPI whose mpirun is first in PATH; 0: none. */
 static int launch_openmpi(void)
 {
     FILE *answer = popen("m=$(command -v mpirun.openmpi || command -v mpirun) && "
@@ -556,7 +563,7 @@ static void launch_slots(struct doctor_report *report, int version)
 {
     const char *variable = version < 5 ? "OMPI_MCA_rmaps_base_oversubscribe=1"
                                        : "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe";
-    /* Cores, not hardware threads, of the CPUs there are: what Open MPI counts as slots. */
+    /* Open MPI's slots are the cores of all CPUs, not their hardware threads. */
     static int seen[4096]; /* too large for a small stack */
     char path[128], package[16], core[16];
     int cores = 0;
@@ -585,10 +592,10 @@ static void launch_slots(struct doctor_report *report, int version)
         doctor_ok(report, "slots", "Open MPI may start more ranks than the %d cores", slots);
     } else if (report->ranks > slots) {
         doctor_fault(report, "slots",
-                     "Open MPI refuses %d ranks here: it has a slot for each of %d "
-                     "cores",
+                     "Open MPI refuses %d ranks here: it has only a slot for each "
+                     "of %d cores",
                      report->ranks, slots);
-        doctor_mend(report, "export %s", variable);
+        doctor_fix(report, "export %s", variable);
         doctor_other(report, "mpirun --oversubscribe, or a hostfile with more slots");
     } else {
         doctor_ok(report, "slots", "%d: Open MPI starts more ranks with --oversubscribe only",
@@ -596,7 +603,7 @@ static void launch_slots(struct doctor_report *report, int version)
     }
 }
 
-/* Does the file have a line "pml = ^ucx", or so? */
+/* True if the file has a line like "pml = ^ucx". */
 static bool launch_refuses_ucx(const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -627,17 +634,20 @@ static void launch_ucx(struct doctor_report *report)
     if (!refuses || launch_is_set("OMPI_MCA_pml")) {
         doctor_ok(report, "openmpi-ucx", "Open MPI may use UCX");
     } else if (!fast) {
-        doctor_note(report, "openmpi-ucx", "%s forbids UCX; no matter, as no InfiniBand is here",
+        doctor_note(report, "openmpi-ucx", "%s forbids UCX, which is harmless without InfiniBand",
                     refuses);
     } else {
-        doctor_fault(report, "openmpi-ucx", "%s forbids UCX, so MPI uses no InfiniBand", refuses);
-        doctor_mend(report, "export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx");
+        doctor_fault(report, "openmpi-ucx", "%s forbids UCX, so MPI does not use InfiniBand",
+                     refuses);
+        doctor_fix(report, "export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx");
         doctor_other(report, "remove ^ucx from that file");
     }
 }
 
 /* ---- settings ---- */
 
+/* Adds a fault for an unknown variable: a line "unknown\tNAME\tSIMILAR_NAME" of
+ * dist_list_variables. */
 static void launch_unknown(struct doctor_report *report, char *line)
 {
     const char *name, *like;
@@ -646,18 +656,19 @@ static void launch_unknown(struct doctor_report *report, char *line)
     name = strsep(&line, "\t");
     like = strsep(&line, "\t");
     if (like && *like)
-        doctor_fault(report, "variables", "nobody reads %.80s: did you mean %s?", name, like);
+        doctor_fault(report, "variables", "%.80s is no variable of libdist: did you mean %s?", name,
+                     like);
     else
-        doctor_fault(report, "variables", "nobody reads %.80s", name);
+        doctor_fault(report, "variables", "%.80s is no variable of libdist", name);
     if (like && *like)
-        doctor_mend(report, "export %s=\"$%.80s\"; unset %.80s", like, name, name);
+        doctor_fix(report, "export %s=\"$%.80s\"; unset %.80s", like, name, name);
     else
-        doctor_mend(report, "unset %.80s", name);
+        doctor_fix(report, "unset %.80s", name);
 }
 
-/* ---- where the ranks meet ---- */
+/* ---- MASTER_ADDR ---- */
 
-/* More ranks in the job than on this machine? */
+/* True if the job has more ranks than this machine. */
 static bool launch_several_machines(void)
 {
     const char *all = getenv("WORLD_SIZE"), *here = getenv("LOCAL_WORLD_SIZE");
@@ -665,7 +676,8 @@ static bool launch_several_machines(void)
     return all && here && atoi(all) > atoi(here);
 }
 
-/* The first one: its own name may stand for itself by a loopback address, as Debian has it. */
+/* True if this is the first machine and `host` is a name other than localhost. The name of this
+ * machine may then resolve to a loopback address, as in Debian's /etc/hosts. */
 static bool launch_is_first_machine(const char *host)
 {
     const char *rank = getenv("RANK"), *local_rank = getenv("LOCAL_RANK");
@@ -677,20 +689,21 @@ static bool launch_is_first_machine(const char *host)
            strcmp(host, "localhost") != 0;
 }
 
-static void launch_meeting(struct doctor_report *report)
+static void launch_master(struct doctor_report *report)
 {
     const char *host = getenv("MASTER_ADDR");
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     int error;
 
     if (!host || !*host) {
-        doctor_ok(report, "meeting", "MASTER_ADDR is not set: the launcher says where ranks meet");
+        doctor_ok(report, "master-addr",
+                  "MASTER_ADDR is not set: the launcher provides the address");
         return;
     }
     error = getaddrinfo(host, NULL, &hints, &found);
     if (error) {
-        doctor_fault(report, "meeting", "MASTER_ADDR=%.60s: %s", host, gai_strerror(error));
-        doctor_mend(report, "export MASTER_ADDR=127.0.0.1");
+        doctor_fault(report, "master-addr", "MASTER_ADDR=%.60s: %s", host, gai_strerror(error));
+        doctor_fix(report, "export MASTER_ADDR=127.0.0.1");
         doctor_other(report, "with several machines: an address of the first one");
         return;
     }
@@ -699,12 +712,13 @@ static void launch_meeting(struct doctor_report *report)
     if ((found->ai_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
                                      : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr)) &&
         launch_several_machines() && !launch_is_first_machine(host)) {
-        doctor_fault(report, "meeting",
-                     "MASTER_ADDR=%.60s is this machine here, but rank 0 is on another", host);
-        doctor_other(report, "set MASTER_ADDR to an address of the first machine that the others "
-                             "reach");
+        doctor_fault(report, "master-addr",
+                     "MASTER_ADDR=%.60s resolves to this machine, but rank 0 is on another machine",
+                     host);
+        doctor_other(report, "set MASTER_ADDR to an address of the first machine that the other "
+                             "machines can reach");
     } else {
-        doctor_ok(report, "meeting", "MASTER_ADDR=%.60s resolves", host);
+        doctor_ok(report, "master-addr", "MASTER_ADDR=%.60s resolves", host);
     }
     freeaddrinfo(found);
 }
@@ -722,7 +736,7 @@ void doctor_launch(struct doctor_report *report)
             doctor_ok(report, "root", "Open MPI is allowed to run as root");
         } else {
             doctor_fault(report, "root", "Open MPI refuses to run as root");
-            doctor_mend(report, "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+            doctor_fix(report, "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
             doctor_other(report, "run jobs as another user");
         }
     }
@@ -743,12 +757,12 @@ void doctor_launch(struct doctor_report *report)
             name = strsep(&line, "\t");
             strsep(&line, "\t");
             doctor_fault(report, "variables", "%.300s", line ? line : name);
-            doctor_mend(report, "unset %.80s", name);
+            doctor_fix(report, "unset %.80s", name);
         }
     }
     free(text);
     if (report->count == before)
         doctor_ok(report, "variables",
-                  "libdist knows every DIST_ variable that is set, and its value");
-    launch_meeting(report);
+                  "all DIST_ variables that are set are known and have valid values");
+    launch_master(report);
 }

@@ -59,7 +59,7 @@ static void test_a_fault_of_a_host_is_attributed(void **state)
     for (int rank = 2; rank < RANKS; rank++) {
         reports[rank].count = 0;
         doctor_fault(&reports[rank], "limit", "low");
-        doctor_mend(&reports[rank], "raise %s", "it");
+        doctor_fix(&reports[rank], "raise %s", "it");
     }
     assert_int_equal(compare(), 1);
     assert_non_null(strstr(printed, "ok     limit          [node0] high\n"));
@@ -82,7 +82,7 @@ static void test_own_values_may_differ(void **state)
     (void)state;
     for (int rank = 0; rank < RANKS; rank++) {
         doctor_ok(&reports[rank], "address", "10.0.0.%d", rank / 2);
-        doctor_own(&reports[rank]);
+        doctor_host_specific(&reports[rank]);
     }
     assert_int_equal(compare(), 0);
     assert_non_null(strstr(printed, "[node1] 10.0.0.1\n"));
@@ -105,12 +105,12 @@ static void test_findings_are_limited(void **state)
     (void)state;
     for (int i = 0; i < 2 * DOCTOR_FINDINGS; i++) {
         doctor_fault(&reports[1], "many", "%d", i);
-        doctor_mend(&reports[1], "mend %d", i);
+        doctor_fix(&reports[1], "fix %d", i);
     }
     assert_int_equal(compare(), DOCTOR_FINDINGS - 1);
     snprintf(last, sizeof(last), "%d", DOCTOR_FINDINGS - 2);
     assert_string_equal(reports[1].findings[DOCTOR_FINDINGS - 1].text, last);
-    assert_string_equal(reports[1].findings[DOCTOR_FINDINGS - 1].mend + strlen("mend "), last);
+    assert_string_equal(reports[1].findings[DOCTOR_FINDINGS - 1].fix + strlen("fix "), last);
 }
 
 int main(void)
