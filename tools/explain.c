@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What dist_info explain has found out, for people and for programs. */
+/* dist_info explain: queries the library's choice, measures the candidates and prints both. */
 #include "explain.h"
 #include "common/args.h"
 #include "tools/common/text.h"
@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- for people ---- */
+/* ---- the table ---- */
 
-/* Three digits that count: "12.3 us". */
+/* Prints a time with three significant digits, "12.3 us", after the text `before`. */
 static void print_time(double seconds, const char *before)
 {
     double value = seconds * 1e6;
@@ -61,11 +61,11 @@ static void print_table(const struct explain_report *report)
             print_time(candidate->seconds, "");
         if (report->run)
             print_time(report->measured[i], "");
-        printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
+        printf("  %s%s\n", candidate->summary, candidate->rules ? " (chosen by the rules)" : "");
     }
-    if (report->free >= 0) {
+    if (report->unforced >= 0) {
         printf("  %-20s %8s %*s", "(nothing forced)", "", 10, "");
-        print_time(report->free, "");
+        print_time(report->unforced, "");
         printf("\n");
     }
     for (int i = 0; i < report->count; i++) {
@@ -76,7 +76,7 @@ static void print_table(const struct explain_report *report)
     printf("Costs: %s.\n", explanation->costs);
 }
 
-/* ---- for programs ---- */
+/* ---- CSV and JSON ---- */
 
 static void print_seconds(const char *name, double seconds)
 {
@@ -86,7 +86,7 @@ static void print_seconds(const char *name, double seconds)
         printf(", \"%s\": null", name);
 }
 
-/* Prints it in its format. */
+/* Prints the report in report->format. */
 static void explain_print(const struct explain_report *report)
 {
     if (report->format == EXPLAIN_CSV) {
@@ -116,7 +116,7 @@ static void explain_print(const struct explain_report *report)
                explanation->ranks, explanation->nodes);
         json_member("reason", explanation->reason, false, stdout);
         json_member("costs", explanation->costs, false, stdout);
-        print_seconds("unforced_s", report->free);
+        print_seconds("unforced_s", report->unforced);
         printf(", \"candidates\": [");
         for (int i = 0; i < report->count; i++) {
             const struct dist_candidate *candidate = &report->candidates[i];
@@ -136,30 +136,28 @@ static void explain_print(const struct explain_report *report)
     }
 }
 
-/* dist_info explain --run: what each candidate takes on ranks of this machine. */
+/* dist_info explain --run: measures the time of each candidate. */
 
-/*
- * Calls before those that are timed, and how many these are: for so long, about. In batches, of
- * which the fastest counts: what others do on the machine makes calls longer, never shorter.
- */
-#define RUN_WARM 5
-#define RUN_SECONDS 0.3
-#define RUN_BATCHES 10
-#define RUN_CALLS_MAX 200
+/* Calls are timed in batches, of which the fastest counts: other programs on the machine can only
+ * make calls slower. */
+#define RUN_WARM 5        /* warm-up calls */
+#define RUN_SECONDS 0.3   /* approximate duration of all batches of a candidate */
+#define RUN_BATCHES 10    /* batches per candidate */
+#define RUN_CALLS_MAX 200 /* calls per batch */
 
-/* One thing to be measured; an empty name: whatever the library chooses. Exchanged as bytes. */
+/* An algorithm to measure; an empty name: the library's choice. Ranks exchange it as bytes. */
 struct run_item {
     char algorithm[56];
     int32_t segments;
 };
 
-/* What rank 0 finds out: seconds by item, and what the library says then. */
+/* Results of rank 0: seconds of each item, and the report with the measured times. */
 struct run_found {
     double seconds[EXPLAIN_ROOM + 1];
     struct explain_report report;
 };
 
-/* What is measured, and where the times go, on rank 0. */
+/* The items to measure, and on rank 0 the place for the results. */
 struct run_list {
     struct explain_report *report;
     struct run_item items[EXPLAIN_ROOM + 1];
@@ -167,12 +165,12 @@ struct run_list {
     struct run_found *found;
 };
 
-/* What a rank needs for one of them. */
+/* Group, buffers and arguments with which a rank measures an item. */
 struct run {
     const struct explain_report *report;
     dist_group *group;
     int ranks;
-    size_t count; /* elements of a block */
+    size_t count; /* elements per block */
     char *in, *out;
     size_t *counts, *offsets;
 };
@@ -210,7 +208,7 @@ static dist_status run_call(const struct run *run)
         return dist_scatter(group, run->in, run->out, count, dtype, 0);
     case DIST_COLL_ALL_TO_ALL:
         return dist_all_to_all(group, run->in, run->out, count, dtype);
-    case DIST_COLL_ALL_GATHER_V: /* the v-forms: all blocks alike */
+    case DIST_COLL_ALL_GATHER_V: /* irregular calls are measured with equal blocks */
         return dist_all_gather_v(group, run->in, run->out, run->counts, run->offsets, dtype);
     case DIST_COLL_REDUCE_SCATTER_V:
         return dist_reduce_scatter_v(group, run->in, run->out, run->counts, dtype, DIST_SUM);
@@ -224,7 +222,7 @@ static dist_status run_call(const struct run *run)
     }
 }
 
-/* Seconds of a call, of so many; what comes before them is not counted. */
+/* Makes `calls` calls after a barrier and returns the average seconds of a call in *seconds_p. */
 static dist_status run_calls(const struct run *run, int calls, double *seconds_p)
 {
     dist_status status = dist_barrier(run->group);
@@ -255,7 +253,8 @@ static bool run_alloc(struct run *run)
     return true;
 }
 
-/* In a group of its own, which reads the settings anew. */
+/* Measures one item in a duplicate of the group: creating a group reads DIST_ALGO and DIST_SEGMENTS
+ * again. */
 static dist_status run_item(dist_group *world, struct run *run, const struct run_item *item,
                             double *seconds_p)
 {
@@ -272,7 +271,7 @@ static dist_status run_item(dist_group *world, struct run *run, const struct run
     status = dist_dup_group(world, NULL, &run->group);
     if (status != DIST_OK)
         return status;
-    /* Rank 0's clock counts, and it says how many calls there are. */
+    /* Rank 0 chooses the number of calls by its clock; the times of the other ranks are unused. */
     double seconds = 0, best = 1e9;
     int32_t calls = 0;
     status = run_calls(run, RUN_WARM, &seconds);
@@ -299,17 +298,17 @@ static dist_status run_items(dist_group *world, const struct run_list *list)
                       .ranks = dist_get_world_size(world),
                       .count = list->report->question.bytes / dist_dtype_size(list->report->dtype)};
     dist_status status = DIST_OK;
-    bool there = run_alloc(&run);
+    bool allocated = run_alloc(&run);
 
-    if (!there) {
+    if (!allocated) {
         fprintf(stderr,
-                "dist_info: rank %d has no memory for blocks of that size: give less --bytes\n",
+                "dist_info: rank %d: out of memory for blocks of that size: reduce --bytes\n",
                 dist_get_rank(world));
         status = DIST_ERR_NO_MEMORY;
     }
     for (int i = 0; i < list->count && status == DIST_OK; i++)
         status = run_item(world, &run, &list->items[i], &list->found->seconds[i]);
-    if (status != DIST_OK && there)
+    if (status != DIST_OK && allocated)
         fprintf(stderr, "dist_info: rank %d: %s\n", dist_get_rank(world), dist_last_error());
     free(run.in);
     free(run.out);
@@ -330,14 +329,15 @@ static dist_status run_open(dist_group **world_p)
     return status;
 }
 
-/* What is forced now is shown as the choice, and would stand in the way. */
-static void run_list(struct run_list *list)
+/* Lists the items to measure. Unsets DIST_ALGO and DIST_SEGMENTS: a forced algorithm has already
+ * been shown as the choice, and would affect the measurements. */
+static void run_fill_list(struct run_list *list)
 {
     list->count = 1;
     for (int i = 0; i < list->report->count; i++) {
         struct run_item *item = &list->items[list->count++];
 
-        if (list->report->candidates[i].segments == 0) /* it cannot be forced, nor need it be */
+        if (list->report->candidates[i].segments == 0) /* cannot be forced: left to the library */
             continue;
         snprintf(item->algorithm, sizeof(item->algorithm), "%s",
                  list->report->candidates[i].algorithm);
@@ -347,17 +347,17 @@ static void run_list(struct run_list *list)
     unsetenv("DIST_SEGMENTS");
 }
 
-/* On rank 0. */
-static void run_take(const struct run_list *list)
+/* Copies the measured times into the report. Called on rank 0. */
+static void run_store(const struct run_list *list)
 {
     struct explain_report *report = &list->found->report;
 
     *report = *list->report;
-    report->free = list->found->seconds[0];
+    report->unforced = list->found->seconds[0];
     for (int row = 0; row < report->count; row++) {
         const struct dist_candidate *candidate = &report->candidates[row];
 
-        /* The time of the item that the row was, when it was listed. */
+        /* Find the item of this candidate. */
         for (int i = 1; i < list->count; i++) {
             const struct run_item *item = &list->items[i];
 
@@ -368,7 +368,7 @@ static void run_take(const struct run_list *list)
     }
 }
 
-/* ---- on ranks that are started here ---- */
+/* ---- on ranks that this process starts ---- */
 
 static int run_rank(int rank, void *arg)
 {
@@ -382,16 +382,15 @@ static int run_rank(int rank, void *arg)
     if (status == DIST_OK)
         status = run_items(world, &mine);
     if (status == DIST_OK && rank == 0)
-        run_take(&mine);
+        run_store(&mine);
     if (status == DIST_OK)
         status = dist_destroy_process_group(world);
     return status == DIST_OK ? 0 : 1;
 }
 
 /*
- * Measures each candidate, and what the library does by itself: on ranks that are started on this
- * machine, or on those of the job that this process is one of; there rank 0 asks and prints, and
- * the exit code is returned.
+ * Measures each candidate, and the library's own choice, on ranks that it starts on this machine.
+ * Updates the report.
  */
 static dist_status explain_run_here(struct explain_report *report)
 {
@@ -403,7 +402,7 @@ static dist_status explain_run_here(struct explain_report *report)
         mmap(NULL, sizeof(*list.found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (list.found == MAP_FAILED)
         return DIST_ERR_NO_MEMORY;
-    run_list(&list);
+    run_fill_list(&list);
     status = dist_spawn(report->question.ranks, run_rank, &list, &code);
     if (status == DIST_OK && code)
         status = DIST_ERR_ABORTED;
@@ -413,13 +412,14 @@ static dist_status explain_run_here(struct explain_report *report)
     return status;
 }
 
-/* ---- on the ranks of the job that this is started in ---- */
+/* ---- on the ranks of a launcher's job ---- */
 
-/* "node:2 core:4" of a job whose machines have equal numbers of ranks; false: they have not. */
+/* Writes the job's topology, "node:2 core:4". Returns false if the machines have different numbers
+ * of ranks. A collective call. */
 static bool run_topology(dist_group *world, char *text, size_t size)
 {
     int32_t mine = dist_get_local_rank(world) + 1, most = 0, ranks = dist_get_world_size(world);
-    int32_t last = mine, lasts = 0;
+    int32_t last = mine, lasts = 0; /* last: this is the last rank of a machine with `most` ranks */
 
     if (dist_all_reduce(world, &mine, &most, 1, DIST_INT32, DIST_MAX) != DIST_OK || most < 1)
         return false;
@@ -430,8 +430,8 @@ static bool run_topology(dist_group *world, char *text, size_t size)
     return (int64_t)lasts * most == ranks;
 }
 
-/* Asks the library, and says what is wrong. */
-static dist_status explain_ask(struct explain_report *report)
+/* Queries the library, and prints its error. */
+static dist_status explain_query(struct explain_report *report)
 {
     dist_status status =
         dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
@@ -445,21 +445,21 @@ static dist_status explain_ask(struct explain_report *report)
     return status;
 }
 
-/* Rank 0 asks, and tells the others what there is. */
-static dist_status run_ask(dist_group *world, struct run_list *list)
+/* Queries the library on rank 0 and broadcasts the items to measure to the other ranks. */
+static dist_status run_query(dist_group *world, struct run_list *list)
 {
     struct explain_report *report = list->report;
-    int32_t asked = DIST_OK;
+    int32_t queried = DIST_OK; /* status of rank 0's query */
     dist_status status;
 
     if (dist_get_rank(world) == 0) {
-        asked = explain_ask(report);
-        if (asked == DIST_OK)
-            run_list(list);
+        queried = explain_query(report);
+        if (queried == DIST_OK)
+            run_fill_list(list);
     }
-    status = dist_broadcast(world, &asked, 1, DIST_INT32, 0);
-    if (status == DIST_OK && asked != DIST_OK)
-        return (dist_status)asked;
+    status = dist_broadcast(world, &queried, 1, DIST_INT32, 0);
+    if (status == DIST_OK && queried != DIST_OK)
+        return (dist_status)queried;
     if (status == DIST_OK)
         status = dist_broadcast(world, &list->count, 1, DIST_INT32, 0);
     if (status == DIST_OK)
@@ -469,9 +469,9 @@ static dist_status run_ask(dist_group *world, struct run_list *list)
     return status;
 }
 
-/* dist_info explain: reads what is asked, asks the library, has it printed. */
+/* The command. */
 
-/* What the options say. */
+/* The options. */
 struct explain_words {
     int64_t bytes, ranks; /* 0 ranks: not given */
     const char *topology, *dtype, *format;
@@ -484,15 +484,15 @@ struct explain_words {
 static const struct args_row explain_rows[] = {
     {.names = "", .kind = ARGS_WORDS, .argument = DIST_COLLECTIVE_MAP(EXPLAIN_CHOICE)},
     {"bytes", 0, ARGS_BYTES, AT(bytes), 0, 1e15, "SIZE",
-     "of a block, with K, M or G (default: 1M)"},
+     "size of a block, with K, M or G (default: 1M)"},
     {"ranks", 0, ARGS_INT, AT(ranks), 1, EXPLAIN_RANKS_MAX, "N",
-     "ranks on one machine (default: a rank for each CPU)"},
+     "number of ranks on one machine (default: one per CPU, 2 to 64)"},
     {"topology", 0, ARGS_TEXT, AT(topology), 0, 0, "TEXT",
-     "where the ranks are, such as 'node:2 core:4'"},
+     "machines and ranks on them, such as 'node:2 core:4'"},
     {"dtype", 0, ARGS_TEXT, AT(dtype), 0, 0, "NAME",
-     "type of the elements that are measured (default: float32)"},
+     "data type of the measured calls (default: float32)"},
     {"run", 0, ARGS_FLAG, AT(run), 0, 0, NULL,
-     "also measure each algorithm, with --ranks here, otherwise in the job that starts it"},
+     "also measure each algorithm: with --ranks on this machine, otherwise in the launcher's job"},
     {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "table|csv|json",
      "for people (the default), or for programs"},
     ARGS_HELP_ROWS(struct explain_words, 0),
@@ -524,7 +524,7 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
                                                          : EXPLAIN_TABLE;
     if (words.run && words.topology)
         return args_wrong(&explain_args, "--run measures real ranks: omit --topology, and give "
-                                         "--ranks or start dist_info as you start your job");
+                                         "--ranks or start dist_info with your job's launcher");
     int dtype = 0;
 
     while (dtype < DIST_DTYPE_COUNT &&
@@ -533,7 +533,7 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
     report->dtype = (dist_dtype)dtype;
     if (dtype == DIST_DTYPE_COUNT)
         return args_wrong(&explain_args,
-                          "--dtype: there is no type '%s'; `dist_info backends` lists the types",
+                          "--dtype: unknown type '%s'; `dist_info backends` lists the types",
                           words.dtype);
     char names[512] = "";
     size_t used = 0;
@@ -547,15 +547,14 @@ static int explain_options(int argc, char **argv, struct explain_report *report)
         }
         used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", name);
     }
-    return args_wrong(&explain_args, "there is no collective '%s'; choose from%s", argv[rest],
-                      names);
+    return args_wrong(&explain_args, "unknown collective '%s'; choose from%s", argv[rest], names);
 }
 
 int explain_main(int argc, char **argv)
 {
     struct explain_report report = {.question = {.size = sizeof(report.question)},
                                     .explanation = {.size = sizeof(report.explanation)},
-                                    .free = -1};
+                                    .unforced = -1};
     int code;
 
     code = explain_options(argc, argv, &report);
@@ -575,20 +574,20 @@ int explain_main(int argc, char **argv)
         if (status != DIST_OK)
             return 1;
         if (dist_get_world_size(world) == 1 || !run_topology(world, topology, sizeof(topology))) {
-            fprintf(
-                stderr, "dist_info: %s\n",
-                dist_get_world_size(world) == 1
-                    ? "--run in a job of one rank: give --ranks, or start it as you start your job"
-                    : "--run: the job's machines must have equal numbers of ranks");
+            fprintf(stderr, "dist_info: %s\n",
+                    dist_get_world_size(world) == 1
+                        ? "--run in a job of one rank: give --ranks, or start more ranks with your "
+                          "launcher"
+                        : "--run: the job's machines must have equal numbers of ranks");
             dist_destroy_process_group(world);
             return 1;
         }
         report.question.topology = topology;
-        status = run_ask(world, &list);
+        status = run_query(world, &list);
         if (status == DIST_OK)
             status = run_items(world, &list);
         if (status == DIST_OK && dist_get_rank(world) == 0) {
-            run_take(&list);
+            run_store(&list);
             explain_print(&found.report);
         }
         report.question.topology = NULL;
@@ -597,12 +596,12 @@ int explain_main(int argc, char **argv)
         return status == DIST_OK ? 0 : 1;
     }
     if (!report.question.ranks && !report.question.topology) {
-        /* As many ranks as CPUs, if nothing is said, but two at least. */
+        /* By default one rank per CPU, from 2 to 64. */
         long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
         report.question.ranks = cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
     }
-    if (explain_ask(&report) != DIST_OK)
+    if (explain_query(&report) != DIST_OK)
         return 1;
     if (report.run && explain_run_here(&report) != DIST_OK) {
         fprintf(stderr, "dist_info: %s\n", dist_last_error());

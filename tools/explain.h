@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info explain and dist_info tune: the parts. */
+/* dist_info explain: shows the algorithms of a collective with predicted and measured times. */
 #ifndef TOOLS_EXPLAIN_H
 #define TOOLS_EXPLAIN_H
 
@@ -10,7 +10,7 @@
 
 enum explain_format { EXPLAIN_TABLE, EXPLAIN_CSV, EXPLAIN_JSON };
 
-/* What is asked, and what came out. */
+/* The question, the library's answer and the measured times. */
 struct explain_report {
     struct dist_question question;
     dist_dtype dtype;
@@ -19,11 +19,11 @@ struct explain_report {
     struct dist_explanation explanation;
     struct dist_candidate candidates[EXPLAIN_ROOM];
     int count;
-    double measured[EXPLAIN_ROOM]; /* seconds; below 0: not */
-    double free;                   /* what it takes if nothing is forced; below 0: not measured */
+    double measured[EXPLAIN_ROOM]; /* seconds per candidate; below 0: not measured */
+    double unforced;               /* seconds without a forced algorithm; below 0: not measured */
 };
 
-/* The program's commands, with their names as argv[0]. Return the exit code. */
+/* Runs the command; argv[0] is "explain". Returns the exit code. */
 int explain_main(int argc, char **argv);
 
 #endif

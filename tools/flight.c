@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading what a flight recorder has written. Nothing in a file is believed unseen. */
+/* dist_info flight: reads the files of flight recorders, validating everything, and compares the
+ * ranks. */
 #include <config.h>
 
 #include "tools/common/args.h"
@@ -13,7 +14,7 @@
 #ifdef HAVE_JANSSON
 #include <jansson.h>
 
-/* The text of a member, cut to size; "": there is none. */
+/* Copies a string member, truncated to `size`; "" if there is none. */
 static void read_text(const json_t *object, const char *name, char *text, size_t size)
 {
     const char *value = json_string_value(json_object_get(object, name));
@@ -21,7 +22,7 @@ static void read_text(const json_t *object, const char *name, char *text, size_t
     snprintf(text, size, "%s", value ? value : "");
 }
 
-/* A whole number from `least` to `most`; false: there is none. */
+/* Reads an integer member. Returns false if it is missing or outside [least, most]. */
 static bool read_number(const json_t *object, const char *name, int64_t least, int64_t most,
                         int64_t *value_p)
 {
@@ -52,7 +53,7 @@ static bool read_call(const json_t *json, struct flight_call *call)
     read_text(json, "dtype", dtype, sizeof(dtype));
     read_text(json, "state", call->state, sizeof(call->state));
     call->begun = json_real_value(json_object_get(json, "begun"));
-    /* "sum" or "root 2", if the call has such; "": it has not. */
+    /* ", sum" or ", root 2" if the call has an op or a root; otherwise "". */
     size_t size = sizeof(kind);
     const bool reduces = strncmp(name, "all_reduce", 10) == 0 || strncmp(name, "reduce", 6) == 0;
     const bool rooted = strcmp(name, "reduce") == 0 || strcmp(name, "broadcast") == 0 ||
@@ -73,14 +74,15 @@ static bool read_call(const json_t *json, struct flight_call *call)
     else
         snprintf(call->words, sizeof(call->words), "%s #%" PRId64 " (%s x %" PRIu64 "%s)", name,
                  call->sequence, dtype, (uint64_t)count, kind);
-    if (read_ends(name, "_v")) /* each rank has counts of its own */
-        snprintf(call->alike, sizeof(call->alike), "%s %s%s", name, dtype, kind);
+    if (read_ends(name, "_v")) /* counts may differ between ranks */
+        snprintf(call->signature, sizeof(call->signature), "%s %s%s", name, dtype, kind);
     else
-        snprintf(call->alike, sizeof(call->alike), "%s", call->words);
+        snprintf(call->signature, sizeof(call->signature), "%s", call->words);
     return true;
 }
 
-/* In the order of their sequences: else the file is not the recorder's. */
+/* Reads the calls. Returns false if they are invalid or not in ascending order, or if out of
+ * memory. */
 static bool read_calls(const json_t *json, struct flight_rank *rank)
 {
     const size_t count = json_array_size(json);
@@ -115,7 +117,8 @@ static bool read_message(const json_t *json, int size, struct flight_message *me
     return message->sends || read_ends(name, "recv");
 }
 
-/* In the order of their sequences too. A file without any is one of an older version's. */
+/* Reads the messages, which must be in ascending order. Files of older versions have none. Returns
+ * false if they are invalid, or if out of memory. */
 static bool read_messages(const json_t *json, int size, struct flight_rank *rank)
 {
     const size_t count = json_array_size(json);
@@ -130,7 +133,8 @@ static bool read_messages(const json_t *json, int size, struct flight_rank *rank
     return rank->messages;
 }
 
-/* The group with that number in that job, made if it is new; NULL: its size is another. */
+/* Returns the group with that number in that job, creating it if needed; NULL if its size differs
+ * or if out of memory. */
 static struct flight_group *read_find(struct flight_group **groups, const char *job, int64_t number,
                                       int size)
 {
@@ -157,7 +161,8 @@ static struct flight_group *read_find(struct flight_group **groups, const char *
     return (*entry)->size == size ? *entry : NULL;
 }
 
-/* A rank of the group, whose members the array tells. */
+/* Reads the record of rank `number`. `members` are the world ranks of the group. Returns false if
+ * the record is invalid or the rank has been read already. */
 static bool read_rank(const json_t *json, const json_t *members, struct flight_rank *rank,
                       int64_t number)
 {
@@ -187,20 +192,20 @@ static const char *read_group(const json_t *root, const json_t *json, struct fli
     if (size == 0 || size > FLIGHT_RANKS_MAX || !job[0] ||
         !read_number(json, "group", 0, UINT32_MAX, &number) ||
         !read_number(json, "rank", 0, (int64_t)size - 1, &own))
-        return "a group in it lacks its number, its rank or its members";
+        return "invalid file: a group lacks its number, its rank or its members";
     group = read_find(groups, job, number, (int)size);
     if (!group)
-        return "another file has other members of a group";
+        return "its members of a group differ from those in another file";
     rank = &group->ranks[own];
     if (rank->here)
-        return "another file is of the same rank: give one file a rank";
+        return "another file is from the same rank: name one file per rank";
     read_text(root, "host", rank->host, sizeof(rank->host));
     if (!read_number(root, "pid", 1, INT64_MAX, &rank->pid) || !read_rank(json, members, rank, own))
-        return "the calls of a group in it are no flight recorder's";
+        return "invalid file: the calls of a group are not from a flight recorder";
     return NULL;
 }
 
-/* Adds what the file says. False: failure says what is wrong with it. */
+/* Adds the groups of a file. Returns false, with a message in `failure`, if the file is invalid. */
 static bool flight_read(const char *path, struct flight_group **groups,
                         char failure[FLIGHT_FAILURE])
 {
@@ -213,11 +218,11 @@ static bool flight_read(const char *path, struct flight_group **groups,
     if (!root)
         wrong = error.text;
     else if (!format || strcmp(format, "dist-flight") != 0)
-        wrong = "it is no file of a flight recorder";
+        wrong = "not a flight recorder's file";
     else if (json_integer_value(json_object_get(root, "version")) != 1)
-        wrong = "another version of libdist has written it: read it with the dist_info of that one";
+        wrong = "written by another version of libdist: use the dist_info of that version";
     else if (!json_is_array(list))
-        wrong = "it has no groups";
+        wrong = "invalid file: it has no groups";
     for (size_t i = 0; i < json_array_size(list) && !wrong; i++)
         wrong = read_group(root, json_array_get(list, i), groups);
     if (wrong)
@@ -232,24 +237,23 @@ static bool flight_read(const char *path, struct flight_group **groups,
     (void)path;
     (void)groups;
     snprintf(failure, FLIGHT_FAILURE,
-             "this dist_info was built without jansson: install libjansson-dev and build it again");
+             "dist_info was built without jansson: install libjansson-dev and rebuild it");
     return false;
 }
 #endif
 
-/* What the records of two ranks say together of a send or a receive that has not ended. */
+/* Sends and receives that are pending: comparing the records of both ranks. */
 
-/* So many of a group are told at most: they are the oldest. */
-#define MESSAGES_MOST 16
+#define MESSAGES_MOST 16 /* messages that are printed per group */
 
-/* Nothing older has been written over. */
-static bool messages_whole(const struct flight_rank *rank)
+/* True if the record has all messages: none was overwritten. */
+static bool messages_complete(const struct flight_rank *rank)
 {
     return rank->message_count == 0 || rank->messages[0].sequence == 0;
 }
 
-/* Sends, or receives, with that peer and tag, older than `before`. A receive from any rank may be
- * from this one. */
+/* Counts the sends or receives with that peer and tag that are older than `before`. Includes
+ * receives from any rank. */
 static int messages_count(const struct flight_rank *rank, bool sends, int peer, int64_t tag,
                           int64_t before)
 {
@@ -264,8 +268,8 @@ static int messages_count(const struct flight_rank *rank, bool sends, int peer, 
     return count;
 }
 
-/* "rank 3 (host b, pid 812)" */
-static void flight_say_rank(const struct flight_group *group, int r, char *text, size_t size)
+/* Writes "rank 3 (host b, pid 812)". */
+static void flight_format_rank(const struct flight_group *group, int r, char *text, size_t size)
 {
     const struct flight_rank *rank = &group->ranks[r];
 
@@ -276,36 +280,38 @@ static void flight_say_rank(const struct flight_group *group, int r, char *text,
                  rank->world_rank, rank->host, rank->pid);
 }
 
-/* "; rank 0 (host a, pid 7) has not called that send", if its record tells. */
-static void messages_say_peer(const struct flight_group *group, int rank,
-                              const struct flight_message *message)
+/* Prints whether the peer has called the matching send or receive, if its record shows that. */
+static void messages_print_peer(const struct flight_group *group, int rank,
+                                const struct flight_message *message)
 {
     const struct flight_rank *peer = &group->ranks[message->peer];
     const char *call = message->sends ? "recv" : "send";
     char who[160];
 
-    flight_say_rank(group, message->peer, who, sizeof(who));
+    flight_format_rank(group, message->peer, who, sizeof(who));
     if (!peer->here)
-        printf("; no file is of rank %d", message->peer);
-    else if (!messages_whole(peer) || !messages_whole(&group->ranks[rank]))
-        printf("; the records begin too late to tell whether %s has called that %s (DIST_FLIGHT)",
+        printf("; there is no file of rank %d", message->peer);
+    else if (!messages_complete(peer) || !messages_complete(&group->ranks[rank]))
+        printf("; the records begin too late to show whether %s has called that %s (increase "
+               "DIST_FLIGHT)",
                who, call);
     else if (messages_count(peer, !message->sends, rank, message->tag, INT64_MAX) >
-             messages_count(&group->ranks[rank], message->sends, message->peer, message->tag,
-                            message->sequence)) /* with one peer and tag they meet in their order */
+             messages_count(
+                 &group->ranks[rank], message->sends, message->peer, message->tag,
+                 message->sequence)) /* messages with the same peer and tag match in order */
         printf("; %s has called that %s", who, call);
     else
         printf("; %s never called that %s", who, call);
 }
 
-/* What the records of a group's ranks say together: who called something else, who is behind. */
+/* Comparing the records of a group's ranks: mismatched calls, and ranks that are behind. */
 
 #define SAY_LIST 512
 
-/* ---- words ---- */
+/* ---- lists of ranks ---- */
 
-/* "rank 3" or "ranks 0-2, 5", of those with a mark; "..." at its end: and more. Returns how many.
- */
+/* Writes "rank 3" or "ranks 0-2, 5" for the marked ranks, with "..." if truncated. Returns the
+ * number of marked ranks. */
 static int say_list(const struct flight_group *group, const bool *marks, char text[SAY_LIST])
 {
     char list[SAY_LIST - 8] = "";
@@ -337,13 +343,13 @@ static int say_list(const struct flight_group *group, const bool *marks, char te
 
 /* ---- calls ---- */
 
-/* -1: it has called nothing. */
+/* Returns the sequence number of the rank's last call; -1: none. */
 static int64_t say_last(const struct flight_rank *rank)
 {
     return rank->count ? rank->calls[rank->count - 1].sequence : -1;
 }
 
-/* NULL: it has not made it, or does not remember it. */
+/* Returns the rank's call with that sequence number, or NULL if it is not in the record. */
 static const struct flight_call *say_find(const struct flight_rank *rank, int64_t sequence)
 {
     int from = 0, to = rank->count;
@@ -359,8 +365,9 @@ static const struct flight_call *say_find(const struct flight_rank *rank, int64_
     return from < rank->count && rank->calls[from].sequence == sequence ? &rank->calls[from] : NULL;
 }
 
-/* What any rank, the lowest, called as that one; NULL: nobody knows. */
-static const struct flight_call *say_theirs(const struct flight_group *group, int64_t sequence)
+/* Returns the call with that sequence number of the lowest rank that has it in its record, or NULL.
+ */
+static const struct flight_call *say_find_any(const struct flight_group *group, int64_t sequence)
 {
     const struct flight_call *call = NULL;
 
@@ -369,7 +376,7 @@ static const struct flight_call *say_theirs(const struct flight_group *group, in
     return call;
 }
 
-/* The oldest that has not ended well; NULL: it waits for nothing. */
+/* Returns the rank's oldest pending call, or NULL if there is none. */
 static const struct flight_call *say_pending(const struct flight_rank *rank)
 {
     for (int i = 0; i < rank->count; i++) {
@@ -381,36 +388,37 @@ static const struct flight_call *say_pending(const struct flight_rank *rank)
 
 /* ---- sentences ---- */
 
-/* The ranks that made this call, under its sequence. */
+/* Lists the ranks that made this call with this sequence number. */
 static void say_callers(const struct flight_group *group, const struct flight_call *wanted,
                         bool *marks, char text[SAY_LIST])
 {
     for (int r = 0; r < group->size; r++) {
         const struct flight_call *call = say_find(&group->ranks[r], wanted->sequence);
 
-        marks[r] = call && strcmp(call->alike, wanted->alike) == 0;
+        marks[r] = call && strcmp(call->signature, wanted->signature) == 0;
     }
     say_list(group, marks, text);
 }
 
+/* Prints the first mismatched call, if there is one. */
 static bool say_mismatch(const struct flight_group *group, bool *marks)
 {
     const struct flight_call *other = NULL, *first;
     char same[SAY_LIST], rest[SAY_LIST];
 
-    /* The first call that is not the same on all ranks: only that one matters. */
+    /* Find the first mismatched call: later mismatches are consequences of it. */
     for (int r = 0; r < group->size; r++) {
         for (int i = 0; i < group->ranks[r].count; i++) {
             const struct flight_call *call = &group->ranks[r].calls[i];
 
             if ((!other || call->sequence < other->sequence) &&
-                strcmp(say_theirs(group, call->sequence)->alike, call->alike) != 0)
+                strcmp(say_find_any(group, call->sequence)->signature, call->signature) != 0)
                 other = call;
         }
     }
     if (!other)
         return false;
-    first = say_theirs(group, other->sequence);
+    first = say_find_any(group, other->sequence);
     say_callers(group, first, marks, same);
     say_callers(group, other, marks, rest);
     printf("%s: %s called %s, but %s called %s: make every rank call the same, in the same order\n",
@@ -418,15 +426,15 @@ static bool say_mismatch(const struct flight_group *group, bool *marks)
     return true;
 }
 
-/* It has called less than another rank. */
+/* Prints that a rank has made fewer calls than another rank, and which ranks wait for it. */
 static void say_is_behind(const struct flight_group *group, int behind, bool *marks)
 {
     const struct flight_rank *rank = &group->ranks[behind];
     const int64_t next = say_last(rank) + 1;
-    const struct flight_call *call = say_theirs(group, next);
+    const struct flight_call *call = say_find_any(group, next);
     char who[160];
 
-    flight_say_rank(group, behind, who, sizeof(who));
+    flight_format_rank(group, behind, who, sizeof(who));
     if (call)
         printf("%s has not called %s of %s; ", who, call->words, group->name);
     else
@@ -434,8 +442,8 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
     if (rank->count)
         printf("its last call was %s", rank->calls[rank->count - 1].words);
     else
-        printf("it has called nothing");
-    /* "; ranks 0-2 wait for it", of those that are in call `sequence` or a later one. */
+        printf("it has made no call");
+    /* "; ranks 0-2 wait for it": the ranks whose pending call is `next` or a later one. */
     char list[SAY_LIST];
     int count;
 
@@ -450,11 +458,11 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
     printf("\n");
 }
 
-/* Who came so late to a call that the others had given up, perhaps. */
+/* Prints which rank made the call last: the other ranks may have timed out before that. */
 static void say_latest(const struct flight_group *group, int64_t sequence)
 {
     int first = -1, last = -1;
-    double begun = 0, ended = 0; /* when they called it */
+    double begun = 0, ended = 0; /* times at which `first` and `last` made the call */
     char who[160];
 
     for (int r = 0; r < group->size; r++) {
@@ -469,11 +477,11 @@ static void say_latest(const struct flight_group *group, int64_t sequence)
     }
     if (first == last)
         return;
-    flight_say_rank(group, last, who, sizeof(who));
+    flight_format_rank(group, last, who, sizeof(who));
     printf("; the last to call it was %s, %.1f s after rank %d", who, ended - begun, first);
 }
 
-/* All of them have made the same last call. */
+/* Prints the state of a group whose ranks have all made the same last call. */
 static void say_are_level(const struct flight_group *group, int64_t last, bool *marks)
 {
     char list[SAY_LIST];
@@ -489,17 +497,17 @@ static void say_are_level(const struct flight_group *group, int64_t last, bool *
     if (last < 0) {
         printf("%s: no rank has called a collective\n", group->name);
     } else if (!count) {
-        printf("%s: every rank has ended %s: nobody waits in a collective\n", group->name,
-               say_theirs(group, last)->words);
+        printf("%s: every rank has completed %s: no rank waits in a collective\n", group->name,
+               say_find_any(group, last)->words);
     } else {
-        printf("%s: every rank has called %s, which has not ended on %s%s", group->name,
-               say_theirs(group, last)->words, count == here ? "any of " : "", list);
+        printf("%s: every rank has called %s, which has not completed on %s%s", group->name,
+               say_find_any(group, last)->words, count == here ? "any of " : "", list);
         say_latest(group, last);
         printf("\n");
     }
 }
 
-/* A line a rank. */
+/* Prints one line for each rank, and its error. */
 static void say_each(const struct flight_group *group)
 {
     for (int r = 0; r < group->size; r++) {
@@ -511,7 +519,7 @@ static void say_each(const struct flight_group *group)
             continue;
         if (!call && rank->count)
             call = &rank->calls[rank->count - 1];
-        flight_say_rank(group, r, who, sizeof(who));
+        flight_format_rank(group, r, who, sizeof(who));
         printf("  %s: %s%s%s%s%s\n", who, call ? call->words : "no call", call ? ", " : "",
                call ? call->state : "", rank->waits_for[0] ? ", waited for " : "", rank->waits_for);
         if (rank->error[0])
@@ -519,11 +527,11 @@ static void say_each(const struct flight_group *group)
     }
 }
 
-/* Prints what the files say of a group. */
-static void flight_say(const struct flight_group *group)
+/* Prints the analysis of a group. */
+static void flight_print(const struct flight_group *group)
 {
     static bool marks[FLIGHT_RANKS_MAX];
-    int behind = -1; /* the lowest rank of those that have called least; -1: no rank has a file */
+    int behind = -1; /* the rank with the fewest calls, the lowest of several; -1: no files */
     int64_t last = -1;
 
     for (int r = 0; r < group->size; r++) {
@@ -538,9 +546,8 @@ static void flight_say(const struct flight_group *group)
         else
             say_are_level(group, last, marks);
     }
-    /* Prints which sends and receives have not ended, and what their peers did; nothing if
-     * none has. Each of the ranks has a file, or is not here. */
-    int said = 0;
+    /* Print the pending sends and receives, and what their peers have called. */
+    int printed = 0;
 
     for (int r = 0; r < group->size; r++) {
         const struct flight_rank *rank = &group->ranks[r];
@@ -548,7 +555,7 @@ static void flight_say(const struct flight_group *group)
         for (int i = 0; i < rank->message_count; i++) {
             if (!rank->messages[i].pending)
                 continue;
-            if (said < MESSAGES_MOST) {
+            if (printed < MESSAGES_MOST) {
                 /* "rank 2 (host a, pid 9) waits in recv from rank 0, tag 7 (float32 x 8); ..." */
                 const bool failed = strcmp(rank->messages[i].state, "failed") == 0 ||
                                     strcmp(rank->messages[i].state, "refused") == 0;
@@ -556,26 +563,26 @@ static void flight_say(const struct flight_group *group)
 
                 if (rank->messages[i].peer >= 0)
                     snprintf(peer, sizeof(peer), "rank %d", rank->messages[i].peer);
-                flight_say_rank(group, r, who, sizeof(who));
+                flight_format_rank(group, r, who, sizeof(who));
                 printf("%s %s in %s %s, tag %" PRId64 " (%s)", who, failed ? "failed" : "waits",
                        rank->messages[i].sends ? "send to" : "recv from", peer,
                        rank->messages[i].tag, rank->messages[i].what);
                 if (rank->messages[i].peer >= 0)
-                    messages_say_peer(group, r, &rank->messages[i]);
+                    messages_print_peer(group, r, &rank->messages[i]);
                 printf("\n");
             }
-            said++;
+            printed++;
         }
     }
-    if (said > MESSAGES_MOST)
-        printf("%d more sends and receives have not ended\n", said - MESSAGES_MOST);
+    if (printed > MESSAGES_MOST)
+        printf("%d more sends and receives have not completed\n", printed - MESSAGES_MOST);
     char list[SAY_LIST];
 
     for (int r = 0; r < group->size; r++)
         marks[r] = !group->ranks[r].here;
     if (say_list(group, marks, list))
-        printf("%s: no file is of %s: that may be who the others wait for; have it write one "
-               "(kill -USR1), or see how it ended\n",
+        printf("%s: there is no file of %s, so the other ranks may wait for it: make it write one "
+               "(kill -USR1), or find out how it ended\n",
                group->name, list);
     say_each(group);
 }
@@ -587,9 +594,9 @@ int flight_main(int argc, char **argv)
     struct args args = {
         .program = "dist_info flight",
         .usage = "FILE...",
-        .about = "Says which rank of a job is behind, or called something else than the other "
-                 "ranks. The files are those that the flight recorders of the ranks have written, "
-                 "dist-flight.RANK.json, after a time-out or on SIGUSR1.\n"};
+        .about = "Shows which rank of a job is behind, or made another call than the other ranks. "
+                 "FILE are the files of the ranks' flight recorders, dist-flight.RANK.json, which "
+                 "libdist writes after a timeout or on SIGUSR1.\n"};
     int rest, code = args_begin_bare(&args, argc, argv, argc, &rest);
 
     if (code >= 0)
@@ -607,9 +614,9 @@ int flight_main(int argc, char **argv)
         result = 1;
     }
     for (const struct flight_group *group = groups; group && !result; group = group->next)
-        flight_say(group);
+        flight_print(group);
     if (!groups && !result)
-        printf("no group was there when the files were written\n");
+        printf("there was no group when the files were written\n");
     while (groups) {
         struct flight_group *group = groups;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info flight: who is behind, by the records of all ranks. */
+/* dist_info flight: finds the rank that a job waits for in the flight recorders' files. */
 #ifndef DISTI_TOOLS_FLIGHT_H
 #define DISTI_TOOLS_FLIGHT_H
 
@@ -14,32 +14,32 @@
 /* A call of one rank. */
 struct flight_call {
     int64_t sequence;
-    char words[160]; /* "all_reduce #412 (float32 x 1048576, sum)" */
-    char alike[160]; /* the same on every rank, if all of them call the same */
-    bool pending;    /* it had not ended well when the file was written */
+    char words[160];     /* "all_reduce #412 (float32 x 1048576, sum)" */
+    char signature[160]; /* equal on all ranks if the calls match */
+    bool pending;        /* had not completed successfully when the file was written */
     char state[16];
-    double begun; /* seconds since 1970; 0: not known */
+    double begun; /* start, in seconds since 1970; 0: unknown */
 };
 
 /* A send or a receive of one rank. */
 struct flight_message {
-    int64_t sequence; /* of the rank's own messages */
+    int64_t sequence; /* counts the rank's messages */
     bool sends;
-    int peer; /* rank in the group; -1, of a receive: any */
+    int peer; /* rank in the group; -1: a receive from any rank */
     int64_t tag;
     char what[96]; /* "float32 x 1024" */
     bool pending;
     char state[16];
 };
 
-/* What a rank's file says of a group. */
+/* The record of a group in one rank's file. */
 struct flight_rank {
-    bool here; /* there is such a file */
+    bool here; /* the rank's file has been read */
     int world_rank;
     char host[HOST_NAME_MAX + 1];
     int64_t pid;
     char waits_for[256], error[1024];
-    struct flight_call *calls; /* oldest first, without a gap at the end */
+    struct flight_call *calls; /* oldest first, up to the rank's last call */
     int count;
     struct flight_message *messages; /* oldest first */
     int message_count;
@@ -54,6 +54,7 @@ struct flight_group {
     struct flight_rank *ranks;
 };
 
+/* Runs the command; argv[0] is "flight". Returns the exit code. */
 int flight_main(int argc, char **argv);
 
 #endif

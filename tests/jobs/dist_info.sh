@@ -93,7 +93,7 @@ job shell 3 dist_info explain broadcast --bytes 1K --run --format csv
 job_check "explain measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]+,[0-9.]+,' \
     "$job_output"
 job_fails "in a job of one rank" self 1 dist_info explain reduce --run
-job_fails "there is no collective 'send'" self 1 dist_info explain send
+job_fails "unknown collective 'send'" self 1 dist_info explain send
 job_fails "name a collective" self 1 dist_info explain
 job_fails "--bytes: '1X' is not a number of bytes" self 1 dist_info explain reduce --bytes 1X
 job_fails "--ranks: 0 is out of range" self 1 dist_info explain reduce --ranks 0

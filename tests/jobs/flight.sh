@@ -53,14 +53,14 @@ if "$info" flight rank0.json 2>&1 | grep -q 'without jansson'; then
     job_skip "dist_info flight" "built without jansson"
     exit
 fi
-says '^group world: every rank has ended barrier #8: nobody waits in a collective$' rank?.json
-says '^group world: every rank has ended barrier #8: nobody waits in a collective$' own?.json
-says 'no file is of rank 1' rank0.json rank2.json
-refuses 'another file is of the same rank' rank0.json own0.json
+says '^group world: every rank has completed barrier #8: no rank waits in a collective$' rank?.json
+says '^group world: every rank has completed barrier #8: no rank waits in a collective$' own?.json
+says 'there is no file of rank 1' rank0.json rank2.json
+refuses 'another file is from the same rank' rank0.json own0.json
 head -c 300 rank0.json >cut.json
 refuses 'cut.json: ' cut.json
 echo '{"format":"other"}' >foreign.json
-refuses 'it is no file of a flight recorder' foreign.json
+refuses 'not a flight recorder' foreign.json
 refuses 'nowhere.json' nowhere.json
 
 # These cases wait for a timeout.
@@ -79,7 +79,7 @@ unsent()
 {
     in_folder unsent 3
     says '^rank 2 \(host .*, pid [0-9]+\) (waits|failed) in recv from rank 0, tag 7 \(float32 x 8\); rank 0 \(host .*\) never called that send$' ./*.json
-    says 'no file is of rank 0$' rank1.json rank2.json
+    says 'there is no file of rank 0$' rank1.json rank2.json
 }
 # A rank prints whom it waits for after half of the timeout.
 half()
