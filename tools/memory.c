@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info memory: two processes, one of which wants the memory of the other. */
+/* dist_info memory: one child process accesses the memory of another. */
 #include "memory.h"
 #include "common/args.h"
 #include "doctor/doctor.h"
@@ -20,12 +20,12 @@
 #define PROBE_SECONDS 10
 #define PROBE_WORD UINT64_C(0x6c69626469737421)
 
-/* What the three processes share, since the first forks the others. */
+/* State in memory that this process shares with its two children, the owner and the reader. */
 struct probe {
     struct memory_finding finding;
     pid_t owner;
     int fd;
-    const uint64_t *place; /* of a word in the owner's ordinary memory */
+    const uint64_t *place; /* address of a word in the owner's ordinary memory */
 };
 
 static int probe_map(const struct probe *probe, uint64_t word)
@@ -65,7 +65,8 @@ static void probe_close(int *end)
     *end = -1;
 }
 
-/* The owner stays until the parent closes hold[1]. */
+/* Starts both children and waits for the reader. The owner runs until the parent closes hold[1].
+ * Returns 0, or -1 if the test failed to run. */
 static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owner_p)
 {
     pid_t user, owner = fork();
@@ -74,7 +75,7 @@ static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owne
 
     if (owner == 0) {
         probe_close(&hold[1]);
-        /* The owner must not be the reader's parent or child: to these the kernel allows more. */
+        /* The owner must be the reader's sibling: the kernel allows parents and children more. */
         uint64_t word = PROBE_WORD ^ (uint64_t)getpid();
         char sent;
 
@@ -89,7 +90,7 @@ static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owne
             _exit(1);
         _exit(0);
     }
-    probe_close(&ready[1]); /* so that the end of an owner that fails is the end of the file */
+    probe_close(&ready[1]); /* so that the read below returns 0 if the owner exits early */
     if (owner < 0)
         return -1;
     *owner_p = owner;
@@ -133,7 +134,7 @@ int memory_probe(struct memory_finding *finding_p)
     return result;
 }
 
-/* dist_info memory: says what works here, and what to do about what does not. */
+/* dist_info memory: prints what works on this machine, and advice for what does not. */
 
 #define MEMORY_HUGE "/sys/kernel/mm/transparent_hugepage/"
 #define MEMORY_YAMA "/proc/sys/kernel/yama/ptrace_scope"
@@ -148,7 +149,7 @@ static void memory_advice(const char *text)
     printf("      %s\n", text);
 }
 
-/* ---- memory that can be shared ---- */
+/* ---- shared memory ---- */
 
 static void memory_show_map(const struct memory_finding *finding)
 {
@@ -165,17 +166,16 @@ static void memory_show_map(const struct memory_finding *finding)
         if (finding->map != ENOENT)
             memory_advice("and let a security module (SELinux, AppArmor) allow ptrace reading.");
     } else {
-        memory_line(what, true, "dist_alloc gives memory that peers use in place");
+        memory_line(what, true, "peers can use memory of dist_alloc in place");
         return;
     }
-    memory_advice("Until then memory of dist_alloc serves like ordinary memory.");
+    memory_advice("Until then, memory of dist_alloc is treated like ordinary memory.");
 }
-
-/* ---- memory that is not shared ---- */
 
 /* ---- huge pages ---- */
 
-/* The chosen word of a setting: "always [advise] never" is advise. False: there is no such file. */
+/* Reads the selected word of a setting: "advise" from "always [advise] never". Returns false if the
+ * file cannot be read. */
 static bool memory_setting(const char *path, char word[32])
 {
     char text[256], *begin;
@@ -187,7 +187,7 @@ static bool memory_setting(const char *path, char word[32])
     return true;
 }
 
-/* The setting of the size that maps a whole page directory wins, unless it is inherited. */
+/* The setting for pages of PMD size takes precedence, unless it is "inherit". */
 bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD])
 {
     char bytes[32];
@@ -217,7 +217,7 @@ static void memory_show_huge(void)
     memory_line(what, works, text);
     if (works)
         return;
-    memory_advice("Large buffers of dist_alloc can have them. As root:");
+    memory_advice("To enable them for large buffers of dist_alloc, as root:");
     printf("      echo advise > %s\n", path);
 }
 
@@ -238,7 +238,7 @@ int memory_main(int argc, char **argv)
         fprintf(stderr, "dist_info: memory: cannot start two processes for the test\n");
         return 1;
     }
-    printf("What ranks of this machine, started as this program was, can do\n");
+    printf("Memory access between ranks that are started like this program\n");
     memory_show_map(&finding);
     static const char what[] = "reading a peer's memory (CMA)";
     const char *setting = getenv("DIST_SHM_CMA");
@@ -248,17 +248,16 @@ int memory_main(int argc, char **argv)
         char scope[16] = "0";
 
         if (finding.direct == ENOSYS) {
-            memory_advice("The kernel is built without CONFIG_CROSS_MEMORY_ATTACH.");
+            memory_advice("The kernel was built without CONFIG_CROSS_MEMORY_ATTACH.");
         } else if (doctor_read(MEMORY_YAMA, scope, sizeof(scope)) && strcmp(scope, "0") != 0) {
             printf("      kernel.yama.ptrace_scope is %s: set it to 0 with\n", scope);
             memory_advice("sysctl kernel.yama.ptrace_scope=0");
         } else {
+            memory_advice("In a container, add the capability SYS_PTRACE or allow the system call");
             memory_advice(
-                "In a container, give it the capability SYS_PTRACE or allow the system call");
-            memory_advice(
-                "process_vm_readv in its seccomp profile; else run all ranks as one user.");
+                "process_vm_readv in its seccomp profile; otherwise run all ranks as one user.");
         }
-        memory_advice("Until then long messages in ordinary memory are copied twice.");
+        memory_advice("Until then, long messages in ordinary memory are copied twice.");
     } else if (setting && strcmp(setting, "0") == 0) {
         memory_line(what, false, "it works, but DIST_SHM_CMA=0 turns it off");
     } else {

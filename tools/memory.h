@@ -1,34 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info memory: what the ranks of a machine can do with each other's memory here. */
+/* dist_info memory: tests how ranks of this machine can access each other's memory. */
 #ifndef TOOLS_MEMORY_H
 #define TOOLS_MEMORY_H
 
 #include <stdbool.h>
 
-/* argv[0] is "memory". Returns the exit code. */
+/* Runs the command; argv[0] is "memory". Returns the exit code. */
 int memory_main(int argc, char **argv);
 
 /*
- * The kernel's setting of huge pages for shared memory: its file, and the chosen word, such as
- * "advise". False: the kernel has none.
+ * Reads the kernel's setting of huge pages for shared memory: the path of its file and the selected
+ * word, such as "advise". Returns false if the kernel has no such setting.
  */
 #define MEMORY_PATH 128
 #define MEMORY_WORD 32
 bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD]);
 
-/* memory.c */
-
-/*
- * What one process finds when it wants to use the memory of another that the same program started:
- * 0, or an errno.
- */
+/* Results of accessing the memory of a sibling process. Each is 0 on success, or an errno. */
 struct memory_finding {
-    int share;  /* can memory be made that can be shared? */
-    int map;    /* can it be mapped through /proc/PID/fd? */
-    int direct; /* can ordinary memory be read by process_vm_readv? */
+    int share;  /* creating shareable memory with memfd_create */
+    int map;    /* mapping that memory through /proc/PID/fd */
+    int direct; /* reading ordinary memory with process_vm_readv */
 };
 
-/* Tries it with two processes. Blocks for ten seconds at most. -1: that could not be tried. */
+/* Runs the test with two child processes. Blocks for at most 10 s. Returns 0, or -1 if the test
+ * could not be run. */
 int memory_probe(struct memory_finding *finding_p);
 
 #endif

@@ -26,9 +26,9 @@ fault barrier "left a barrier"
 fault block "FAULT all_to_all"
 fault offsets "FAULT gather_v" blocking --only gather_v
 fault offsets "FAULT all_gather_v" async
-fault source "it should be"
+fault source "recv returned source rank"
 fault tag "FAULT send " async
 fault tag "FAULT send " group
 fault says-yes "FAULT gather uint8"
 fault says-no "was not refused"
-fault lacks "makes sense and is not supported" blocking --complete
+fault lacks "should be supported, but is not" blocking --complete

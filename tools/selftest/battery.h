@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The battery's numbers, and the results computed another way than the library does. */
+/* Internals of the battery: test data, expected results, and cases. */
 #ifndef TOOLS_SELFTEST_BATTERY_H
 #define TOOLS_SELFTEST_BATTERY_H
 
@@ -9,8 +9,8 @@
 #include <dist/dist.h>
 
 /*
- * Endless rows of numbers, one a rank, each within what the type can hold and the op can stand. For
- * operations of the program's own, op is DIST_PREMUL_SUM or DIST_USER.
+ * Generates an endless row of pseudorandom numbers for each rank, in a range where the op does not
+ * overflow. For operations that the battery creates, op is DIST_PREMUL_SUM or DIST_USER.
  */
 struct data {
     uint64_t seed;
@@ -18,47 +18,47 @@ struct data {
     dist_op op;
 };
 
-/* Does the op make sense for the dtype? */
+/* True if the op is defined for the dtype. */
 bool data_fits(dist_dtype dtype, dist_op op);
 
-/* Writes count elements of rank's row, from element `first` on. */
+/* Writes `count` elements of the rank's row, starting at element `first`. */
 void data_fill(const struct data *d, int rank, size_t first, size_t count, void *memory);
 
 /*
- * What the battery's premul_sum multiplies rank's row by, and its user operation: bytes added to
- * bytes, which is no other operation, and shows what came twice or not at all.
+ * The factor of the battery's premul_sum for a rank, and its user operation: a bytewise sum. It
+ * differs from all built-in operations, and detects contributions that are missing or doubled.
  */
 double data_factor(int rank);
 void data_user(void *arg, void *dst, const void *a, const void *b, size_t count, dist_dtype dtype);
 
-/* ---- what comes out ---- */
+/* ---- expected results ---- */
 
 /*
- * Is the element at `found` the i-th of all ranks' rows, reduced? Computed rank by rank in float64,
- * or in 64-bit integers for integers; floats within the rounding of `ranks` steps. The two numbers
- * are for the message.
+ * True if the element at `found` is the reduction of the i-th elements of all rows. The expected
+ * value is computed rank by rank in float64, or in 64-bit integers for integer types; floats may
+ * differ by the rounding of `ranks` steps. Returns both values for messages.
  */
 bool data_reduced(const struct data *d, int ranks, size_t i, const void *found, double *expected_p,
                   double *found_p);
 
-/* The conformance battery: what every backend must do, checked from outside. */
+/* ---- the run of one rank ---- */
 
-/* How a case is run. battery_modes has the words, and "all" behind the last. */
+/* The way a case is run. battery_modes has the names, followed by "all". */
 enum battery_mode {
-    MODE_BLOCKING, /* the plain call */
-    MODE_ASYNC,    /* the _async form, waited for at once */
-    MODE_FLOOD,    /* many of them, waited for later and in another order */
-    MODE_GROUP,    /* many plain calls between dist_group_start and dist_group_end */
+    MODE_BLOCKING, /* blocking call */
+    MODE_ASYNC,    /* _async call, followed by a wait */
+    MODE_FLOOD,    /* many _async calls, waited for later in a different order */
+    MODE_GROUP,    /* many blocking calls between dist_group_start and dist_group_end */
     MODE_COUNT
 };
 extern const char *const battery_modes[];
 
-/* Where a case's data are: from malloc, from dist_alloc, a GPU's, or some here and some there. */
+/* The memory of a case's buffers: malloc, dist_alloc, a GPU, or a mixture of these. */
 enum battery_memory { MEMORY_ORDINARY, MEMORY_SHARED, MEMORY_DEVICE, MEMORY_ANY, MEMORY_COUNT };
 
-/* Cases in flight at most; more than a backend is likely to run side by side. */
+/* Maximum number of cases in flight: more than a backend is likely to run concurrently. */
 #define BATTERY_FLIGHT 24
-/* Results whose bits the ranks have not compared yet, at most. */
+/* Maximum number of results whose hashes wait to be compared between the ranks. */
 #define BATTERY_HASHES 64
 
 /* One rank's run. */
@@ -66,21 +66,21 @@ struct battery {
     dist_group *group;
     int rank, ranks;
     const char *backend;
-    const char *only; /* an operation's name; NULL: all */
+    const char *only; /* name of an operation; NULL: all */
     enum battery_mode mode;
     enum battery_memory memory;
     bool brief;                 /* fewer counts */
-    bool apart;                 /* nothing in place */
-    bool complete;              /* what makes sense must be supported */
-    uint32_t lacks;             /* bits of DIST_LACKS_..., as the backend says */
-    uint64_t seed;              /* of the last case */
-    dist_op ops[DIST_OP_COUNT]; /* what is passed for each: the built-in one, or one of our own */
+    bool apart;                 /* no calls in place */
+    bool complete;              /* every sensible combination must be supported */
+    uint32_t lacks;             /* bits of DIST_LACKS_..., declared by the backend */
+    uint64_t seed;              /* seed of the last case */
+    dist_op ops[DIST_OP_COUNT]; /* op to pass for each: the built-in op, or one that was created */
     long checks, faults, cases, refusals;
-    struct selftest_count *count; /* the same, for who looks on */
+    struct selftest_count *count; /* copy of the counters, for the parent process */
     int stuck_s;
 
     struct test_case *flight[BATTERY_FLIGHT];
-    int flying;
+    int in_flight;
     size_t flight_bytes;
 
     uint64_t hashes[BATTERY_HASHES];
@@ -91,22 +91,23 @@ struct battery {
 /* Prints "rank R: FAULT ..." (the first few) and counts it. */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Counts a check; false, and a fault, if the status is not DIST_OK. */
+/* Counts a check. Returns true if status is DIST_OK; otherwise adds a fault and returns false. */
 bool battery_ok(struct battery *b, dist_status status, const char *what);
-/* Memory that was asked for, zeroed; ends the program if there is none. */
+/* Returns zeroed memory. Exits the program if out of memory. */
 void *battery_alloc(size_t count, size_t size);
 
-/* ---- cases: one call, its memory, and what must come of it ---- */
+/* ---- cases: a call, its memory and the expected result ---- */
 
 /*
- * Blocks of a v-form: all of one length; of many lengths (some of them 0); those with gaps,
- * shuffled; or in and out with the same address, the blocks of one in the gaps of the other.
+ * Layout of the blocks of an irregular call: equal lengths; different lengths, some of them 0;
+ * different lengths, shuffled and with gaps; or input and output interleaved in one buffer, with
+ * the blocks of each in the gaps of the other.
  */
 enum layout { LAYOUT_EVEN, LAYOUT_UNEVEN, LAYOUT_GAPS, LAYOUT_WOVEN, LAYOUT_COUNT };
 
 /*
- * Memory between guards, and how it was before the call. image: where the host reads and writes
- * it, which for a device's memory is a copy.
+ * Memory between guard bytes, and a copy of its state before the call. The host reads and writes
+ * `image`: the memory itself, or a host copy of device memory.
  */
 struct buffer {
     unsigned char *memory, *data, *before, *image;
@@ -115,13 +116,14 @@ struct buffer {
 };
 
 /*
- * What must be in a result: at element `at`, count elements of rank `giver`'s row from `first` on;
- * giver REDUCED: of all ranks' rows. Whatever no block covers must be as it was.
+ * An expected part of a result: from element `at` on, `count` elements of the row of `source_rank`,
+ * starting at `first`; REDUCED: of the reduction of all rows. Memory outside the blocks must not
+ * change.
  */
 #define REDUCED (-1)
 struct block {
     size_t at, count, first;
-    int giver;
+    int source_rank;
 };
 
 struct test_case {
@@ -134,44 +136,44 @@ struct test_case {
     bool in_place;
     int tag;
 
-    /* The shape function's: memory, what is passed, what must come. In place, and where the layout
-       is woven, `out` holds both and there is no `in`. */
+    /* Set by the shape function: buffers, arguments and expected blocks. In place and with
+     * LAYOUT_WOVEN, `out` has input and output, and `in` is unused. */
     struct buffer in, out;
-    const void *give;
-    void *get;
+    const void *input;
+    void *output;
     size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
-    int works_needed; /* 1 if it is not set */
+    int works_needed; /* number of requests; the default is 1 */
     struct block *blocks;
     int block_count;
 
     dist_work **works;
-    int *sources; /* of receives; -2 before */
+    int *sources; /* source rank of each receive; -2 until it is set */
 };
 
 enum {
     ROOTED = 1,   /* has a root */
-    IN_PLACE = 2, /* has an in-place form */
-    LAYOUTS = 4,  /* a v-form */
-    AGREES = 8,   /* the whole result has the same bits on every rank */
-    BLOCKS = 16,  /* memory of count elements for each rank */
+    IN_PLACE = 2, /* can run in place */
+    LAYOUTS = 4,  /* irregular call */
+    AGREES = 8,   /* the result must be bitwise equal on all ranks */
+    BLOCKS = 16,  /* a buffer has `count` elements for each rank */
 };
 
-/* A collective, as the battery calls it. works NULL: the plain form. */
+/* An operation that the battery tests. */
 struct operation {
     const char *name;
     dist_collective collective;
     unsigned flags;
-    void (*shape)(struct test_case *c); /* NULL: no memory */
-    dist_status (*call)(struct test_case *c, dist_work **works);
-    void (*check)(struct test_case *c); /* before the blocks: what is only known now; may be NULL */
+    void (*shape)(struct test_case *c);                          /* NULL: no memory */
+    dist_status (*call)(struct test_case *c, dist_work **works); /* works NULL: blocking call */
+    void (*check)(struct test_case *c); /* more checks, before the blocks are checked; or NULL */
 };
 
-/* All of them; the last has no name. The order is that of the cases. */
+/* All operations in the order of their tests, terminated by an entry without a name. */
 extern const struct operation battery_operations[];
-/* NULL: there is none of that name. */
+/* Returns the operation of that name, or NULL. */
 const struct operation *battery_operation(const char *name);
 
-/* Where an element is in the buffer's image, for the host. */
+/* Returns the address of an element in the buffer's image. */
 void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
 
 enum place { PLACE_APART, PLACE_IN, PLACE_IN_ON_ODD_RANKS, PLACE_COUNT };
@@ -184,11 +186,15 @@ struct variant {
     enum place place;
 };
 
+/* Creates a case and fills its buffers. case_free releases it. */
 struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant);
+/* Checks the result after a successful call, and that nothing else has changed. */
 void case_check(struct test_case *c);
+/* Checks after a refused call that no buffer has changed. */
 void case_check_unchanged(struct test_case *c);
 void case_free(struct test_case *c);
+/* Returns a description of the case in static memory. */
 const char *case_name(const struct test_case *c);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cases of the battery: their data, their memory, and those of collectives. */
+/* Cases of the battery: test data, expected results, buffers, and the tested operations. */
 #include "tools/common/gpu.h"
 #include "tools/common/number.h"
 #include "tools/selftest/battery.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many different values a row of floats has. */
+/* Number of different values in a row of floats. */
 #define DATA_FLOATS 2048
 
 static uint64_t data_mix(uint64_t x)
@@ -33,15 +33,15 @@ bool data_fits(dist_dtype dtype, dist_op op)
 
 /* ---- rows ---- */
 
-/* Float number k of DATA_FLOATS; a float16 has it exactly, a bfloat16 may not. */
+/* Returns the k-th of DATA_FLOATS values. They are exact in float16, but not always in bfloat16. */
 static double data_value(dist_op op, unsigned k)
 {
-    if (op == DIST_PROD) /* near 1, so that eight of them neither vanish nor overflow */
+    if (op == DIST_PROD) /* near 1, so that a product of 8 does not underflow or overflow */
         return 0.75 + (double)(k % 8) / 16;
     return ((double)k - DATA_FLOATS / 2.0) / 16;
 }
 
-/* The bits of element i of rank's row, as the type's bytes lie in a little-endian number. */
+/* Returns the bytes of element i of the rank's row as a little-endian integer. */
 static uint64_t data_bits(const struct data *d, int rank, size_t i)
 {
     uint64_t mixed = data_mix(data_mix(d->seed + (uint64_t)rank * 0x10001) + i);
@@ -50,7 +50,8 @@ static uint64_t data_bits(const struct data *d, int rank, size_t i)
     if (number_is_float(d->dtype))
         return number_bits(d->dtype, data_value(d->op, (unsigned)(mixed % DATA_FLOATS)));
     if (d->dtype == DIST_BOOL)
-        return mixed % 8 ? 1 + (mixed >> 8) % 255 : 0; /* some AND of eight shall be true */
+        return mixed % 8 ? 1 + (mixed >> 8) % 255
+                         : 0; /* mostly true, so that an AND of 8 ranks is sometimes true */
     return size == 8 ? mixed : mixed & ((UINT64_C(1) << 8 * size) - 1);
 }
 
@@ -65,7 +66,7 @@ void data_fill(const struct data *d, int rank, size_t first, size_t count, void 
     }
 }
 
-/* ---- operations of the program's own ---- */
+/* ---- operations that the battery creates ---- */
 
 double data_factor(int rank)
 {
@@ -82,14 +83,14 @@ void data_user(void *arg, void *dst, const void *a, const void *b, size_t count,
         to[i] = (unsigned char)(left[i] + right[i]);
 }
 
-/* What reductions must give: computed rank by rank, in wider types than the library uses. */
+/* Expected results of reductions, computed rank by rank in wider types than the library uses. */
 
 static bool expect_signed(dist_dtype dtype)
 {
     return dtype == DIST_INT8 || dtype == DIST_INT32 || dtype == DIST_INT64;
 }
 
-/* The low bits of a number, extended to 64 as the type says. */
+/* Truncates a number to the size of the type, and sign- or zero-extends it to 64 bits. */
 static uint64_t expect_wrap(dist_dtype dtype, uint64_t value)
 {
     unsigned spare = 64 - 8 * (unsigned)dist_dtype_size(dtype);
@@ -136,7 +137,7 @@ static uint64_t expect_integer(const struct data *d, int ranks, size_t i)
     return result / (uint64_t)ranks;
 }
 
-/* All but 0 is true, and comes out as 1. Sum and greatest are "or", product and least "and". */
+/* Any value but 0 is true; results are 0 or 1. SUM and MAX mean OR; PROD and MIN mean AND. */
 static uint64_t expect_bool(const struct data *d, int ranks, size_t i)
 {
     uint64_t truths = 0;
@@ -150,8 +151,9 @@ static uint64_t expect_bool(const struct data *d, int ranks, size_t i)
     return truths == (uint64_t)ranks;
 }
 
-/* The value, and the room that rounding needs: some roundings of the size of the sum a step. */
-static double expect_float(const struct data *d, int ranks, size_t i, double *room_p)
+/* Returns the expected value, and the tolerance for rounding errors: half a unit in the last place
+ * of the sum of magnitudes for each step. */
+static double expect_float(const struct data *d, int ranks, size_t i, double *tolerance_p)
 {
     double result = 0, size = 0;
 
@@ -170,12 +172,12 @@ static double expect_float(const struct data *d, int ranks, size_t i, double *ro
         else
             size += fabs(value);
     }
-    *room_p = ldexp(size, -1 - number_mantissa(d->dtype)) * (ranks + 1);
+    *tolerance_p = ldexp(size, -1 - number_mantissa(d->dtype)) * (ranks + 1);
     if (d->op == DIST_MIN || d->op == DIST_MAX)
-        *room_p = 0;
+        *tolerance_p = 0;
     if (d->op != DIST_AVG)
         return result;
-    *room_p /= ranks;
+    *tolerance_p /= ranks;
     return result / ranks;
 }
 
@@ -183,16 +185,16 @@ bool data_reduced(const struct data *d, int ranks, size_t i, const void *found, 
                   double *found_p)
 {
     uint64_t bits = 0, expected;
-    double room;
+    double tolerance;
 
     memcpy(&bits, found, dist_dtype_size(d->dtype));
     if (number_is_float(d->dtype) && d->op != DIST_USER) {
-        *expected_p = expect_float(d, ranks, i, &room);
+        *expected_p = expect_float(d, ranks, i, &tolerance);
         *found_p = number_of(d->dtype, bits);
-        return fabs(*expected_p - *found_p) <= room; /* false for a NaN */
+        return fabs(*expected_p - *found_p) <= tolerance; /* false for a NaN */
     }
     if (d->op == DIST_USER) {
-        /* Bytes added to bytes. */
+        /* A bytewise sum, as data_user computes it. */
         uint64_t result = 0;
 
         for (unsigned byte = 0; byte < dist_dtype_size(d->dtype); byte++) {
@@ -214,7 +216,7 @@ bool data_reduced(const struct data *d, int ranks, size_t i, const void *found, 
     return expected == bits;
 }
 
-/* A case: its memory, and whether the right things came into it and nothing else changed. */
+/* Cases: setting up the buffers, and checking the result and that nothing else has changed. */
 
 #define GUARD_BYTES 64
 #define GUARD 0xa5
@@ -226,7 +228,7 @@ void *battery_alloc(size_t count, size_t size)
     void *memory = calloc(count ? count : 1, size);
 
     if (!memory) {
-        fprintf(stderr, "no memory for %zu x %zu bytes\n", count, size);
+        fprintf(stderr, "out of memory for %zu x %zu bytes\n", count, size);
         exit(1);
     }
     return memory;
@@ -237,7 +239,8 @@ static size_t case_element(const struct test_case *c)
     return dist_dtype_size(c->data.dtype);
 }
 
-/* Of MEMORY_ANY each rank's buffers are of another memory, differently in each case. */
+/* Returns the kind of memory of a buffer. With MEMORY_ANY it varies with the case, the rank and the
+ * buffer. */
 static enum battery_memory case_memory_type(const struct test_case *c, const struct buffer *buffer)
 {
     uint64_t turn = c->data.seed * 5 + (uint64_t)c->b->rank * 3 + (buffer == &c->in);
@@ -261,13 +264,13 @@ static void *case_memory(struct test_case *c, struct buffer *buffer, size_t byte
     else
         battery_ok(c->b, dist_alloc(c->b->group, bytes, &memory), "alloc");
     if (!memory) {
-        fprintf(stderr, "no memory of that kind for %zu bytes\n", bytes);
+        fprintf(stderr, "cannot allocate %zu bytes of the requested kind of memory\n", bytes);
         exit(1);
     }
     return memory;
 }
 
-/* Between guards, and at no better alignment than an element has. */
+/* Allocates a buffer between guard bytes, aligned only to the size of an element. */
 static void case_buffer(struct test_case *c, struct buffer *buffer, size_t count)
 {
     size_t bytes = count * case_element(c) + 3 * GUARD_BYTES;
@@ -279,7 +282,7 @@ static void case_buffer(struct test_case *c, struct buffer *buffer, size_t count
     buffer->data = buffer->memory + GUARD_BYTES + case_element(c);
 }
 
-/* Memory of a device becomes what its image is, or the other way. */
+/* Copies device memory to its image (`out`), or the image to device memory. */
 static void case_copy(struct test_case *c, const struct buffer *buffer, bool out)
 {
     size_t bytes = buffer->bytes + 3 * GUARD_BYTES;
@@ -289,19 +292,19 @@ static void case_copy(struct test_case *c, const struct buffer *buffer, bool out
     c->b->checks++;
     if (!(out ? gpu_get(buffer->image, buffer->memory, bytes)
               : gpu_put(buffer->memory, buffer->image, bytes)))
-        battery_fault(c->b, "%s: the driver does not copy its memory", case_name(c));
+        battery_fault(c->b, "%s: the driver cannot copy its memory", case_name(c));
 }
 
 static void case_in(struct test_case *c, size_t count)
 {
     case_buffer(c, &c->in, count);
-    c->give = c->in.data;
+    c->input = c->in.data;
 }
 
 static void case_out(struct test_case *c, size_t count)
 {
     case_buffer(c, &c->out, count);
-    c->get = c->out.data;
+    c->output = c->out.data;
 }
 
 static void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element)
@@ -314,14 +317,15 @@ void *case_image(const struct test_case *c, const struct buffer *buffer, size_t 
     return buffer->image + (buffer->data - buffer->memory) + element * case_element(c);
 }
 
-static void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count)
+static void case_fill(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count)
 {
     data_fill(&c->data, c->b->rank, first, count, case_image(c, to, at));
 }
 
-static void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first)
+static void case_expect(struct test_case *c, size_t at, size_t count, int source_rank, size_t first)
 {
-    const struct block block = {.at = at, .count = count, .giver = giver, .first = first};
+    const struct block block = {
+        .at = at, .count = count, .source_rank = source_rank, .first = first};
     size_t n = (size_t)c->block_count + 1;
     struct block *blocks = battery_alloc(n, sizeof(*blocks));
 
@@ -351,8 +355,9 @@ static bool case_has_offsets(const struct test_case *c)
 }
 
 /*
- * In gaps the odd ranks' blocks come first, from the last to the first, then the even ones, each
- * some elements behind the one before. Woven, count elements are free before each block.
+ * Sets the offsets of the blocks and returns the total number of elements. LAYOUT_GAPS: the blocks
+ * of the odd ranks in descending order, then those of the even ranks, with gaps of 1 to 3 elements.
+ * LAYOUT_WOVEN: the same order, with `count` free elements before each block.
  */
 static size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
 {
@@ -376,7 +381,7 @@ static size_t case_layout(struct test_case *c, const size_t *counts, size_t *off
     return c->layout == LAYOUT_GAPS ? end + 2 : end;
 }
 
-/* Makes counts and offsets of one block a rank, each rank's own. All elements. */
+/* Creates counts and offsets with one block for each rank. Returns the total number of elements. */
 static size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p)
 {
     size_t ranks = (size_t)c->b->ranks;
@@ -388,9 +393,9 @@ static size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offse
     return case_layout(c, *counts_p, *offsets_p);
 }
 
-/* ---- life ---- */
+/* ---- creating and freeing cases ---- */
 
-static void case_remember(struct test_case *c, struct buffer *buffer)
+static void case_save(struct test_case *c, struct buffer *buffer)
 {
     size_t bytes = buffer->bytes + 3 * GUARD_BYTES;
 
@@ -434,14 +439,14 @@ struct test_case *case_new(struct battery *b, const struct operation *operation,
     if (operation->shape)
         operation->shape(c);
     if (c->in.memory && !c->in.bytes)
-        c->give = case_nowhere(c, c->in.data, c->get);
+        c->input = case_nowhere(c, c->in.data, c->output);
     if (c->out.memory && !c->out.bytes)
-        c->get = case_nowhere(c, c->out.data, c->give);
+        c->output = case_nowhere(c, c->out.data, c->input);
     if (!c->works_needed)
         c->works_needed = 1;
     c->works = battery_alloc((size_t)c->works_needed, sizeof(*c->works));
-    case_remember(c, &c->in);
-    case_remember(c, &c->out);
+    case_save(c, &c->in);
+    case_save(c, &c->out);
     return c;
 }
 
@@ -495,7 +500,8 @@ const char *case_name(const struct test_case *c)
 
 /* ---- the check ---- */
 
-/* Every element where there are few; else the edges and a sample. */
+/* Returns the next element to check: every element of short blocks; of long ones both ends and a
+ * sample. */
 static size_t case_next(size_t i, size_t count)
 {
     if (count <= 4096 || i < 64 || i + 64 >= count)
@@ -503,14 +509,14 @@ static size_t case_next(size_t i, size_t count)
     return i + 1 + (i * 2654435761u) % 97;
 }
 
-/* True, or the fault has been reported. */
+/* Returns true if the element is right; otherwise adds a fault. */
 static bool case_check_element(struct test_case *c, const struct block *block, size_t i)
 {
     const void *found = case_image(c, &c->out, block->at + i);
     double expected, is;
     uint64_t bits = 0, row;
 
-    if (block->giver == REDUCED) {
+    if (block->source_rank == REDUCED) {
         if (data_reduced(&c->data, c->b->ranks, block->first + i, found, &expected, &is))
             return true;
         battery_fault(c->b, "%s: element %zu is %.9g, should be %.9g", case_name(c), block->at + i,
@@ -518,12 +524,12 @@ static bool case_check_element(struct test_case *c, const struct block *block, s
         return false;
     }
     memcpy(&bits, found, case_element(c));
-    row = data_bits(&c->data, block->giver, block->first + i);
+    row = data_bits(&c->data, block->source_rank, block->first + i);
     if (bits == row)
         return true;
     battery_fault(c->b, "%s: element %zu is 0x%llx, should be 0x%llx, rank %d's element %zu",
                   case_name(c), block->at + i, (unsigned long long)bits, (unsigned long long)row,
-                  block->giver, block->first + i);
+                  block->source_rank, block->first + i);
     return false;
 }
 
@@ -536,7 +542,7 @@ static void case_check_block(struct test_case *c, const struct block *block)
         if (!case_check_element(c, block, i))
             break;
     }
-    /* What was to change has been seen: the rest must be as before. */
+    /* Exclude the block from the later check that no other memory has changed. */
     memcpy(c->out.before + offset, c->out.image + offset, block->count * case_element(c));
 }
 
@@ -555,7 +561,7 @@ static void case_check_same(struct test_case *c, const struct buffer *buffer, co
                   (ptrdiff_t)i - (buffer->data - buffer->memory), buffer->bytes);
 }
 
-static void case_check_rest(struct test_case *c)
+static void case_check_outside(struct test_case *c)
 {
     case_check_same(c, &c->in, "changed its input");
     case_check_same(c, &c->out, "wrote outside its result");
@@ -565,7 +571,7 @@ void case_check_unchanged(struct test_case *c)
 {
     case_copy(c, &c->in, true);
     case_copy(c, &c->out, true);
-    case_check_rest(c);
+    case_check_outside(c);
 }
 
 void case_check(struct test_case *c)
@@ -576,12 +582,12 @@ void case_check(struct test_case *c)
         c->operation->check(c);
     for (int i = 0; i < c->block_count; i++)
         case_check_block(c, &c->blocks[i]);
-    case_check_rest(c);
+    case_check_outside(c);
 }
 
-/* The collectives that copy from one to all, or bring together: broadcast, all_gather, gather. */
+/* Collectives that copy: broadcast, all_gather, gather. */
 
-/* The call of that name, or its _async form if a case asks for works. */
+/* Makes the blocking call of that name, or its _async form if `works` is set. */
 #define CALL(name, ...)                                                                            \
     (works ? dist_##name##_async(c->b->group, __VA_ARGS__, works)                                  \
            : dist_##name(c->b->group, __VA_ARGS__))
@@ -592,18 +598,19 @@ static void broadcast_shape(struct test_case *c)
 {
     case_out(c, c->count);
     if (c->root == c->b->rank)
-        case_give(c, &c->out, 0, 0, c->count);
+        case_fill(c, &c->out, 0, 0, c->count);
     case_expect(c, 0, c->count, c->root, 0);
 }
 
 static dist_status broadcast_call(struct test_case *c, dist_work **works)
 {
-    return CALL(broadcast, c->get, c->count, c->data.dtype, c->root);
+    return CALL(broadcast, c->output, c->count, c->data.dtype, c->root);
 }
 
 /* ---- all_gather and gather ---- */
 
-/* What a rank without a result passes does not matter: nothing, `in`, or what stays as it is. */
+/* True if the rank passes an output buffer. A rank without a result may pass NULL, its input, or
+ * memory that must not change: all are tested. */
 static bool gather_passes(const struct test_case *c)
 {
     bool has_result = !(c->operation->flags & ROOTED) || c->root == c->b->rank;
@@ -623,24 +630,24 @@ static void gather_shape(struct test_case *c)
     if (has_result && (c->in_place || c->layout == LAYOUT_WOVEN)) {
         size_t at = c->in_place ? c->out_offsets[rank] : 0;
 
-        case_give(c, &c->out, at, 0, c->out_counts[rank]);
-        c->give = case_at(c, &c->out, at);
+        case_fill(c, &c->out, at, 0, c->out_counts[rank]);
+        c->input = case_at(c, &c->out, at);
     } else {
         case_in(c, c->out_counts[rank]);
-        case_give(c, &c->in, 0, 0, c->out_counts[rank]);
+        case_fill(c, &c->in, 0, 0, c->out_counts[rank]);
     }
     if (!has_result && c->data.seed % 4 == 2)
-        c->get = c->in.data;
+        c->output = c->in.data;
     for (int r = 0; r < ranks && has_result; r++)
         case_expect(c, c->out_offsets[r], c->out_counts[r], r, 0);
 }
 
 static dist_status all_gather_call(struct test_case *c, dist_work **works)
 {
-    return CALL(all_gather, c->give, c->get, c->count, c->data.dtype);
+    return CALL(all_gather, c->input, c->output, c->count, c->data.dtype);
 }
 
-/* Blocks one after the other need no offsets. */
+/* Returns NULL for contiguous blocks, which need no offsets. */
 static const size_t *case_offsets(const struct test_case *c, const size_t *offsets)
 {
     return case_has_offsets(c) ? offsets : NULL;
@@ -648,13 +655,13 @@ static const size_t *case_offsets(const struct test_case *c, const size_t *offse
 
 static dist_status all_gather_v_call(struct test_case *c, dist_work **works)
 {
-    return CALL(all_gather_v, c->give, c->get, c->out_counts, case_offsets(c, c->out_offsets),
+    return CALL(all_gather_v, c->input, c->output, c->out_counts, case_offsets(c, c->out_offsets),
                 c->data.dtype);
 }
 
 static dist_status gather_call(struct test_case *c, dist_work **works)
 {
-    return CALL(gather, c->give, c->get, c->count, c->data.dtype, c->root);
+    return CALL(gather, c->input, c->output, c->count, c->data.dtype, c->root);
 }
 
 static dist_status gather_v_call(struct test_case *c, dist_work **works)
@@ -663,10 +670,10 @@ static dist_status gather_v_call(struct test_case *c, dist_work **works)
     const size_t *offsets = counts ? case_offsets(c, c->out_offsets) : NULL;
     size_t own = c->out_counts[c->b->rank];
 
-    return CALL(gather_v, c->give, own, c->get, counts, offsets, c->data.dtype, c->root);
+    return CALL(gather_v, c->input, own, c->output, counts, offsets, c->data.dtype, c->root);
 }
 
-/* The collectives that reduce. */
+/* Collectives that reduce. */
 
 /* ---- all_reduce ---- */
 
@@ -676,14 +683,14 @@ static void reduce_shape(struct test_case *c)
 
     if (!c->in_place) {
         case_in(c, c->count);
-        case_give(c, &c->in, 0, 0, c->count);
+        case_fill(c, &c->in, 0, 0, c->count);
     }
-    /* What a rank without a result passes does not matter: nothing, or memory that stays. */
+    /* A rank without a result may pass NULL, or memory that must not change. */
     if (c->in_place || has_result || c->b->seed % 2)
         case_out(c, c->count);
     if (c->in_place) {
-        case_give(c, &c->out, 0, 0, c->count);
-        c->give = c->get;
+        case_fill(c, &c->out, 0, 0, c->count);
+        c->input = c->output;
     }
     if (has_result)
         case_expect(c, 0, c->count, REDUCED, 0);
@@ -696,17 +703,17 @@ static dist_op reduce_op(const struct test_case *c)
 
 static dist_status all_reduce_call(struct test_case *c, dist_work **works)
 {
-    return CALL(all_reduce, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
+    return CALL(all_reduce, c->input, c->output, c->count, c->data.dtype, reduce_op(c));
 }
 
 static dist_status reduce_call(struct test_case *c, dist_work **works)
 {
-    return CALL(reduce, c->give, c->get, c->count, c->data.dtype, reduce_op(c), c->root);
+    return CALL(reduce, c->input, c->output, c->count, c->data.dtype, reduce_op(c), c->root);
 }
 
 /* ---- all_reduce_coalesced ---- */
 
-/* So many buffers of these parts of count, each somewhere in `out`, gaps between. */
+/* Number of buffers, which are parts of `out` with gaps between them. */
 #define COALESCED_BUFFERS 6
 
 static size_t coalesced_count(const struct test_case *c, int i)
@@ -726,7 +733,7 @@ static void coalesced_shape(struct test_case *c)
     for (int i = 0; i < COALESCED_BUFFERS; i++) {
         size_t count = coalesced_count(c, i);
 
-        case_give(c, &c->out, at, at, count);
+        case_fill(c, &c->out, at, at, count);
         case_expect(c, at, count, REDUCED, at);
         at += count + 1;
     }
@@ -747,7 +754,7 @@ static dist_status all_reduce_coalesced_call(struct test_case *c, dist_work **wo
 
 /* ---- reduce_scatter ---- */
 
-/* Rank r's block begins where the blocks before it end; in place it stays there. */
+/* Rank r's block follows the blocks of the lower ranks. In place, the result replaces it. */
 static void reduce_scatter_shape(struct test_case *c)
 {
     int rank = c->b->rank;
@@ -757,29 +764,29 @@ static void reduce_scatter_shape(struct test_case *c)
     own = c->in_offsets[rank];
     if (c->in_place) {
         case_out(c, total);
-        case_give(c, &c->out, 0, 0, total);
+        case_fill(c, &c->out, 0, 0, total);
         case_expect(c, own, c->in_counts[rank], REDUCED, own);
-        c->give = c->out.data;
-        c->get = case_at(c, &c->out, own);
+        c->input = c->out.data;
+        c->output = case_at(c, &c->out, own);
         return;
     }
     case_in(c, total);
-    case_give(c, &c->in, 0, 0, total);
+    case_fill(c, &c->in, 0, 0, total);
     case_out(c, c->in_counts[rank]);
     case_expect(c, 0, c->in_counts[rank], REDUCED, own);
 }
 
 static dist_status reduce_scatter_call(struct test_case *c, dist_work **works)
 {
-    return CALL(reduce_scatter, c->give, c->get, c->count, c->data.dtype, reduce_op(c));
+    return CALL(reduce_scatter, c->input, c->output, c->count, c->data.dtype, reduce_op(c));
 }
 
 static dist_status reduce_scatter_v_call(struct test_case *c, dist_work **works)
 {
-    return CALL(reduce_scatter_v, c->give, c->get, c->in_counts, c->data.dtype, reduce_op(c));
+    return CALL(reduce_scatter_v, c->input, c->output, c->in_counts, c->data.dtype, reduce_op(c));
 }
 
-/* It has no offsets: gaps are left out. */
+/* reduce_scatter_v has no offsets, so layouts with gaps are replaced. */
 static void reduce_scatter_v_shape(struct test_case *c)
 {
     if (case_has_offsets(c))
@@ -787,11 +794,12 @@ static void reduce_scatter_v_shape(struct test_case *c)
     reduce_scatter_shape(c);
 }
 
-/* The collectives that hand out blocks: scatter and all_to_all. */
+/* Collectives that distribute blocks: scatter and all_to_all. */
 
 /* ---- scatter ---- */
 
-/* What the other ranks pass does not matter: nothing, `out`, or what stays as it is. */
+/* True if the rank passes an input buffer. Ranks other than the root may pass NULL, their output,
+ * or memory that must not change: all are tested. */
 static bool scatter_passes(const struct test_case *c)
 {
     return c->root == c->b->rank || c->data.seed % 2;
@@ -808,25 +816,25 @@ static void scatter_shape(struct test_case *c)
     if (root && (c->in_place || c->layout == LAYOUT_WOVEN)) {
         at = c->in_place ? own : 0;
         case_out(c, total);
-        case_give(c, &c->out, 0, 0, total);
-        c->give = c->out.data;
-        c->get = case_at(c, &c->out, at);
+        case_fill(c, &c->out, 0, 0, total);
+        c->input = c->out.data;
+        c->output = case_at(c, &c->out, at);
         case_expect(c, at, c->in_counts[rank], rank, own);
         return;
     }
     if (scatter_passes(c))
         case_in(c, total);
     if (root)
-        case_give(c, &c->in, 0, 0, total);
+        case_fill(c, &c->in, 0, 0, total);
     case_out(c, c->in_counts[rank]);
     case_expect(c, 0, c->in_counts[rank], c->root, own);
     if (!root && c->data.seed % 4 == 2)
-        c->give = c->out.data;
+        c->input = c->out.data;
 }
 
 static dist_status scatter_call(struct test_case *c, dist_work **works)
 {
-    return CALL(scatter, c->give, c->get, c->count, c->data.dtype, c->root);
+    return CALL(scatter, c->input, c->output, c->count, c->data.dtype, c->root);
 }
 
 static dist_status scatter_v_call(struct test_case *c, dist_work **works)
@@ -835,14 +843,14 @@ static dist_status scatter_v_call(struct test_case *c, dist_work **works)
     const size_t *offsets = counts ? case_offsets(c, c->in_offsets) : NULL;
     size_t own = c->in_counts[c->b->rank];
 
-    return CALL(scatter_v, c->give, counts, offsets, c->get, own, c->data.dtype, c->root);
+    return CALL(scatter_v, c->input, counts, offsets, c->output, own, c->data.dtype, c->root);
 }
 
 /* ---- all_to_all ---- */
 
 /*
- * What `rank` sends: to rank r counts[r] elements, which begin at offsets[r] of its row. Woven,
- * they are in what is free before the blocks of out.
+ * Sets what `rank` sends: to rank r counts[r] elements, which begin at offsets[r] of its row.
+ * LAYOUT_WOVEN: they are stored in the gaps before the output blocks. Returns the total.
  */
 static size_t to_all_sends(struct test_case *c, int rank, size_t *counts, size_t *offsets)
 {
@@ -868,21 +876,21 @@ static void to_all_shape(struct test_case *c)
     for (int r = 0; r < ranks; r++)
         c->out_counts[r] = case_block_count(c, r, rank);
     case_out(c, case_layout(c, c->out_counts, c->out_offsets));
-    for (int r = 0; r < ranks; r++) { /* the arrays for `in` serve for the others' first */
+    for (int r = 0; r < ranks; r++) { /* in_counts and in_offsets are scratch in this loop */
         to_all_sends(c, r, c->in_counts, c->in_offsets);
         case_expect(c, c->out_offsets[r], c->out_counts[r], r, c->in_offsets[rank]);
     }
     total = to_all_sends(c, rank, c->in_counts, c->in_offsets);
     if (c->layout != LAYOUT_WOVEN)
         case_in(c, total);
-    case_give(c, c->in.memory ? &c->in : &c->out, 0, 0, total);
+    case_fill(c, c->in.memory ? &c->in : &c->out, 0, 0, total);
     if (!c->in.memory)
-        c->give = c->out.data;
+        c->input = c->out.data;
 }
 
 static dist_status all_to_all_call(struct test_case *c, dist_work **works)
 {
-    return CALL(all_to_all, c->give, c->get, c->count, c->data.dtype);
+    return CALL(all_to_all, c->input, c->output, c->count, c->data.dtype);
 }
 
 static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
@@ -890,29 +898,29 @@ static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
     const size_t *in_offsets = case_offsets(c, c->in_offsets);
     const size_t *out_offsets = case_offsets(c, c->out_offsets);
 
-    return CALL(all_to_all_v, c->give, c->in_counts, in_offsets, c->get, c->out_counts, out_offsets,
-                c->data.dtype);
+    return CALL(all_to_all_v, c->input, c->in_counts, in_offsets, c->output, c->out_counts,
+                out_offsets, c->data.dtype);
 }
 
-/* ---- pairs: what one sends is what the other receives ---- */
+/* ---- send and receive between pairs of ranks ---- */
 
 /*
- * What a pair exchanges each way: the first and the last have one tag and must stay in order, the
- * one between has another, and is asked for first where nobody waits for anything. Without tags all
- * stay in order.
+ * Number of messages in each direction. The first and the last have the same tag and must stay in
+ * order. The second has a different tag, and is received first in nonblocking modes. Without tags
+ * all stay in order.
  */
 #define EXCHANGE_MESSAGES 3
 
 /*
- * Who exchanges with whom: rank and partner add up to the root, round the world. So every rank has
- * one partner, which has it, and where it is the rank itself it sends to itself.
+ * Returns the rank's partner: rank + partner = root, modulo the size of the world. So pairs are
+ * mutual, and a rank may be its own partner.
  */
 static int exchange_partner(const struct test_case *c)
 {
     return (c->root - c->b->rank + c->b->ranks) % c->b->ranks;
 }
 
-/* The messages are these parts of the row, one after the other. */
+/* Messages are consecutive parts of the row with these lengths. */
 static size_t exchange_count(const struct test_case *c, int message)
 {
     return message == 1 ? c->count / 3 : c->count;
@@ -932,7 +940,7 @@ static void exchange_shape(struct test_case *c)
     size_t total = exchange_offset(c, EXCHANGE_MESSAGES);
 
     case_in(c, total);
-    case_give(c, &c->in, 0, 0, total);
+    case_fill(c, &c->in, 0, 0, total);
     case_out(c, total);
     for (int m = 0; m < EXCHANGE_MESSAGES; m++)
         case_expect(c, exchange_offset(c, m), exchange_count(c, m), exchange_partner(c),
@@ -943,7 +951,7 @@ static void exchange_shape(struct test_case *c)
         c->sources[m] = -2;
 }
 
-/* The second message has a tag of its own. */
+/* Sends or receives all messages. `waits`: the calls block, so receives keep the sending order. */
 static dist_status exchange_half(struct test_case *c, bool send, bool waits, dist_work **works)
 {
     const bool tags = !(c->b->lacks & DIST_LACKS_TAGS);
@@ -971,9 +979,9 @@ static dist_status exchange_half(struct test_case *c, bool send, bool waits, dis
 }
 
 /*
- * A plain send may block until it is received: the lower rank of a pair sends first, and a rank
- * starts the sends to itself without waiting. In works, and between group_start and group_end, the
- * order does not matter.
+ * A blocking send may wait for the receiver, so the lower rank of a pair sends first, and a rank
+ * uses nonblocking sends to itself. For nonblocking calls, and between group_start and group_end,
+ * the order does not matter.
  */
 static dist_status exchange_call(struct test_case *c, dist_work **works)
 {
@@ -1001,23 +1009,20 @@ static void exchange_check(struct test_case *c)
     for (int m = 0; m < EXCHANGE_MESSAGES; m++) {
         c->b->checks++;
         if (c->sources[m] != partner)
-            battery_fault(c->b, "%s: message %d came from rank %d, says recv; it should be %d",
+            battery_fault(c->b, "%s: message %d: recv returned source rank %d, should be %d",
                           case_name(c), m, c->sources[m], partner);
     }
 }
 
-/* ---- everybody to one, from any source ---- */
+/* ---- all ranks send to the root ---- */
 
-/*
- * The root does not know who comes first: a message's sender is told with it. It names them where
- * the backend wants that.
- */
+/* The root receives from any source, or from each rank in turn if the backend lacks that. */
 static void any_shape(struct test_case *c)
 {
     int ranks = c->b->ranks;
 
     case_in(c, c->count);
-    case_give(c, &c->in, 0, 0, c->count);
+    case_fill(c, &c->in, 0, 0, c->count);
     if (c->root != c->b->rank)
         return;
     case_out(c, (size_t)ranks * c->count);
@@ -1027,7 +1032,8 @@ static void any_shape(struct test_case *c)
         c->sources[r] = -2;
 }
 
-/* The root's own message to itself is started first, since it cannot wait for it. */
+/* The root sends to itself with a nonblocking send, since a blocking one could wait for its own
+ * receive. */
 static dist_status any_call(struct test_case *c, dist_work **works)
 {
     bool root = c->root == c->b->rank, plain = !works && c->b->mode == MODE_BLOCKING;
@@ -1035,9 +1041,9 @@ static dist_status any_call(struct test_case *c, dist_work **works)
     dist_status status;
 
     if (own)
-        status = dist_isend(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag, own);
+        status = dist_isend(c->b->group, c->input, c->count, c->data.dtype, c->root, c->tag, own);
     else
-        status = dist_send(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag);
+        status = dist_send(c->b->group, c->input, c->count, c->data.dtype, c->root, c->tag);
     for (int r = 0; r < c->b->ranks && root && status == DIST_OK; r++) {
         void *to = case_at(c, &c->out, (size_t)r * c->count);
         int from = c->b->lacks & DIST_LACKS_ANY_SOURCE ? r : DIST_ANY_SOURCE;
@@ -1052,7 +1058,7 @@ static dist_status any_call(struct test_case *c, dist_work **works)
     return status;
 }
 
-/* Each rank came once, with what is its own. */
+/* Checks that each rank's message has arrived exactly once, and expects the sender's data. */
 static void any_check(struct test_case *c)
 {
     for (int r = 0; r < c->b->ranks && c->sources; r++) {
@@ -1062,20 +1068,21 @@ static void any_check(struct test_case *c)
             times += c->sources[other] == r;
         c->b->checks++;
         if (times != 1)
-            battery_fault(c->b, "%s: rank %d came %d times", case_name(c), r, times);
+            battery_fault(c->b, "%s: the message of rank %d arrived %d times", case_name(c), r,
+                          times);
         if (source >= 0 && source < c->b->ranks)
             case_expect(c, (size_t)r * c->count, c->count, source, 0);
     }
 }
 
-/* ---- barrier: nothing to see but that it ends ---- */
+/* ---- barrier: checks only that it completes ---- */
 
 static dist_status barrier_call(struct test_case *c, dist_work **works)
 {
     return works ? dist_barrier_async(c->b->group, works) : dist_barrier(c->b->group);
 }
 
-/* ---- all of them ---- */
+/* ---- the table of operations ---- */
 
 const struct operation battery_operations[] = {
     {"all_reduce", DIST_COLL_ALL_REDUCE, IN_PLACE | AGREES, reduce_shape, all_reduce_call, NULL},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info selftest: the battery in worlds of some sizes, told to a human. */
+/* dist_info selftest: runs the battery in worlds of several sizes and prints the results. */
 #include "selftest.h"
 
 #include "tools/common/args.h"
@@ -12,23 +12,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Enough for all that a backend can do wrong with its peers, and few enough for any machine. */
+/* Default sizes of the world: large enough to find errors, small enough for any machine. */
 static const int command_sizes[] = {1, 2, 4};
 
-/* A call may take so long, and a case a bit longer than that. */
+/* Default and maximum of --timeout. */
 #define COMMAND_TIMEOUT_S 60
 #define COMMAND_TIMEOUT_MOST_S 86400
-/* Ranks of which is told what they were busy with. */
+/* Maximum number of ranks whose last case is printed after a failure. */
 #define COMMAND_SHOWN 8
 
 struct command {
     struct selftest selftest;
     const char *transport;
-    int ranks; /* 0: as command_sizes says, or the launcher */
+    int ranks; /* 0: the launcher's ranks, or the sizes of command_sizes */
     struct selftest_count *counts;
 };
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
 static void command_row(const struct selftest_count *sum)
 {
@@ -51,15 +51,15 @@ static int command_verdict(const struct command *command, bool passed)
     const char *name = command->transport ? command->transport : command->selftest.backend;
 
     if (passed)
-        printf("passed: %s %s does what it must%s\n", what, name,
-               command->selftest.only ? ", as far as this was tried" : "");
+        printf("passed: %s %s conforms%s\n", what, name,
+               command->selftest.only ? ", as far as it was tested" : "");
     else
         printf("failed: %s %s\n", what, name);
     output_flush();
     return passed ? 0 : 1;
 }
 
-/* ---- with ranks of its own ---- */
+/* ---- starting ranks ---- */
 
 static int command_child(int rank, void *arg)
 {
@@ -70,7 +70,7 @@ static int command_child(int rank, void *arg)
 
 static bool command_report(const struct command *command, int ranks, int code)
 {
-    const char *refused = NULL; /* why there was no group: the first rank's reason */
+    const char *refused = NULL; /* why the group could not be created, from the lowest rank */
     struct selftest_count sum;
 
     for (int r = 0; r < ranks && !refused; r++)
@@ -91,18 +91,18 @@ static bool command_report(const struct command *command, int ranks, int code)
     }
     command_row(&sum);
     if (code && (!sum.faults || code > 128)) {
-        /* Some ranks did not come to their end: the one that went first, and what each was doing.
-         */
+        /* Some ranks have crashed or hung: print the first of them, and the last case of each. */
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
         for (int r = 0; r < ranks && r < COMMAND_SHOWN; r++) {
             if (*command->counts[r].now)
-                fprintf(stderr, "  rank %d was busy with: %s\n", r, command->counts[r].now);
+                fprintf(stderr, "  rank %d was running: %s\n", r, command->counts[r].now);
         }
     }
     return code == 0;
 }
 
-/* The ranks load the module, and this process does not: what drives a GPU stands no fork. */
+/* Runs the battery with `ranks` ranks. Only they load the module, not this process: GPU drivers do
+ * not survive a fork. */
 static bool command_world(struct command *command, int ranks)
 {
     size_t bytes = (size_t)ranks * sizeof(*command->counts);
@@ -111,7 +111,7 @@ static bool command_world(struct command *command, int ranks)
 
     command->counts = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (command->counts == MAP_FAILED)
-        fprintf(stderr, "dist_info: no memory for %d ranks\n", ranks);
+        fprintf(stderr, "dist_info: out of memory for %d ranks\n", ranks);
     else if (dist_spawn(ranks, command_child, command, &code) != DIST_OK)
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
     else
@@ -123,7 +123,7 @@ static bool command_world(struct command *command, int ranks)
 
 /* ---- options ---- */
 
-/* What the options say. */
+/* The options. */
 struct command_words {
     const char *backend, *transport, *mode, *memory, *only;
     int64_t ranks, timeout; /* 0: not given */
@@ -134,17 +134,17 @@ struct command_words {
 #define AT(member) offsetof(struct command_words, member)
 static const struct args_row command_rows[] = {
     {"backend", 0, ARGS_TEXT, AT(backend), 0, 0, "NAME",
-     "the backend; gloo if a transport is named"},
-    {"transport", 0, ARGS_TEXT, AT(transport), 0, 0, "NAME", "over this transport only"},
-    {"ranks", 0, ARGS_INT, AT(ranks), 1, 65536, "N", "N ranks on this machine, and no others"},
+     "the backend to test (default with --transport: gloo)"},
+    {"transport", 0, ARGS_TEXT, AT(transport), 0, 0, "NAME", "use this transport only"},
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 65536, "N", "test with N ranks on this machine only"},
     {"mode", 0, ARGS_TEXT, AT(mode), 0, 0, "MODE",
      "blocking, async, flood (many in flight), group or all"},
     {"memory", 0, ARGS_TEXT, AT(memory), 0, 0, "KIND",
-     "where data are: ordinary, shared (dist_alloc), device, or any"},
+     "memory of the buffers: ordinary, shared (dist_alloc), device, or any"},
     {"only", 0, ARGS_TEXT, AT(only), 0, 0, "NAME",
-     "the cases of one collective: all_reduce, send, recv, ..."},
+     "test one collective only: all_reduce, send, recv, ..."},
     {"timeout", 0, ARGS_INT, AT(timeout), 1, COMMAND_TIMEOUT_MOST_S, "SECONDS",
-     "that a call may take; DIST_TIMEOUT, or 60"},
+     "timeout of a call (default: DIST_TIMEOUT, or 60)"},
     {"brief", 0, ARGS_FLAG, AT(brief), 0, 0, NULL, "fewer counts"},
     ARGS_HELP_ROWS(struct command_words, 0),
 };
@@ -157,10 +157,10 @@ static const struct args command_args = {
     .about = "Tests all collectives with all dtypes and ops, counts, roots and layouts: each "
              "result must be right, and unsupported calls must be refused. Without a launcher it "
              "starts its ranks itself: 1, then 2, then 4.\n",
-    .after = "Exit: 0 it keeps the contract, 1 it does not or cannot be used, 2 wrong usage.\n"};
+    .after = "Exit codes: 0 passed, 1 failed or not usable, 2 wrong usage.\n"};
 
-/* Returns -1, or the exit code: 2 for a wrong command line. */
-static int command_take(const struct command_words *words, struct command *command)
+/* Copies the options to *command. Returns -1, or the exit code 2 for a wrong command line. */
+static int command_apply(const struct command_words *words, struct command *command)
 {
     struct selftest *selftest = &command->selftest;
     const char *option = NULL, *word = NULL;
@@ -184,7 +184,7 @@ static int command_take(const struct command_words *words, struct command *comma
     return -1;
 }
 
-/* The default of --timeout, in seconds. */
+/* Returns the default of --timeout in seconds. */
 static int64_t command_timeout(void)
 {
     const char *text = getenv("DIST_TIMEOUT");
@@ -198,11 +198,11 @@ static int64_t command_timeout(void)
 int selftest_main(int argc, char **argv)
 {
     struct command command = {0};
-    /* -1: go on, else the exit code. */
+
     struct command_words words = {.mode = "all", .timeout = command_timeout()};
     int rest, result = args_begin(&command_args, argc, argv, &words, 0, &rest);
 
-    int code = result < 0 ? command_take(&words, &command) : result;
+    int code = result < 0 ? command_apply(&words, &command) : result;
 
     if (code >= 0)
         return code;
@@ -211,10 +211,10 @@ int selftest_main(int argc, char **argv)
         command.selftest.backend = "gloo";
     if (command.transport) {
         setenv("DIST_TRANSPORT", command.transport, 1);
-        setenv("DIST_NODE_MEMORY", "0", 1); /* all goes through the transport */
+        setenv("DIST_NODE_MEMORY", "0", 1); /* send all data through the transport */
     }
     if (!command.ranks && launched_in_job()) {
-        /* Rank 0 tells of itself, the others only what is wrong. */
+        /* Rank 0 prints its own counters; the other ranks print only faults. */
         struct selftest_count count = {0};
         bool passed = selftest_rank(&command.selftest, 0, &count) == 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs the battery: which cases, in which modes, and the cases that are no collectives. */
+/* Runs the battery: selects cases and modes, and tests requests, barriers and special values. */
 #include "battery.h"
 #include "selftest.h"
 #include "tools/common/gpu.h"
@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Cases in flight hold no more memory than this, on each rank. */
+/* Maximum memory of the cases in flight on each rank. */
 #define RUN_FLIGHT_BYTES ((size_t)8 << 20)
 
-/* ---- what a backend says that it lacks ---- */
+/* ---- capabilities that a backend declares as missing ---- */
 
 static void lacks_refused(struct battery *b, dist_status status, const dist_work *work,
                           const char *what)
@@ -27,15 +27,15 @@ static void lacks_refused(struct battery *b, dist_status status, const dist_work
     b->checks++;
     b->refusals++;
     if (status != DIST_ERR_UNSUPPORTED)
-        battery_fault(b, "%s: the backend lacks it, but it was not refused: %s", what,
+        battery_fault(b, "%s: the backend declares it as missing, but did not refuse it: %s", what,
                       dist_status_string(status));
     else if (!strstr(dist_last_error(), b->backend))
         battery_fault(b, "%s: the refusal does not name the backend: %s", what, dist_last_error());
     if (work)
-        battery_fault(b, "%s: was refused, but a work came of it", what);
+        battery_fault(b, "%s: was refused, but returned a request", what);
 }
 
-/* Refused before anybody is told: the other ranks do nothing about it. */
+/* Unsupported calls must be refused locally, without communication with the other ranks. */
 static void cases_lacks(struct battery *b)
 {
     dist_work *work = NULL;
@@ -53,11 +53,11 @@ static void cases_lacks(struct battery *b)
     }
     b->checks++;
     if (number != b->rank)
-        battery_fault(b, "a receive that was refused wrote");
+        battery_fault(b, "a refused receive has written to its buffer");
     battery_ok(b, dist_barrier(b->group), "barrier after refusals");
 }
 
-/* Barriers, where what counts is when they end. */
+/* Barriers: tests that they wait for all ranks. */
 
 static double barrier_now(void)
 {
@@ -81,12 +81,12 @@ static dist_status barrier_async(dist_group *group)
 }
 
 /*
- * Nobody leaves a barrier before everybody has come: each rank in turn comes last; the times of
- * coming, gathered, tell. One machine, one clock.
+ * Tests that no rank leaves a barrier before all ranks have entered it. Each rank in turn enters
+ * last; the entry times are gathered and compared. Requires ranks with a common clock.
  */
-static void barrier_holds(struct battery *b, dist_status (*barrier)(dist_group *), const char *name)
+static void barrier_check(struct battery *b, dist_status (*barrier)(dist_group *), const char *name)
 {
-    double *came = battery_alloc((size_t)b->ranks, sizeof(*came)), mine, left;
+    double *arrived = battery_alloc((size_t)b->ranks, sizeof(*arrived)), mine, left;
 
     for (int late = 0; late < b->ranks; late++) {
         if (b->rank == late) {
@@ -97,23 +97,24 @@ static void barrier_holds(struct battery *b, dist_status (*barrier)(dist_group *
         mine = barrier_now();
         battery_ok(b, barrier(b->group), name);
         left = barrier_now();
-        battery_ok(b, dist_all_gather(b->group, &mine, came, 1, DIST_FLOAT64), "barrier's times");
+        battery_ok(b, dist_all_gather(b->group, &mine, arrived, 1, DIST_FLOAT64),
+                   "barrier's times");
         for (int r = 0; r < b->ranks; r++) {
-            if (came[r] > left)
-                battery_fault(b, "left a %s before rank %d had come", name, r);
+            if (arrived[r] > left)
+                battery_fault(b, "left a %s before rank %d had entered it", name, r);
         }
     }
-    free(came);
+    free(arrived);
 }
 
 static void cases_barrier(struct battery *b)
 {
-    barrier_holds(b, dist_barrier, "barrier");
-    barrier_holds(b, barrier_async, "barrier_async");
-    barrier_holds(b, barrier_monitored, "monitored barrier");
+    barrier_check(b, dist_barrier, "barrier");
+    barrier_check(b, barrier_async, "barrier_async");
+    barrier_check(b, barrier_monitored, "monitored barrier");
     /*
-     * The last rank comes too late for a short timeout: rank 0 must name it, and the group must go
-     * on. It comes when the others have given up: a barrier says so.
+     * The last rank enters a monitored barrier after the timeout of the other ranks, which it
+     * detects with a barrier. They must name it, and the group must stay usable.
      */
     int last = b->ranks - 1;
     dist_status status = DIST_OK;
@@ -127,12 +128,13 @@ static void cases_barrier(struct battery *b)
     status = dist_monitored_barrier(b->group, b->rank == last ? 0 : 150);
     b->checks++;
     if (b->rank == last)
-        battery_ok(b, status, "a monitored barrier that this rank comes to late");
+        battery_ok(b, status, "a monitored barrier that this rank enters late");
     else if (status != DIST_ERR_TIMEOUT)
-        battery_fault(b, "a monitored barrier that %s misses: %s", name,
+        battery_fault(b, "a monitored barrier without %s returned: %s", name,
                       dist_status_string(status));
     else if (!strstr(dist_last_error(), name))
-        battery_fault(b, "a monitored barrier does not name %s: %s", name, dist_last_error());
+        battery_fault(b, "the error of a monitored barrier does not name %s: %s", name,
+                      dist_last_error());
     if (b->rank != last)
         battery_ok(b, dist_barrier(b->group), "barrier after a monitored one that failed");
     battery_ok(b, dist_monitored_barrier(b->group, 0), "the next monitored barrier");
@@ -140,17 +142,17 @@ static void cases_barrier(struct battery *b)
 
 /* Reductions of special values: NaNs, infinities, signed zeros. */
 
-/* Elements of a block: longer than a vector of the CPU, and not a whole number of them. */
+/* Elements of a block: more than a vector register of the CPU, and not a multiple of one. */
 #define SPECIAL_COUNT 83
-/* Elements behind the result, for a backend that writes too much: the battery reports it. */
+/* Elements after the result, so that a backend which writes too much does not crash the battery. */
 #define SPECIAL_SPARE 8
 
-/* What element i holds is i % SPECIAL_KINDS. */
+/* The kind of element i is i % SPECIAL_KINDS. */
 enum {
-    SPECIAL_NAN,        /* NaN on rank `who`, 1 on all others */
-    SPECIAL_INFINITY,   /* infinity there, 1 on all others */
-    SPECIAL_INFINITIES, /* infinity there, -infinity on the next rank, 1 on all others */
-    SPECIAL_NANS,       /* NaN on every rank, with other bits on each */
+    SPECIAL_NAN,        /* NaN on special_rank, 1 on the other ranks */
+    SPECIAL_INFINITY,   /* infinity on special_rank, 1 on the other ranks */
+    SPECIAL_INFINITIES, /* infinity on special_rank, -infinity on the next rank, 1 elsewhere */
+    SPECIAL_NANS,       /* NaN on every rank, with different bits on each */
     SPECIAL_ZEROS,      /* 0 on even ranks, -0 on odd ranks */
     SPECIAL_KINDS
 };
@@ -160,12 +162,12 @@ struct special {
     dist_collective collective;
     dist_dtype dtype;
     dist_op op;
-    int who; /* also the root */
+    int special_rank; /* also the root */
 };
 
 /* ---- the values ---- */
 
-/* The bits of rank's element i. */
+/* Returns the bits of the rank's element i. */
 static uint64_t special_bits(const struct special *s, int rank, size_t i)
 {
     unsigned bits = 8 * (unsigned)dist_dtype_size(s->dtype),
@@ -177,13 +179,13 @@ static uint64_t special_bits(const struct special *s, int rank, size_t i)
 
     switch (i % SPECIAL_KINDS) {
     case SPECIAL_NAN:
-        return rank == s->who ? nan : one;
+        return rank == s->special_rank ? nan : one;
     case SPECIAL_INFINITY:
-        return rank == s->who ? infinity : one;
+        return rank == s->special_rank ? infinity : one;
     case SPECIAL_INFINITIES:
-        if (rank == s->who)
+        if (rank == s->special_rank)
             return infinity;
-        return rank == (s->who + 1) % s->b->ranks ? infinity | minus : one;
+        return rank == (s->special_rank + 1) % s->b->ranks ? infinity | minus : one;
     case SPECIAL_NANS:
         return nan | (uint64_t)(rank + 1) % 32 | (rank % 2 ? minus : 0);
     default:
@@ -191,7 +193,7 @@ static uint64_t special_bits(const struct special *s, int rank, size_t i)
     }
 }
 
-/* -0 is less than 0. */
+/* True if a < b, where -0 is less than 0. */
 static bool special_less(double a, double b)
 {
     return a < b || (a == b && signbit(a) && !signbit(b));
@@ -235,7 +237,7 @@ static dist_status special_call(const struct special *s, const void *in, void *o
     case DIST_COLL_ALL_REDUCE:
         return dist_all_reduce(s->b->group, in, out, SPECIAL_COUNT, s->dtype, s->op);
     case DIST_COLL_REDUCE:
-        return dist_reduce(s->b->group, in, out, SPECIAL_COUNT, s->dtype, s->op, s->who);
+        return dist_reduce(s->b->group, in, out, SPECIAL_COUNT, s->dtype, s->op, s->special_rank);
     default:
         return dist_reduce_scatter(s->b->group, in, out, SPECIAL_COUNT, s->dtype, s->op);
     }
@@ -251,7 +253,8 @@ static const char *special_name(const struct special *s)
     return name;
 }
 
-/* A backend that says so may lose NaNs, and signs of zeros, in minima and maxima. */
+/* True if the result is right. A backend that declares DIST_LACKS_NAN may lose NaNs and signs of
+ * zeros in MIN and MAX. */
 static bool special_right(const struct special *s, double expected, double is)
 {
     bool loses = (s->b->lacks & DIST_LACKS_NAN) && (s->op == DIST_MIN || s->op == DIST_MAX);
@@ -261,7 +264,7 @@ static bool special_right(const struct special *s, double expected, double is)
     return is == expected && (loses || !signbit(is) == !signbit(expected));
 }
 
-/* This is what comes now: whoever looks on sees it, and the time that it may take begins. */
+/* Starts a case: publishes its name and the counters, and restarts its timeout. */
 static void battery_begin(struct battery *b, const char *what)
 {
     struct selftest_count *count = b->count;
@@ -285,7 +288,7 @@ static void special_run(const struct special *s)
     unsigned char *in = battery_alloc(count, size);
     unsigned char *out = battery_alloc(SPECIAL_COUNT + SPECIAL_SPARE, size);
     size_t first = special_blocks(s) ? (size_t)s->b->rank * SPECIAL_COUNT : 0;
-    bool good = s->collective != DIST_COLL_REDUCE || s->b->rank == s->who;
+    bool good = s->collective != DIST_COLL_REDUCE || s->b->rank == s->special_rank;
 
     s->b->cases++;
     battery_begin(s->b, special_name(s));
@@ -304,18 +307,18 @@ static void special_run(const struct special *s)
         is = number_of(s->dtype, bits);
         good = special_right(s, expected, is);
         if (!good)
-            battery_fault(s->b, "%s, those of rank %d: element %zu is %g, should be %g",
-                          special_name(s), s->who, first + i, is, expected);
+            battery_fault(s->b, "%s on rank %d: element %zu is %g, should be %g", special_name(s),
+                          s->special_rank, first + i, is, expected);
     }
     free(in);
     free(out);
 }
 
-/* Works: polled, waited for in part, told of their end, and started again and again. */
+/* Requests: polling, waits with a timeout, completion callbacks, persistent requests. */
 
 #define WORKS_COUNT 5003
 
-/* An all-reduce of int32 in place, with its result checked at the end. */
+/* Data of an all-reduce of int32 in place. */
 struct works_data {
     struct data data;
     int32_t *numbers;
@@ -350,7 +353,7 @@ static dist_work *works_start(struct battery *b, struct works_data *d)
     battery_ok(b,
                dist_all_reduce_async(b->group, d->numbers, d->numbers, WORKS_COUNT, DIST_INT32,
                                      DIST_SUM, &work),
-               "starting a work");
+               "starting a request");
     return work;
 }
 
@@ -363,11 +366,11 @@ static void works_waited_for_in_part(struct battery *b)
     while (work && status == DIST_IN_PROGRESS)
         status = dist_wait_for(work, 1);
     if (work && battery_ok(b, status, "wait_for"))
-        works_check(b, &d, "a work that was waited for in part");
+        works_check(b, &d, "a request with repeated wait_for");
     free(d.numbers);
 }
 
-/* A work that cannot end stays as it was; after its counterpart has come it ends. */
+/* Tests that a receive stays in progress until its message is sent, and then completes. */
 static void works_in_progress(struct battery *b)
 {
     int32_t number = -1, mine = b->rank;
@@ -379,40 +382,41 @@ static void works_in_progress(struct battery *b)
     battery_ok(b, dist_irecv(b->group, &number, 1, DIST_INT32, b->rank, tag, NULL, &work), "irecv");
     b->checks++;
     if (work && dist_wait_for(work, 0) != DIST_IN_PROGRESS)
-        battery_fault(b, "a receive ended before its message was sent");
+        battery_fault(b, "a receive completed before its message was sent");
     else
         battery_ok(b, dist_send(b->group, &mine, 1, DIST_INT32, b->rank, tag), "send to oneself");
     if (work && battery_ok(b, dist_wait(work), "wait") && number != mine)
-        battery_fault(b, "a receive gave %d, not %d", number, mine);
+        battery_fault(b, "a receive returned %d, not %d", number, mine);
 }
 
-struct works_told {
+struct works_completion {
     int times;
     dist_status status;
 };
 
-static void works_tell(void *arg, dist_status status)
+static void works_completed(void *arg, dist_status status)
 {
-    struct works_told *told = arg;
+    struct works_completion *completion = arg;
 
-    told->status = status;
-    __atomic_add_fetch(&told->times, 1, __ATOMIC_RELEASE);
+    completion->status = status;
+    __atomic_add_fetch(&completion->times, 1, __ATOMIC_RELEASE);
 }
 
-static void works_told_of_their_end(struct battery *b)
+static void works_with_callback(struct battery *b)
 {
-    struct works_told told = {.status = DIST_IN_PROGRESS};
+    struct works_completion completion = {.status = DIST_IN_PROGRESS};
     struct works_data d = {.numbers = NULL};
     dist_work *work = works_start(b, &d);
 
     if (work)
-        battery_ok(b, dist_on_complete(work, works_tell, &told), "on_complete");
+        battery_ok(b, dist_on_complete(work, works_completed, &completion), "on_complete");
     if (work && battery_ok(b, dist_wait(work), "wait")) {
-        works_check(b, &d, "a work that tells its end");
+        works_check(b, &d, "a request with on_complete");
         b->checks++;
-        if (__atomic_load_n(&told.times, __ATOMIC_ACQUIRE) != 1 || told.status != DIST_OK)
-            battery_fault(b, "on_complete: called %d times, with %s", told.times,
-                          dist_status_string(told.status));
+        if (__atomic_load_n(&completion.times, __ATOMIC_ACQUIRE) != 1 ||
+            completion.status != DIST_OK)
+            battery_fault(b, "on_complete: called %d times, with %s", completion.times,
+                          dist_status_string(completion.status));
     }
     free(d.numbers);
 }
@@ -432,25 +436,26 @@ static void works_persistent(struct battery *b)
         works_fill(b, &d);
         if (!battery_ok(b, dist_start(work), "start"))
             break;
-        if (battery_ok(b, dist_wait(work), "wait for a persistent work"))
-            works_check(b, &d, "a persistent work");
+        if (battery_ok(b, dist_wait(work), "wait for a persistent request"))
+            works_check(b, &d, "a persistent request");
     }
     battery_ok(b, dist_work_free(work), "work_free");
     free(d.numbers);
 }
 
-/* One rank's run of the battery: joining, all its parts one after the other, and leaving. */
+/* The run of one rank. */
 
 #define RANK_TIMEOUT_MS (60 * 1000)
 
-/* ---- a rank that does not come back ---- */
+/* ---- hangs ---- */
 
 static struct selftest_count *rank_watched;
 
-/* A slot that blocks for ever keeps the library from its deadlines. */
+/* Handler of SIGALRM: reports the running case and exits. The library's own deadlines do not work
+ * if a backend's function blocks forever. */
 static void rank_stuck(int signal_number)
 {
-    static const char text[] = "FAULT the backend does not come back: ";
+    static const char text[] = "FAULT the backend hangs in: ";
     ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
 
     (void)signal_number;
@@ -463,7 +468,7 @@ static void rank_stuck(int signal_number)
 
 /* ---- words ---- */
 
-/* Which of the words it is. */
+/* Finds the index of `word` in `words`. Returns false if it is not found. */
 static bool rank_choice(const char *word, const char *const *words, int count, int *choice_p)
 {
     for (int i = 0; i < count; i++) {
@@ -487,7 +492,7 @@ bool selftest_memory(const char *word, int *memory_p)
     return rank_choice(word, memories, MEMORY_COUNT, memory_p);
 }
 
-/* Which cases there are: every collective with every dtype and op, and with counts of all sizes. */
+/* Selection of cases: each collective with every dtype and op, and with many counts. */
 
 bool selftest_case(const char *word)
 {
@@ -499,9 +504,10 @@ static bool sweep_skips(const struct battery *b, const struct operation *operati
     return b->only && strcmp(b->only, operation->name) != 0;
 }
 
-/* ---- what the backend says that it supports ---- */
+/* ---- every dtype and op ---- */
 
-/* A line of `dist_info backends --format csv` that says yes. */
+/* True if the file, output of `dist_info backends --format csv`, lists the combination as
+ * supported. */
 static bool sweep_listed(const char *table, const char *backend, dist_collective collective,
                          dist_dtype dtype, dist_op op)
 {
@@ -519,26 +525,29 @@ static bool sweep_listed(const char *table, const char *backend, dist_collective
     return found;
 }
 
+/* Returns whether the backend declares support, and checks that against the table and against what
+ * is sensible. */
 static bool sweep_supported(struct battery *b, const char *table, const struct operation *operation,
                             dist_dtype dtype, dist_op op)
 {
-    bool asked = dist_backend_query(b->backend, operation->collective, dtype, op) == DIST_OK;
+    bool declared = dist_backend_query(b->backend, operation->collective, dtype, op) == DIST_OK;
     bool sensible = !dist_collective_reduces((operation->collective)) || data_fits(dtype, op);
 
     b->checks++;
-    if (table && asked != sweep_listed(table, b->backend, operation->collective, dtype, op))
-        battery_fault(b, "%s says something else of %s %s %s than the backend", table,
+    if (table && declared != sweep_listed(table, b->backend, operation->collective, dtype, op))
+        battery_fault(b, "%s and the backend differ in the support of %s %s %s", table,
                       operation->name, dist_dtype_string(dtype), dist_op_string(op));
-    if (b->complete && sensible && !asked)
-        battery_fault(b, "%s %s %s makes sense and is not supported", operation->name,
+    if (b->complete && sensible && !declared)
+        battery_fault(b, "%s %s %s should be supported, but is not", operation->name,
                       dist_dtype_string(dtype), dist_op_string(op));
-    if (!sensible && asked)
-        battery_fault(b, "%s %s %s is said to be supported and makes no sense", operation->name,
+    if (!sensible && declared)
+        battery_fault(b, "%s %s %s is declared as supported, but is undefined", operation->name,
                       dist_dtype_string(dtype), dist_op_string(op));
-    return asked;
+    return declared;
 }
 
-/* With nothing in flight, and at the same place on every rank. */
+/* Compares the hashes of the results between the ranks. All ranks must call it together, with no
+ * cases in flight. */
 static void run_compare_bits(struct battery *b)
 {
     uint64_t *all = battery_alloc((size_t)b->ranks * BATTERY_HASHES, sizeof(*all));
@@ -584,7 +593,7 @@ static void run_finish(struct test_case *c, dist_status status)
         run_compare_bits(b);
 }
 
-/* Waits for all works of a case that were started. Returns the first failure. */
+/* Waits for all requests that a case has started. Returns `status` or the first failure. */
 static dist_status run_wait(struct test_case *c, dist_status status)
 {
     for (int w = 0; w < c->works_needed; w++) {
@@ -596,23 +605,23 @@ static dist_status run_wait(struct test_case *c, dist_status status)
     return status;
 }
 
-/* Waits for what is in flight, and checks it; the ranks compare their bits. */
-static void battery_land(struct battery *b)
+/* Waits for all cases in flight, checks them, and compares the results between the ranks. */
+static void battery_drain(struct battery *b)
 {
-    if (b->flying && b->mode == MODE_FLOOD) {
-        /* Ranks wait in different orders, each in another than it started. */
-        for (int i = 0; i < b->flying; i++) {
+    if (b->in_flight && b->mode == MODE_FLOOD) {
+        /* Each rank waits in a different order, which is not the order of the starts. */
+        for (int i = 0; i < b->in_flight; i++) {
             struct test_case *c =
-                b->flight[(2 * b->flying - 1 - i - b->rank % b->flying) % b->flying];
+                b->flight[(2 * b->in_flight - 1 - i - b->rank % b->in_flight) % b->in_flight];
 
             battery_ok(b, run_wait(c, DIST_OK), case_name(c));
         }
     }
-    if (b->flying && b->mode == MODE_GROUP)
+    if (b->in_flight && b->mode == MODE_GROUP)
         battery_ok(b, dist_group_end(), "group_end");
-    for (int i = 0; i < b->flying; i++)
+    for (int i = 0; i < b->in_flight; i++)
         run_finish(b->flight[i], DIST_OK);
-    b->flying = 0;
+    b->in_flight = 0;
     b->flight_bytes = 0;
     if (b->hash_count)
         run_compare_bits(b);
@@ -629,14 +638,14 @@ static void battery_run(struct battery *b, const struct operation *operation,
         size_t blocks = operation->flags & BLOCKS ? (size_t)b->ranks : 1;
         dist_status status;
 
-        if (b->mode == MODE_GROUP && b->flying == 0)
+        if (b->mode == MODE_GROUP && b->in_flight == 0)
             battery_ok(b, dist_group_start(), "group_start");
         status = c->operation->call(c, b->mode == MODE_FLOOD ? c->works : NULL);
         battery_ok(b, status, case_name(c));
-        b->flight[b->flying++] = c;
+        b->flight[b->in_flight++] = c;
         b->flight_bytes += c->count * blocks * dist_dtype_size(c->data.dtype);
-        if (b->flying == BATTERY_FLIGHT || b->flight_bytes > RUN_FLIGHT_BYTES)
-            battery_land(b);
+        if (b->in_flight == BATTERY_FLIGHT || b->flight_bytes > RUN_FLIGHT_BYTES)
+            battery_drain(b);
         return;
     }
     run_finish(c, run_wait(c, operation->call(c, b->mode == MODE_ASYNC ? c->works : NULL)));
@@ -648,27 +657,27 @@ static void run_expect_refusal(struct test_case *c, dist_status status)
 
     b->checks++;
     if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
-        battery_fault(b, "%s: is not supported, but was not refused: %s", case_name(c),
+        battery_fault(b, "%s: is unsupported, but was not refused: %s", case_name(c),
                       dist_status_string(status));
     else if (!*dist_last_error())
-        battery_fault(b, "%s: was refused without a word", case_name(c));
+        battery_fault(b, "%s: was refused without an error message", case_name(c));
     case_check_unchanged(c);
 }
 
-/* The call must be refused, by this rank alone, and change nothing; the next one works. */
+/* Tests that the call is refused locally and changes nothing, and that the next call succeeds. */
 static void sweep_refused(struct battery *b, const struct operation *operation,
                           const struct variant *variant)
 {
     const struct variant sound = {.dtype = DIST_INT32, .op = DIST_SUM, .count = 3};
     struct test_case *c = case_new(b, operation, variant);
 
-    battery_land(b);
+    battery_drain(b);
     b->refusals++;
     battery_begin(b, case_name(c));
     run_expect_refusal(c, operation->call(c, NULL));
     run_expect_refusal(c, operation->call(c, c->works));
     if (c->works[0])
-        battery_fault(b, "%s: was refused, but a work came of it", case_name(c));
+        battery_fault(b, "%s: was refused, but returned a request", case_name(c));
     run_wait(c, DIST_OK);
     case_free(c);
     battery_run(b, battery_operation("all_reduce"), &sound);
@@ -679,7 +688,8 @@ static int sweep_places(const struct operation *operation)
     return operation->flags & IN_PLACE ? PLACE_COUNT : 1;
 }
 
-/* In place, apart, each layout, each root in turn: over all dtypes and ops each meets each. */
+/* Runs an operation out of place and in place. Layout and root change with every case, so that all
+ * dtypes and ops together cover the combinations. */
 static void sweep_one(struct battery *b, const struct operation *operation, dist_dtype dtype,
                       dist_op op)
 {
@@ -695,7 +705,7 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
     }
 }
 
-/* Every dtype and op, by the table; NULL: asks the library. */
+/* Tests every dtype and op: supported ones must work, others be refused. `table` may be NULL. */
 static void sweep_support(struct battery *b, const char *table)
 {
     for (const struct operation *operation = battery_operations; operation->name; operation++) {
@@ -710,23 +720,25 @@ static void sweep_support(struct battery *b, const char *table)
             else
                 sweep_refused(b, operation, &variant);
         }
-        battery_land(b);
+        battery_drain(b);
     }
 }
 
 /* ---- counts ---- */
 
-/* Around every boundary: nothing, one, odd, inline limits, pieces, segments, and beyond. */
+/* Counts around all boundaries: 0, 1, odd, inline limits, chunks, segments, and larger. */
 static const size_t counts[] = {0,    1,    3,     17,    1023,   1024,   2048,
                                 2049, 4099, 16385, 65537, 131073, 262147, 1048583};
 static const size_t counts_brief[] = {0, 1, 17, 1024, 2048, 4099, 65537};
-/* From here on, in elements of all blocks together, a count is large. */
+/* Counts from this one on, in elements of all blocks together, are large: --brief runs fewer
+ * variants of them. */
 #define SWEEP_LARGE 16385
 
+/* Runs all layouts and places, with some of the roots. */
 static void sweep_variants(struct battery *b, const struct operation *operation,
                            struct variant variant)
 {
-    /* All roots are too many: the ends and the middle. */
+    /* The first, the middle and the last rank, since all roots would take too long. */
     const int roots[] = {b->ranks - 1, 0, b->ranks / 2}, few = b->ranks < 3 ? b->ranks : 3;
     const int root_count = operation->flags & ROOTED ? few : 1;
     int layouts = operation->flags & LAYOUTS ? LAYOUT_COUNT : 1;
@@ -740,7 +752,7 @@ static void sweep_variants(struct battery *b, const struct operation *operation,
     }
 }
 
-/* One of the variants, another one each time. */
+/* Runs a single variant, which changes with every case. */
 static void sweep_some(struct battery *b, const struct operation *operation, struct variant variant)
 {
     uint64_t turn = b->seed;
@@ -775,9 +787,10 @@ static void sweep_counts(struct battery *b)
                 continue;
             (few ? sweep_some : sweep_variants)(b, operation, variant);
         }
-        battery_land(b);
+        battery_drain(b);
     }
-    /* Long, and in place on some ranks only: MPIs choose their algorithms by both. */
+    /* Large, and in place on some ranks only: MPI libraries select algorithms by both properties.
+     */
     const struct variant variant = {
         .dtype = DIST_FLOAT32, .op = DIST_SUM, .count = 65537, .place = PLACE_IN_ON_ODD_RANKS};
 
@@ -789,12 +802,10 @@ static void sweep_counts(struct battery *b)
         if (!sweep_skips(b, operation))
             battery_run(b, operation, &variant);
     }
-    battery_land(b);
+    battery_drain(b);
 }
 
-/* Running cases: one after the other, or many in flight; and comparing bits between ranks. */
-
-/* Faults that a rank prints. */
+/* Maximum number of faults that a rank prints. */
 #define RUN_FAULTS_SHOWN 5
 
 void battery_fault(struct battery *b, const char *format, ...)
@@ -832,7 +843,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
     }
     if (selftest->only)
         return;
-    battery_begin(b, "works");
+    battery_begin(b, "requests");
     struct works_data d = {.numbers = NULL};
     dist_work *work = works_start(b, &d);
     bool done = false;
@@ -840,15 +851,15 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
     while (work && !done && battery_ok(b, dist_test(work, &done), "test"))
         sched_yield();
     if (work && battery_ok(b, dist_wait(work), "wait after test"))
-        works_check(b, &d, "a work that was polled");
+        works_check(b, &d, "a request that was polled");
     free(d.numbers);
     works_waited_for_in_part(b);
     works_in_progress(b);
-    works_told_of_their_end(b);
+    works_with_callback(b);
     works_persistent(b);
     battery_begin(b, "barriers");
     cases_barrier(b);
-    battery_begin(b, "what the backend lacks");
+    battery_begin(b, "missing capabilities");
     cases_lacks(b);
     static const dist_collective collectives[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
                                                   DIST_COLL_REDUCE_SCATTER};
@@ -862,7 +873,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
         if (!number_is_float(s.dtype) || s.op > DIST_MAX ||
             dist_backend_query(b->backend, s.collective, s.dtype, s.op) != DIST_OK)
             continue;
-        for (s.who = 0; s.who<ranks; s.who += ranks> 3 ? 2 : 1)
+        for (s.special_rank = 0; s.special_rank<ranks; s.special_rank += ranks> 3 ? 2 : 1)
             special_run(&s);
     }
 }
@@ -884,7 +895,7 @@ static void rank_in_group(struct battery *b, const struct selftest *selftest)
     battery_ok(b, dist_op_free(b->ops[DIST_USER]), "op_free");
 }
 
-/* In a group whose ranks are not the world's; the world goes on behind it. */
+/* Runs in a subgroup with the ranks in reverse order, then checks that the world still works. */
 static void rank_reversed(struct battery *b, const struct selftest *selftest)
 {
     dist_group *world = b->group;
@@ -916,12 +927,13 @@ static bool rank_join(const struct selftest *selftest, int rank, struct battery 
         options.timeout_ms = RANK_TIMEOUT_MS;
     status = dist_init_process_group(&options, &b->group);
     if (status == DIST_OK) {
-        /* A device, if data may be there; what dist_alloc gives may be a device's too. */
+        /* Open the GPU unless all data are in ordinary memory: dist_alloc may also return device
+         * memory. */
         const char *wrong =
             b->memory == MEMORY_ORDINARY ? NULL : gpu_open(dist_get_local_rank(b->group));
 
         if (!wrong || b->memory != MEMORY_DEVICE)
-            return true; /* it goes without */
+            return true; /* only MEMORY_DEVICE requires a GPU */
         snprintf(b->count->refused, sizeof(b->count->refused), "%s", wrong);
         return false;
     }

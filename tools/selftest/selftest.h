@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The conformance battery, from outside: what is to be run, and what came of it. */
+/* The conformance battery for backends and transports: its options, its counters and its entry. */
 #ifndef TOOLS_SELFTEST_SELFTEST_H
 #define TOOLS_SELFTEST_SELFTEST_H
 
@@ -7,38 +7,39 @@
 
 struct selftest {
     const char *backend;
-    const char *table; /* a file of `dist_info backends --format csv` that must be true; or NULL */
-    const char *only;  /* the cases of one collective; NULL: all */
-    int mode;          /* of selftest_mode */
-    int memory;        /* of selftest_memory */
-    int mixed;         /* the rank that has transport tcp only, counted from 1; 0: none */
+    const char *table; /* output of `dist_info backends --format csv` to check, or NULL */
+    const char *only;  /* run the cases of this collective only; NULL: all */
+    int mode;          /* a value of selftest_mode */
+    int memory;        /* a value of selftest_memory */
+    int mixed;         /* this rank, counted from 1, uses transport tcp only; 0: none */
     bool brief;        /* fewer counts */
-    bool apart;        /* nothing in place */
-    bool complete;     /* what makes sense must be supported */
-    bool reversed;     /* in a group of all ranks, the last of them first */
-    int timeout_ms;    /* of a call; 0: DIST_TIMEOUT's, or a minute */
-    int stuck_s;       /* a rank that is busy with one case for so long ends; 0: it never does */
+    bool apart;        /* no calls in place */
+    bool complete;     /* every sensible combination must be supported */
+    bool reversed;     /* run in a subgroup of all ranks in reverse order */
+    int timeout_ms;    /* of a call; 0: DIST_TIMEOUT, or 60 s */
+    int stuck_s;       /* a rank exits if one case takes longer than this; 0: no limit */
 };
 
-/* What a rank has done; kept up to date, so that a parent that shares the memory can see it. */
+/* The progress of a rank. Updated before every case, since a parent may read it in shared memory.
+ */
 struct selftest_count {
-    int rank, ranks; /* of the world; ranks 0: it has not been joined */
+    int rank, ranks; /* in the world; ranks is 0 until the world has been joined */
     long cases, refusals, checks, faults;
-    char now[160];      /* what it is busy with; "": it is done */
-    char refused[1536]; /* why there is no group, if there is none */
+    char now[160];      /* name of the running case; "": finished */
+    char refused[1536]; /* why the group could not be created; "": it was created */
 };
 
 /*
- * Runs the battery as a rank of the job that this process is in; *count_p is zeroed. Faults go to
- * stderr. Returns the exit code: 0, or 1 if there was a fault or nothing was checked.
+ * Runs the battery as a rank of the job. The caller has zeroed *count_p. Prints faults to stderr.
+ * Returns the exit code: 0, or 1 if there was a fault or nothing was checked.
  */
 int selftest_rank(const struct selftest *selftest, int rank, struct selftest_count *count_p);
 
-/* The command of dist_info: argv[0] is "selftest". Returns the exit code. */
+/* Runs the command of dist_info; argv[0] is "selftest". Returns the exit code. */
 int selftest_main(int argc, char **argv);
 
-/* A word of the command line: a mode, or "all"; a operation of memory; a case. False: it is none.
- */
+/* Parse a word of the command line: a mode or "all", a kind of memory, the name of a case. Return
+ * false if the word is unknown. */
 bool selftest_mode(const char *word, int *mode_p);
 bool selftest_memory(const char *word, int *memory_p);
 bool selftest_case(const char *word);

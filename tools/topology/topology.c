@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* A rank's own. */
-struct gather_card {
+struct gather_record {
     struct topology_machine machine;
     struct dist_place place;
     int32_t local_rank;
@@ -113,47 +113,47 @@ static void topology_discover(struct topology_machine *machine)
 
 dist_status topology_gather_group(dist_group *group, struct topology *topology_p)
 {
-    struct gather_card *card = calloc(1, sizeof(*card));
+    struct gather_record *record = calloc(1, sizeof(*record));
     dist_status status;
 
     *topology_p = (struct topology){0};
-    if (!card)
+    if (!record)
         return DIST_ERR_NO_MEMORY;
     const char *device = getenv("DIST_DEVICE");
 
-    topology_discover(&card->machine);
-    card->local_rank = dist_get_local_rank(group);
-    card->device = device && *device ? atoi(device) : -1;
-    if (dist_get_place(group, dist_get_rank(group), &card->place) != DIST_OK)
-        card->place = (struct dist_place){0, -1, -1, -1, -1};
+    topology_discover(&record->machine);
+    record->local_rank = dist_get_local_rank(group);
+    record->device = device && *device ? atoi(device) : -1;
+    if (dist_get_place(group, dist_get_rank(group), &record->place) != DIST_OK)
+        record->place = (struct dist_place){0, -1, -1, -1, -1};
     const int ranks = dist_get_world_size(group);
     const bool root = dist_get_rank(group) == 0;
-    struct gather_card *cards = root ? calloc((size_t)ranks, sizeof(*cards)) : NULL;
+    struct gather_record *records = root ? calloc((size_t)ranks, sizeof(*records)) : NULL;
 
     status = DIST_ERR_NO_MEMORY;
     if (root) {
         topology_p->machine = calloc((size_t)ranks, sizeof(*topology_p->machine));
         topology_p->rank = calloc((size_t)ranks, sizeof(*topology_p->rank));
     }
-    if (!root || (cards && topology_p->machine && topology_p->rank))
-        status = dist_gather(group, card, cards, sizeof(*card), DIST_UINT8, 0);
+    if (!root || (records && topology_p->machine && topology_p->rank))
+        status = dist_gather(group, record, records, sizeof(*record), DIST_UINT8, 0);
     if (root && status == DIST_OK) {
         topology_p->ranks = ranks;
         /* Places count nodes from 0 in rank order, so a new one is the next. */
         for (int rank = 0; rank < topology_p->ranks; rank++) {
-            const struct gather_card *moved = &cards[rank];
-            const int gpu = moved->device >= 0 ? moved->device : moved->local_rank;
+            const struct gather_record *from = &records[rank];
+            const int gpu = from->device >= 0 ? from->device : from->local_rank;
 
-            if (moved->place.node == topology_p->machines)
-                topology_p->machine[topology_p->machines++] = moved->machine;
+            if (from->place.node == topology_p->machines)
+                topology_p->machine[topology_p->machines++] = from->machine;
             topology_p->rank[rank] = (struct topology_rank){
-                moved->place.node,
-                moved->place.core < moved->machine.cores ? moved->place.core : -1,
-                gpu < moved->machine.gpus ? gpu : -1};
+                from->place.node,
+                from->place.core < from->machine.cores ? from->place.core : -1,
+                gpu < from->machine.gpus ? gpu : -1};
         }
     }
-    free(cards);
-    free(card);
+    free(records);
+    free(record);
     return status;
 }
 
