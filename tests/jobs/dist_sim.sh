@@ -40,8 +40,8 @@ job_check "a tree of 4096 ranks is verified" [ "$(column verified)" != no ]
 # Equal ranks are simulated once, which is fast; the verification would need all plans.
 job self - dist_sim all_reduce --topology node:8192 --bytes 8K,8M --algorithm ring --segments 1 \
     --links "$free" --links other_node=100us/1gbit/0
-job_check "equal nodes are simulated once" grep -q '134201344 messages' "$job_output"
-job_check "a plan too long to verify is reported" grep -q 'too long to be proved' "$job_output"
+job_check "nodes that are alike are simulated once" grep -q '134201344 messages' "$job_output"
+job_check "what is too long is not proved, and said" grep -q 'too long to be verified' "$job_output"
 
 job self - dist_sim barrier --ranks 5 --format json
 job_check "json" grep -q '"algorithm": "dissemination", "verified": "yes"' "$job_output"
@@ -54,15 +54,15 @@ for ranks in 1 8 64; do
 done
 
 
-job_fails "has room for 2" self - dist_sim all_reduce --ranks 4 --topology node:2
-job_fails "is not a price" self - dist_sim all_reduce --links other_node=fast
+job_fails "has 2 ranks" self - dist_sim all_reduce --ranks 4 --topology node:2
+job_fails "invalid item" self - dist_sim all_reduce --links other_node=fast
 job_fails "No such file" self - dist_sim all_reduce --links "$job_folder/none"
 job_fails "give the smaller sizes first" self - dist_sim all_reduce --bytes 2K,1K
-job_fails "none of the collectives" self - dist_sim all_reduces
-job_fails "leave it out to see all" self - dist_sim all_reduce --algorithm rings
-job_fails "there are 8 ranks only" self - dist_sim broadcast --root 8
-job_fails "none of text|csv|json" self - dist_sim all_reduce --format xml
-job_check "misuse: exit 2" [ "$job_status" = 2 ]
+job_fails "is not a collective that can be simulated" self - dist_sim all_reduces
+job_fails "omit the option to see all" self - dist_sim all_reduce --algorithm rings
+job_fails "there are only 8 ranks" self - dist_sim broadcast --root 8
+job_fails "not one of text|csv|json" self - dist_sim all_reduce --format xml
+job_check "wrong usage is exit 2" [ "$job_status" = 2 ]
 job_fails "at most 256" self - dist_sim all_reduce --ranks 257 --draw "$job_folder/many.svg"
 job_check "a drawing that is too large: exit 1" [ "$job_status" = 1 ]
 job_fails "use fewer segments or fewer ranks" self - dist_sim all_reduce --algorithm ring \

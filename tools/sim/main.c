@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_sim: verifies and simulates algorithms on machines that need not be there. */
+/* dist_sim: verifies algorithms, and simulates them on machines that need not exist. */
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "tools/common/args.h"
@@ -27,46 +27,46 @@
 
 struct job_result;
 
-/* What the command line asks for. */
+/* The options, parsed. */
 struct job {
     dist_collective collective;
     struct disti_topology *topology;
     struct disti_cost cost;
-    size_t sizes[JOB_SIZES_MAX]; /* bytes of a block, ascending */
+    size_t sizes[JOB_SIZES_MAX]; /* sizes of a block in bytes, ascending */
     int size_count;
     const struct disti_algorithm *only; /* NULL: all */
-    uint32_t segments;                  /* 0: what the library takes */
+    uint32_t segments;                  /* 0: the library's choice */
     int root;
     void (*print)(const struct job *job, const struct job_result *result, FILE *to);
-    const char *draw; /* a file; NULL: nothing is drawn */
+    const char *draw; /* file of the picture; NULL: none */
     bool verify;
 };
 
-/* One algorithm with one size. */
+/* The result of an algorithm for one size. */
 struct job_cell {
     uint32_t segments;
     dist_status status;
-    struct disti_forecast forecast; /* if that is DIST_OK */
-    char why[JOB_WHY_MAX];          /* if it is not */
+    struct disti_forecast forecast; /* valid if status is DIST_OK */
+    char why[JOB_WHY_MAX];          /* error message otherwise */
 };
 
-/* One algorithm. */
+/* The results of one algorithm. */
 struct job_row {
     const struct disti_algorithm *algorithm;
     bool verified;
     dist_status status; /* of the verification */
     struct disti_verdict verdict;
-    char why[JOB_WHY_MAX]; /* it could not be verified */
+    char why[JOB_WHY_MAX]; /* why it could not be verified; "": it could */
     struct job_cell cells[JOB_SIZES_MAX];
 };
 
 struct job_result {
     int count;
     struct job_row rows[JOB_ALGORITHMS_MAX];
-    int best[JOB_SIZES_MAX]; /* by size: the fastest row; -1: none could be simulated */
+    int best[JOB_SIZES_MAX]; /* fastest row for each size; -1: no row could be simulated */
 };
 
-/* The names of distances, as --links and all outputs have them. */
+/* Names of the distances in --links and in all outputs. */
 static const char *const job_distances[DISTI_DISTANCES] = {
     [DISTI_SAME_NUMA] = "same_numa",
     [DISTI_SAME_NODE] = "same_node",
@@ -88,7 +88,7 @@ static const struct links_unit links_rates[] = {
     {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}, {"kB", 1e3},
     {"MB", 1e6},       {"GB", 1e9},       {"TB", 1e12},      {NULL, 0}};
 
-/* "20us". False: it is no such number. 0 needs no unit. */
+/* Parses a number with a unit, such as "20us"; 0 needs no unit. Returns false if it is invalid. */
 static bool links_number(const char *text, const struct links_unit *unit, double *value_p)
 {
     char *end;
@@ -103,11 +103,11 @@ static bool links_number(const char *text, const struct links_unit *unit, double
     return value >= 0 && value < 1e15;
 }
 
-/* ---- words ---- */
+/* ---- --links: items ---- */
 
 struct links_word {
     const char *name;
-    size_t offset; /* of a double in struct disti_cost */
+    size_t offset; /* of the member, a double, in struct disti_cost */
     const struct links_unit *units;
 };
 
@@ -120,7 +120,8 @@ static const struct links_word links_words[] = {
     {"switch", offsetof(struct disti_cost, switch_s), links_times},
 };
 
-/* "other_node=20us/10gbit/5us" (latency, rate, and if it is there overhead), "cpus=8". */
+/* Parses an item such as "other_node=20us/10gbit/5us" (latency, rate, optional overhead) or
+ * "cpus=8". Returns false if it is invalid. */
 static bool links_item(char *value, struct disti_cost *cost)
 {
     const char *name = strsep(&value, "=");
@@ -155,15 +156,16 @@ static dist_status links_words_of(const char *text, struct disti_cost *cost)
         snprintf(item, sizeof(item), "%.*s", (int)length, text);
         if (length >= sizeof(item) || !links_item(item, cost))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "--links: \"%.*s\" is not a price; give for example "
-                              "other_node=20us/10gbit/5us, or memory=25GB, step=100ns, cpus=8",
+                              "--links: invalid item \"%.*s\"; valid are for example "
+                              "other_node=20us/10gbit/5us, memory=25GB, step=100ns, cpus=8",
                               (int)(length < 100 ? length : 100), text);
         text += length;
     }
     return DIST_OK;
 }
 
-/* A tuning file has CPUs and the limit of short messages not in it: those stay. */
+/* Reads the costs from a tuning file. Keeps the number of CPUs and the eager limit, which such
+ * files do not have. */
 static dist_status links_file(const char *name, struct disti_cost *cost)
 {
     static char text[2 * DISTI_TUNING_TEXT]; /* too large for a small stack */
@@ -189,9 +191,7 @@ static dist_status links_file(const char *name, struct disti_cost *cost)
     return DIST_OK;
 }
 
-/* What dist_sim found out, as text, csv and json. */
-
-/* ---- numbers for people: "64M", "1.5 ms", "3.2 GB/s"; all return text ---- */
+/* ---- formatting of numbers: "64M", "1.5 ms", "3.2 GB/s"; all functions return text ---- */
 
 static char *job_size_text(size_t bytes, char text[24])
 {
@@ -205,7 +205,7 @@ static char *job_size_text(size_t bytes, char text[24])
     return text;
 }
 
-/* Three digits, in the unit that fits: units[i] is 1000 times units[i - 1]. */
+/* Prints three digits with a suitable unit; units[i] is 1000 times units[i - 1]. */
 static char *print_scaled(double value, const char *const *units, int count, char text[24])
 {
     int unit = 0;
@@ -259,7 +259,8 @@ static const char *text_proof(const struct job *job, const struct job_row *row)
     return row->verdict.all ? "verified" : "a sample verified";
 }
 
-/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
+/* Returns the first error of the row: a wrong plan, a failed simulation or verification; "": none.
+ */
 static const char *job_why(const struct job *job, const struct job_row *row)
 {
     if (row->verdict.text[0])
@@ -270,7 +271,7 @@ static const char *job_why(const struct job *job, const struct job_row *row)
     return row->why;
 }
 
-/* What the links carry with the largest size. */
+/* Prints the result for the largest size, with the traffic of each kind of link. */
 static void text_detail(const struct job *job, const struct job_row *row, FILE *to)
 {
     const struct job_cell *cell = &row->cells[job->size_count - 1];
@@ -291,7 +292,7 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
         if (!link->messages && link->busiest <= 0)
             continue;
         job_rate_text(link->bytes, bytes);
-        bytes[strlen(bytes) - 2] = '\0'; /* bytes, not bytes a second */
+        bytes[strlen(bytes) - 2] = '\0'; /* cut "/s" */
         fprintf(to, "  %-12s %12llu messages %12s", job_distances[d],
                 (unsigned long long)link->messages, link->bytes > 0 ? bytes : "0 B");
         if (d >= DISTI_OTHER_NODE) {
@@ -321,7 +322,7 @@ static void print_text(const struct job *job, const struct job_result *result, F
                 job_time_text(link->latency_s, latency), job_time_text(link->overhead_s, overhead),
                 job_rate_text(link->bytes_per_second, rate));
     }
-    /* Which algorithm is the fastest where: marked with a star. */
+    /* The table of times; the fastest algorithm for each size is marked with a star. */
     char text[24];
     fprintf(to, "\n%-20s", "algorithm");
     for (int i = 0; i < job->size_count; i++)
@@ -342,7 +343,7 @@ static void print_text(const struct job *job, const struct job_result *result, F
         text_detail(job, &result->rows[r], to);
 }
 
-/* ---- for programs ---- */
+/* ---- CSV and JSON ---- */
 
 static const char *print_verified(const struct job_row *row)
 {
@@ -412,9 +413,9 @@ static void print_json(const struct job *job, const struct job_result *result, F
     fprintf(to, "]}\n");
 }
 
-/* Every algorithm with every size: verified once, simulated each. */
+/* ---- simulation of every algorithm with every size, and one verification per algorithm ---- */
 
-/* More steps than these are not proved, lest it take minutes. */
+/* Plans with more steps are not verified, since that would take minutes. */
 #define RUN_PROVED (UINT64_C(1) << 27)
 
 static struct disti_shape run_shape(const struct job *job, const struct job_cell *cell)
@@ -426,23 +427,25 @@ static struct disti_shape run_shape(const struct job *job, const struct job_cell
                                 .topology = job->topology};
 }
 
-static void run_why(char *why)
+static void run_copy_error(char *why)
 {
     snprintf(why, JOB_WHY_MAX, "%s", dist_last_error());
 }
 
-/* The proof writes the plans of all ranks, even where a few stand for all in the simulation. */
+/* Verifies an algorithm with the largest size. Builds the plans of all ranks, even if the
+ * simulation needs only a few representative ranks. */
 static dist_status run_proof(const struct job *job, struct job_row *row)
 {
     const struct job_cell *cell = &row->cells[job->size_count - 1];
     struct disti_shape shape = run_shape(job, cell);
-    if (cell->status != DIST_OK) { /* what is too long is too long for this as well */
+    if (cell->status != DIST_OK) { /* too large to simulate, so too large to verify */
         memcpy(row->why, cell->why, sizeof(row->why));
         return cell->status;
     }
     if (cell->forecast.steps > RUN_PROVED) {
         snprintf(row->why, sizeof(row->why),
-                 "too long to be proved: %llu steps of all ranks, more than %llu; give fewer ranks",
+                 "too long to be verified: %llu steps of all ranks, more than %llu; give fewer "
+                 "ranks",
                  (unsigned long long)cell->forecast.steps, (unsigned long long)RUN_PROVED);
         return DIST_ERR_UNSUPPORTED;
     }
@@ -451,13 +454,14 @@ static dist_status run_proof(const struct job *job, struct job_row *row)
 
 /* ---- tasks ---- */
 
-/* One algorithm's sizes that have the same number of segments, thus the same plans. */
+/* Consecutive sizes of one algorithm with the same number of segments, and so with the same plans.
+ */
 struct task {
     struct job_row *row;
-    int first, count; /* cells */
+    int first, count; /* range of cells */
 };
 
-/* What all threads share. */
+/* State that all threads share. */
 struct run {
     const struct job *job;
     struct task tasks[JOB_ALGORITHMS_MAX * JOB_SIZES_MAX];
@@ -484,7 +488,7 @@ static void task_run(const struct run *run, const struct task *task, int number)
             cell->status = disti_simulation_run(simulation, job->sizes[task->first + i], &job->cost,
                                                 &cell->forecast);
         if (cell->status != DIST_OK)
-            run_why(cell->why);
+            run_copy_error(cell->why);
     }
     disti_simulation_close(simulation);
     if (!job->verify || task->first + task->count < job->size_count)
@@ -493,7 +497,7 @@ static void task_run(const struct run *run, const struct task *task, int number)
     task->row->status = run_proof(job, task->row);
     task->row->verified = task->row->status == DIST_OK && task->row->verdict.ok;
     if (task->row->status != DIST_OK && !task->row->why[0])
-        run_why(task->row->why);
+        run_copy_error(task->row->why);
 }
 
 static void *run_thread(void *arg)
@@ -505,12 +509,13 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* The longest plans first, so that no thread is left alone with them at the end. */
+/* Adds an algorithm's tasks, the largest size first, so that no thread ends with a long task while
+ * the other threads are idle. */
 static void run_row(struct run *run, struct job_row *row)
 {
     const struct job *job = run->job;
     for (int i = 0; i < job->size_count; i++) {
-        /* As many as the library would take, unless they were given. */
+        /* --segments, or the number that the library would choose. */
         struct disti_choice choice = {.forced_segments = job->segments};
         const struct disti_algorithm *same;
         uint32_t segments;
@@ -526,10 +531,9 @@ static void run_row(struct run *run, struct job_row *row)
     }
 }
 
-/* On all CPUs that there are. Where there is no other thread, this one does it all. */
-#define RUN_THREADS 16
+#define RUN_THREADS 16 /* maximum number of additional threads */
 
-/* Verifies and simulates. Of what fails for single algorithms the result tells. */
+/* Verifies and simulates on all CPUs. Errors of single algorithms are stored in the result. */
 static void job_run(const struct job *job, struct job_result *result)
 {
     struct run run = {.job = job};
@@ -564,20 +568,19 @@ static void job_run(const struct job *job, struct job_result *result)
     }
 }
 
-/* Pictures: the ring, and the trees that follow from a topology, as SVG. */
+/* ---- SVG pictures of the ring and the trees of a topology ---- */
 
-/* More do not fit into a picture that one can read. */
-#define DRAW_RANKS_MAX 256
-#define DRAW_SPACING 28 /* between the middles of two ranks */
-#define DRAW_RING 40    /* the same on the ring, where arrows are between them */
-#define DRAW_RADIUS 11  /* of a rank */
-#define DRAW_LEVEL 60   /* from one level of a tree to the next */
+#define DRAW_RANKS_MAX 256 /* a picture of more ranks is not readable */
+#define DRAW_SPACING 28    /* between the centres of two ranks in a tree */
+#define DRAW_RING 40       /* between the centres of two ranks on the ring */
+#define DRAW_RADIUS 11     /* radius of a rank */
+#define DRAW_LEVEL 60      /* between two levels of a tree */
 #define DRAW_MARGIN 40
 #define DRAW_TITLE 30
-#define DRAW_LABEL 70  /* room for the names of nodes around the ring */
-#define DRAW_WIDTH 680 /* at least, for titles and the legend */
+#define DRAW_LABEL 70  /* space for the names of nodes around the ring */
+#define DRAW_WIDTH 680 /* minimum width, for titles and the legend */
 
-/* Colours of the palette for data: green, blue, orange, red. */
+/* Indices of data colours: green, blue, orange, red. */
 static const int draw_colours[DISTI_DISTANCES] = {2, 0, 1, 8};
 static const char *const draw_names[DISTI_DISTANCES] = {"same NUMA node", "same node", "other node",
                                                         "other rack"};
@@ -585,8 +588,9 @@ static const char *const draw_names[DISTI_DISTANCES] = {"same NUMA node", "same 
 struct draw {
     FILE *to;
     const struct disti_topology *topology;
-    double x[DRAW_RANKS_MAX], y[DRAW_RANKS_MAX]; /* by rank */
-    double width, top;                           /* of the picture; where the next part begins */
+    double x[DRAW_RANKS_MAX], y[DRAW_RANKS_MAX]; /* centre of each rank */
+    double width;                                /* width of the picture */
+    double top;                                  /* top of the next part */
 };
 
 /* ---- parts ---- */
@@ -597,7 +601,7 @@ static void draw_title(struct draw *draw, const char *text)
     draw->top += DRAW_TITLE;
 }
 
-/* From rim to rim; the data go from `from` to `to`. */
+/* Draws an arrow between the circles of two ranks, in the direction of the data. */
 static void draw_edge(const struct draw *draw, int from, int to)
 {
     double dx = draw->x[to] - draw->x[from], dy = draw->y[to] - draw->y[from];
@@ -610,8 +614,8 @@ static void draw_edge(const struct draw *draw, int from, int to)
             draw->y[to] - dy * cut, colour);
 }
 
-/* Neighbouring nodes have different colours: two in turn, and a third for the last of an odd
- * number, which the ring joins to the first. */
+/* Draws the ranks. Neighbouring nodes have different colours: two alternate, and the last of an odd
+ * number of nodes, which is next to the first on the ring, has a third. */
 static void draw_ranks(const struct draw *draw)
 {
     const int nodes = draw->topology->nodes;
@@ -626,7 +630,7 @@ static void draw_ranks(const struct draw *draw)
     }
 }
 
-/* The name of a node outside the ring, along the radius so that neighbours have room. */
+/* Writes the name of a node outside the ring, along the radius, so that names do not overlap. */
 static void draw_node_name(const struct draw *draw, int node, double cx, double cy, double radius)
 {
     const struct disti_topology *t = draw->topology;
@@ -669,7 +673,8 @@ static void draw_ring(struct draw *draw)
 
 /* ---- trees ---- */
 
-/* The binomial tree's columns: a rank, then the trees below it, the smallest first. */
+/* Assigns columns of the binomial tree: a rank, then its subtrees, the smallest first. Returns the
+ * next free column. */
 static int tree_columns(const struct disti_topology *t, int root, int rank, int column,
                         int *columns)
 {
@@ -681,7 +686,7 @@ static int tree_columns(const struct disti_topology *t, int root, int rank, int 
     return column;
 }
 
-/* which: 0 or 1 of the double tree; -1: the binomial one. */
+/* Draws a tree: 0 or 1 for a tree of the double tree, -1 for the binomial tree. */
 static void draw_tree(struct draw *draw, int which, int root, const char *title)
 {
     const struct disti_topology *t = draw->topology;
@@ -696,7 +701,7 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
         else
             disti_tree_double(t, which, rank, &tree);
         parents[rank] = tree.parent;
-        if (which >= 0) /* it is one of search: positions go from left to right */
+        if (which >= 0) /* a search tree: positions increase from left to right */
             columns[rank] = t->position[rank];
     }
     for (int rank = 0; rank < t->ranks; rank++) {
@@ -732,10 +737,10 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
     double ring = 2 * (draw_ring_radius(topology->ranks) + DRAW_LABEL);
     struct draw draw = {.topology = topology, .top = 24};
     draw.width = fmax(DRAW_WIDTH, fmax(ring, topology->ranks * DRAW_SPACING) + 2 * DRAW_MARGIN);
-    /* The picture is as high as what was drawn, so its head is written last: here to memory. */
+    /* The height is known only after drawing, so draw to memory and write the header later. */
     draw.to = open_memstream(&parts, &size);
     if (!draw.to)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture");
+        return disti_fail(DIST_ERR_NO_MEMORY, "out of memory for a picture");
     double x = DRAW_MARGIN;
     for (int d = 0; d < DISTI_DISTANCES; d++) {
         int colour = draw_colours[d];
@@ -759,7 +764,7 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
     bool lost = ferror(draw.to);
     if (fclose(draw.to) != 0 || lost) {
         free(parts);
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a picture");
+        return disti_fail(DIST_ERR_NO_MEMORY, "out of memory for a picture");
     }
     static const struct plot_rule colours[] = {{".n0", "fill", PLOT_ORANGE},
                                                {".n1", "fill", PLOT_BLUE},
@@ -779,9 +784,9 @@ static dist_status job_draw(const struct disti_topology *topology, int root, con
     return DIST_OK;
 }
 
-/* dist_sim's command line. */
+/* ---- the command line ---- */
 
-/* What is kept until everything has been read. */
+/* The options as they were given. */
 struct options {
     int64_t ranks, segments, root;
     const char *topology, *bytes, *algorithm, *format, *draw;
@@ -792,22 +797,22 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static struct args_row options_rows[] = {
-    {"", 0, ARGS_WORDS, 0, 0, 0, NULL, NULL}, /* the argument is set when it is read */
+    {"", 0, ARGS_WORDS, 0, 0, 0, NULL, NULL}, /* job_parse sets .argument */
     {"ranks", 0, ARGS_INT, AT(ranks), 1, 1 << 20, "N",
-     "so many ranks, on one node if no topology is given (8)"},
+     "number of ranks, on one node if no topology is given (8)"},
     {"topology", 0, ARGS_TEXT, AT(topology), 0, 0, "TEXT",
-     "where they are: 'rack:2 node:4 package:2 numa:2 core:8'"},
+     "racks, nodes and cores: 'rack:2 node:4 package:2 numa:2 core:8'"},
     {"bytes", 0, ARGS_TEXT, AT(bytes), 0, 0, "SIZE,...",
-     "of a block: 64K, 1M; one size alone: smaller ones too (64M)"},
-    {"algorithm", 0, ARGS_TEXT, AT(algorithm), 0, 0, "NAME", "that one only"},
+     "sizes of a block: 64K,1M; a single size adds smaller ones (64M)"},
+    {"algorithm", 0, ARGS_TEXT, AT(algorithm), 0, 0, "NAME", "simulate this algorithm only"},
     {"segments", 0, ARGS_INT, AT(segments), 1, 1024, "N",
-     "cut the data into so many (what the library would take)"},
-    {"root", 0, ARGS_INT, AT(root), 0, 1 << 20, "R", "of collectives that have one (0)"},
+     "number of segments (default: the library's choice)"},
+    {"root", 0, ARGS_INT, AT(root), 0, 1 << 20, "R", "root of collectives that have one (0)"},
     {"links", 0, ARGS_TEXTS, AT(links), 0, 0, "PRICE,...",
      "other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...; or a tuning file"},
-    {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "text|csv|json", "of the answer"},
+    {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "text|csv|json", "output format"},
     {"draw", 0, ARGS_TEXT, AT(draw), 0, 0, "FILE.svg", "draw the ring and the trees"},
-    {"no-verify", 0, ARGS_FLAG, AT(no_verify), 0, 0, NULL, "do not prove that the plans are right"},
+    {"no-verify", 0, ARGS_FLAG, AT(no_verify), 0, 0, NULL, "do not verify the plans"},
     ARGS_HELP_ROWS(struct options, 0),
 };
 static struct args options_args = {.rows = options_rows,
@@ -819,7 +824,8 @@ static struct args options_args = {.rows = options_rows,
 #define OPTIONS_LEAST 1024
 #define OPTIONS_TEXT 256
 
-/* One size alone: those before it that are a 16th of the next one each. */
+/* Sets the sizes `most`, `most` / 16, `most` / 256, ... down to OPTIONS_LEAST, in ascending order.
+ */
 static void options_ladder(struct job *job, size_t most)
 {
     job->size_count = 1;
@@ -848,20 +854,20 @@ static dist_status options_sizes(struct job *job, const char *text)
     }
     if (job->size_count == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--bytes: there is no size in \"%s\"; give for example 64K,1M", text);
+                          "--bytes: no size in \"%s\"; valid is for example 64K,1M", text);
     if (job->size_count == 1)
         options_ladder(job, job->sizes[0]);
     return DIST_OK;
 }
 
-/* Has it plans with blocks of one size, so that it can be simulated? */
+/* True if the collective can be simulated: it is no send or receive, and has equal blocks. */
 static bool options_simulates(int collective)
 {
     return !disti_collective_pair((dist_collective)collective) &&
            !disti_collective_uneven((dist_collective)collective);
 }
 
-/* The names of those that can be simulated. Returns text. */
+/* Lists the names of the collectives that can be simulated. Returns text. */
 static char *options_names(const char *separator, char text[OPTIONS_TEXT])
 {
     int used = 0;
@@ -881,7 +887,7 @@ static dist_status options_collective(const char *name, struct job *job)
             return DIST_OK;
     }
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "\"%s\" is none of the collectives that can be simulated: %s", name,
+                      "\"%s\" is not a collective that can be simulated; choose from: %s", name,
                       options_names(", ", names));
 }
 
@@ -892,10 +898,9 @@ static dist_status options_complete(struct job *job, const struct options *optio
                              ? disti_topology_synthetic(options->topology, &job->topology)
                              : disti_topology_flat(ranks ? ranks : 8, &job->topology);
     if (status == DIST_OK && ranks && ranks != job->topology->ranks)
-        status =
-            disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                       "--ranks %d, but the topology \"%s\" has room for %d: leave --ranks out",
-                       ranks, options->topology, job->topology->ranks);
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "--ranks %d, but the topology \"%s\" has %d ranks: omit --ranks", ranks,
+                            options->topology, job->topology->ranks);
     if (status == DIST_OK && options->bytes)
         status = options_sizes(job, options->bytes);
     for (int i = 0; status == DIST_OK && options->links[i]; i++)
@@ -910,11 +915,11 @@ static dist_status options_complete(struct job *job, const struct options *optio
     job->draw = options->draw;
     job->verify = !options->no_verify;
     if (job->root >= job->topology->ranks)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--root %d: there are %d ranks only",
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--root %d: there are only %d ranks",
                           job->root, job->topology->ranks);
     job->segments = (uint32_t)options->segments;
     if (job->collective == DIST_COLL_BARRIER) {
-        job->sizes[0] = 0; /* it moves nothing */
+        job->sizes[0] = 0; /* a barrier has no data */
         job->size_count = 1;
     }
     if (!options->algorithm)
@@ -922,14 +927,14 @@ static dist_status options_complete(struct job *job, const struct options *optio
     job->only = disti_algorithm_find(job->collective, options->algorithm);
     if (!job->only)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--algorithm: %s has no \"%s\"; leave it out to see all that it has",
+                          "--algorithm: %s has no \"%s\"; omit the option to see all algorithms",
                           dist_collective_string(job->collective), options->algorithm);
     return DIST_OK;
 }
 
 /*
- * Reads the command line. Returns -1 if there is something to do, else the exit status: what was
- * asked for, or what is wrong, has been printed.
+ * Parses the command line. Returns -1 if the simulation is to run; otherwise the exit code, after
+ * printing help, the version or an error.
  */
 static int job_parse(int argc, char **argv, struct job *job)
 {
@@ -957,14 +962,12 @@ static int job_parse(int argc, char **argv, struct job *job)
     return status == DIST_OK ? -1 : args_wrong(&options_args, "%s", dist_last_error());
 }
 
-/* dist_sim: verifies and simulates algorithms on machines that need not be there. */
-
 int main(int argc, char **argv)
 {
     struct job job = {0};
     struct job_result *result = NULL;
     int code;
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with EFBIG */
     code = job_parse(argc, argv, &job);
     if (code >= 0)
         goto out;
@@ -975,7 +978,7 @@ int main(int argc, char **argv)
     }
     result = malloc(sizeof(*result));
     if (!result) {
-        fprintf(stderr, "dist_sim: no memory\n");
+        fprintf(stderr, "dist_sim: out of memory\n");
         goto out;
     }
     job_run(&job, result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
+/* dist_info topology: shows a machine, or the machines and ranks of a job, as text or SVG. */
 #include <config.h>
 
 #include "tools/common/args.h"
@@ -14,26 +14,28 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A rank's own. */
+/* The record that each rank sends to rank 0. */
 struct gather_record {
     struct topology_machine machine;
     struct dist_place place;
     int32_t local_rank;
-    int32_t device; /* as DIST_DEVICE says; -1: by local rank */
+    int32_t device; /* DIST_DEVICE; -1: the device with the number of the local rank */
 };
 
-/* This machine: its packages, NUMA nodes, cores and GPUs, by hwloc. */
+/* Discovery of this machine's packages, NUMA nodes, cores and GPUs with hwloc. */
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-static int machine_above(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
+/* Returns the logical index of the object's ancestor of that type, or -1. */
+static int machine_ancestor(hwloc_topology_t hwloc, hwloc_obj_type_t type, hwloc_obj_t object)
 {
     hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(hwloc, type, object);
 
     return above ? (int)above->logical_index : -1;
 }
 
-/* NUMA nodes hang beside the tree: the first that shares CPUs. */
+/* Returns the first NUMA node that shares CPUs with the set, or -1. hwloc's NUMA nodes are not
+ * ancestors of cores. */
 static int machine_numa(hwloc_topology_t hwloc, hwloc_const_cpuset_t cpus)
 {
     hwloc_obj_t numa = NULL;
@@ -53,7 +55,7 @@ static void machine_by_hwloc(struct topology_machine *machine)
         return;
     hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (hwloc_topology_load(hwloc) == 0) {
-        /* The cores, or the hardware threads where the machine tells of no cores. */
+        /* List the cores, or the hardware threads if hwloc finds no cores. */
         const bool cores = hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0;
         hwloc_obj_t core = NULL;
 
@@ -61,7 +63,7 @@ static void machine_by_hwloc(struct topology_machine *machine)
                                                   core)) &&
                machine->cores < TOPOLOGY_CORES)
             machine->core[machine->cores++] =
-                (struct topology_core){(int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, core),
+                (struct topology_core){(int16_t)machine_ancestor(hwloc, HWLOC_OBJ_PACKAGE, core),
                                        (int16_t)machine_numa(hwloc, core->cpuset),
                                        (int16_t)hwloc_bitmap_weight(core->cpuset)};
         hwloc_obj_t device = NULL, host;
@@ -69,7 +71,7 @@ static void machine_by_hwloc(struct topology_machine *machine)
         while ((device = hwloc_get_next_pcidev(hwloc, device)) && machine->gpus < TOPOLOGY_GPUS) {
             struct topology_gpu *gpu = &machine->gpu[machine->gpus];
 
-            /* What computes and displays nothing, or displays and is of a maker of GPUs. */
+            /* GPUs are display controllers (PCI base class 0x03) of NVIDIA or AMD. */
             enum { MACHINE_NVIDIA = 0x10de, MACHINE_AMD = 0x1002 };
             const unsigned vendor = device->attr->pcidev.vendor_id;
             if (!(device->attr->pcidev.class_id >> 8 == 0x03 &&
@@ -78,7 +80,7 @@ static void machine_by_hwloc(struct topology_machine *machine)
             host = hwloc_get_non_io_ancestor_obj(hwloc, device);
             gpu->package = host->type == HWLOC_OBJ_PACKAGE
                                ? (int16_t)host->logical_index
-                               : (int16_t)machine_above(hwloc, HWLOC_OBJ_PACKAGE, host);
+                               : (int16_t)machine_ancestor(hwloc, HWLOC_OBJ_PACKAGE, host);
             gpu->numa = host->type == HWLOC_OBJ_MACHINE &&
                                 hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_NUMANODE) > 1
                             ? -1
@@ -96,7 +98,7 @@ static void machine_by_hwloc(struct topology_machine *machine)
 }
 #endif
 
-/* Fills in this machine, or what hwloc's variables describe in its place. */
+/* Describes this machine, or the machine that hwloc's environment variables describe. */
 static void topology_discover(struct topology_machine *machine)
 {
     memset(machine, 0, sizeof(*machine));
@@ -104,7 +106,7 @@ static void topology_discover(struct topology_machine *machine)
     machine_by_hwloc(machine);
     if (machine->cores)
         return;
-    /* All that is known is how many CPUs there are. */
+    /* Without hwloc only the number of CPUs is known. */
     machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     machine->cores = machine->cores > TOPOLOGY_CORES ? TOPOLOGY_CORES : machine->cores;
     for (int i = 0; i < machine->cores; i++)
@@ -139,7 +141,7 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
         status = dist_gather(group, record, records, sizeof(*record), DIST_UINT8, 0);
     if (root && status == DIST_OK) {
         topology_p->ranks = ranks;
-        /* Places count nodes from 0 in rank order, so a new one is the next. */
+        /* Places number nodes from 0 in rank order, so a new node has the next number. */
         for (int rank = 0; rank < topology_p->ranks; rank++) {
             const struct gather_record *from = &records[rank];
             const int gpu = from->device >= 0 ? from->device : from->local_rank;
@@ -147,8 +149,7 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
             if (from->place.node == topology_p->machines)
                 topology_p->machine[topology_p->machines++] = from->machine;
             topology_p->rank[rank] = (struct topology_rank){
-                from->place.node,
-                from->place.core < from->machine.cores ? from->place.core : -1,
+                from->place.node, from->place.core < from->machine.cores ? from->place.core : -1,
                 gpu < from->machine.gpus ? gpu : -1};
         }
     }
@@ -157,7 +158,7 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
     return status;
 }
 
-/* The part that begins with that core. */
+/* Returns the part that begins with the core. */
 static struct topology_part topology_part_at(const struct topology_machine *machine, int core)
 {
     struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
@@ -169,16 +170,17 @@ static struct topology_part topology_part_at(const struct topology_machine *mach
     return part;
 }
 
-/* Is the GPU in that part, or with part NULL in none? One without a known place is in none. */
+/* True if the GPU is in the part or, if part is NULL, in no part. A GPU without a known NUMA node
+ * is in no part. */
 static bool topology_part_has_gpu(const struct topology_machine *machine,
                                   const struct topology_part *part, int gpu)
 {
-    const struct topology_gpu *of = &machine->gpu[gpu];
+    const struct topology_gpu *info = &machine->gpu[gpu];
     bool placed = false;
 
     if (part)
-        return of->numa >= 0 && of->numa == part->numa &&
-               (of->package < 0 || of->package == part->package);
+        return info->numa >= 0 && info->numa == part->numa &&
+               (info->package < 0 || info->package == part->package);
     for (int core = 0; core < machine->cores && !placed;) {
         struct topology_part any = topology_part_at(machine, core);
 
@@ -188,21 +190,21 @@ static bool topology_part_has_gpu(const struct topology_machine *machine,
     return !placed;
 }
 
-/* The machines and their ranks as a picture. */
+/* ---- SVG ---- */
 
-/* Sizes in pixels: of a core, a GPU, the space around, and a line of heading. */
+/* Sizes in pixels: cores and GPUs, gaps and padding, a heading, the page and the legend. */
 enum { SVG_CORE_W = 62, SVG_CORE_H = 36, SVG_GPU_W = 128, SVG_GPU_H = 36 };
 enum { SVG_GAP = 6, SVG_PAD = 12, SVG_HEAD = 22, SVG_WIDTH = 1500, SVG_LEGEND_W = 560 };
 
-#define SVG_BIG 16 /* of a label, with its end */
+#define SVG_BIG 16 /* size of a label's buffer */
 
-/* How one machine is laid out: all its parts are boxes of one size, in a grid for each package. */
+/* Layout of a machine. All parts are boxes of the same size, arranged in a grid in each package. */
 struct svg_layout {
     int core_columns;
     int part_w, part_h;
-    int part_columns; /* in a package */
+    int part_columns; /* parts per row of a package */
     int package_w, package_h, package_columns;
-    int loose; /* GPUs that are in no part */
+    int loose; /* number of GPUs in no part */
     int w, h;
 };
 
@@ -230,7 +232,7 @@ static int svg_gpus_of(const struct topology_machine *machine, const struct topo
     return count;
 }
 
-/* Inside a part: GPUs in rows of this many. */
+/* Returns the number of GPUs per row of a box of that width. */
 static int svg_gpu_columns(int part_w)
 {
     return svg_larger(1, (part_w - 2 * SVG_PAD + SVG_GAP) / (SVG_GPU_W + SVG_GAP));
@@ -274,7 +276,7 @@ static struct svg_layout svg_lay_out(const struct topology_machine *machine)
     return layout;
 }
 
-/* ---- pieces ---- */
+/* ---- boxes ---- */
 
 static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, const char *head)
 {
@@ -290,8 +292,8 @@ static bool text_is_at(const struct topology_rank *rank, int machine, int core, 
 }
 
 /*
- * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
- * where size is short. Returns how many they are.
+ * Writes the ranks on a core of a machine or, if core is -1, on a GPU: "0-3,8". Shortened to
+ * "0-3 +4" if `size` is too small. Returns the number of ranks.
  */
 static int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu,
                              char *text, size_t size)
@@ -325,7 +327,7 @@ static int topology_ranks_at(const struct topology *topology, int machine, int c
     return count;
 }
 
-/* A core or GPU: its own name above, its ranks below, all of them where the mouse rests. */
+/* Draws a core or GPU: its name and its ranks. A tooltip lists all ranks. */
 static void svg_cell(FILE *to, const struct topology *topology, int machine, int core, int gpu,
                      int x, int y)
 {
@@ -356,15 +358,15 @@ static void svg_cell(FILE *to, const struct topology *topology, int machine, int
     fprintf(to, "</g>\n");
 }
 
-/* The GPUs of a part, or with part NULL those that are in none, in rows of that width. */
+/* Draws the GPUs of a part (NULL: the GPUs in no part) in rows of `width`. */
 static void svg_gpus(FILE *to, const struct topology *topology, int machine,
                      const struct topology_part *part, int width, int x, int y)
 {
-    const struct topology_machine *of = &topology->machine[machine];
+    const struct topology_machine *info = &topology->machine[machine];
     const int columns = svg_gpu_columns(width);
 
-    for (int gpu = 0, i = 0; gpu < of->gpus; gpu++) {
-        if (!topology_part_has_gpu(of, part, gpu))
+    for (int gpu = 0, i = 0; gpu < info->gpus; gpu++) {
+        if (!topology_part_has_gpu(info, part, gpu))
             continue;
         svg_cell(to, topology, machine, -1, gpu, x + SVG_PAD + i % columns * (SVG_GPU_W + SVG_GAP),
                  y + i / columns * (SVG_GPU_H + SVG_GAP));
@@ -393,13 +395,13 @@ static void svg_part(FILE *to, const struct topology *topology, int machine,
 static void svg_machine(FILE *to, const struct topology *topology, int machine,
                         const struct svg_layout *layout, int x, int y)
 {
-    const struct topology_machine *of = &topology->machine[machine];
+    const struct topology_machine *info = &topology->machine[machine];
     int package = -2, packages = 0, parts = 0, left = 0, top = 0;
     char head[32];
 
-    svg_box(to, x, y, layout->w, layout->h, "machine", of->host);
-    for (int core = 0; core < of->cores;) {
-        struct topology_part part = topology_part_at(of, core);
+    svg_box(to, x, y, layout->w, layout->h, "machine", info->host);
+    for (int core = 0; core < info->cores;) {
+        struct topology_part part = topology_part_at(info, core);
 
         if (part.package != package) {
             left = x + SVG_PAD + packages % layout->package_columns * (layout->package_w + SVG_PAD);
@@ -479,9 +481,9 @@ void topology_draw(const struct topology *topology, FILE *to)
     fprintf(to, "</svg>\n");
 }
 
-/* The machines and their ranks in lines. */
+/* ---- text ---- */
 
-/* Ranks of a core, or GPU, as "ranks 0-3" behind a gap; nothing where there are none. */
+/* Prints "ranks 0-3" of a core or GPU after `gap` blanks, if there are ranks, and ends the line. */
 static void text_ranks(const struct topology *topology, int machine, int core, int gpu, int gap,
                        FILE *to)
 {
@@ -493,7 +495,7 @@ static void text_ranks(const struct topology *topology, int machine, int core, i
     fprintf(to, "\n");
 }
 
-/* Cores that no rank is on, beside each other, in one line. */
+/* Prints the cores of a part. Adjacent cores without ranks share a line. */
 static void text_cores(const struct topology *topology, int machine,
                        const struct topology_part *part, FILE *to)
 {
@@ -518,21 +520,21 @@ static void text_cores(const struct topology *topology, int machine,
     }
 }
 
-/* The GPUs of a part; part NULL: those that are in none. */
+/* Prints the GPUs of a part; NULL: the GPUs in no part. */
 static void text_gpus(const struct topology *topology, int machine,
                       const struct topology_part *part, FILE *to)
 {
-    const struct topology_machine *of = &topology->machine[machine];
+    const struct topology_machine *info = &topology->machine[machine];
 
-    for (int gpu = 0; gpu < of->gpus; gpu++) {
-        if (!topology_part_has_gpu(of, part, gpu))
+    for (int gpu = 0; gpu < info->gpus; gpu++) {
+        if (!topology_part_has_gpu(info, part, gpu))
             continue;
-        fprintf(to, "      GPU %d%s%s", gpu, *of->gpu[gpu].name ? " " : "", of->gpu[gpu].name);
+        fprintf(to, "      GPU %d%s%s", gpu, *info->gpu[gpu].name ? " " : "", info->gpu[gpu].name);
         text_ranks(topology, machine, -1, gpu, 2, to);
     }
 }
 
-/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
+/* ---- the command ---- */
 
 struct words {
     int64_t ranks;
@@ -543,8 +545,9 @@ struct words {
 #define AT(member) offsetof(struct words, member)
 static const struct args_row words_rows[] = {
     {"ranks", 0, ARGS_INT, AT(ranks), 1, 4096, "N",
-     "start N ranks here, and show where they are (default: those of the launcher, or none)"},
-    {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE", "draw a picture into that file; - is the output"},
+     "start N ranks on this machine (default: the launcher's ranks, or none)"},
+    {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE",
+     "write an SVG picture to FILE; -: standard output"},
     ARGS_HELP_ROWS(struct words, 0),
 };
 static const struct args words_args = {
@@ -560,15 +563,15 @@ static int topology_show(const struct topology *topology, const struct words *wo
 
     if (!words->svg) {
         for (int machine = 0; machine < topology->machines; machine++) {
-            const struct topology_machine *of = &topology->machine[machine];
+            const struct topology_machine *info = &topology->machine[machine];
             int package = -2;
 
-            fprintf(stdout, "%s: %d cores", of->host, of->cores);
-            if (of->core[0].threads > 1)
-                fprintf(stdout, " of %d threads", of->core[0].threads);
-            fprintf(stdout, ", %d GPU%s\n", of->gpus, of->gpus == 1 ? "" : "s");
-            for (int core = 0; core < of->cores;) {
-                struct topology_part part = topology_part_at(of, core);
+            fprintf(stdout, "%s: %d cores", info->host, info->cores);
+            if (info->core[0].threads > 1)
+                fprintf(stdout, " of %d threads", info->core[0].threads);
+            fprintf(stdout, ", %d GPU%s\n", info->gpus, info->gpus == 1 ? "" : "s");
+            for (int core = 0; core < info->cores;) {
+                struct topology_part part = topology_part_at(info, core);
 
                 if (part.package != package && part.package >= 0)
                     fprintf(stdout, "  package %d\n", part.package);
@@ -582,7 +585,7 @@ static int topology_show(const struct topology *topology, const struct words *wo
             text_gpus(topology, machine, NULL, stdout);
             for (int rank = 0; rank < topology->ranks; rank++) {
                 if (topology->rank[rank].machine == machine && topology->rank[rank].core < 0)
-                    fprintf(stdout, "      rank %d, on no core that is known\n", rank);
+                    fprintf(stdout, "      rank %d, core unknown\n", rank);
             }
         }
         return output_exit("dist_info", 0);
@@ -601,7 +604,7 @@ static int topology_show(const struct topology *topology, const struct words *wo
     return 1;
 }
 
-/* One rank of a job; rank 0 shows. */
+/* Runs one rank of a job. Rank 0 prints. Returns the exit code. */
 static int topology_rank(int rank, void *arg)
 {
     struct topology topology = {0};
@@ -628,7 +631,7 @@ static int topology_rank(int rank, void *arg)
     return code;
 }
 
-/* The machine without ranks. */
+/* Shows this machine without ranks. Returns the exit code. */
 static int topology_alone(const struct words *words)
 {
     struct topology topology = {.machines = 1, .machine = malloc(sizeof(*topology.machine))};
