@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Benchmarks. All files of dist_bench except main.c form a library, which the unit tests link too.
+# dist_bench. Everything but main is a library, so that unit tests can link it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_LIBTOOLFLAGS = $(static_only)
 libbench_la_SOURCES = \
@@ -17,40 +17,40 @@ bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c
 dist_bench_LDADD = libbench.la libdist.la -ldl -lm
 
-# Compares the progress thread with blocking calls.
+# Compares the speed of the progress thread with that of blocking calls.
 noinst_PROGRAMS += bench/overlap
 bench_overlap_SOURCES = bench/overlap.c
 bench_overlap_LDADD = libdist.la
 
-# A cluster of network namespaces, to run benchmarks on; the cost of authentication and checks.
+# Scripts: a cluster of network namespaces, and the cost of security.
 EXTRA_DIST += bench/netns-cluster bench/trust-cost
 
-# Results: printing, saving, drawing, comparing.
+# Printing, saving, drawing and comparing results.
 libbench_la_SOURCES += \
 	bench/html.c \
 	bench/print.c \
 	bench/result.c bench/report.h
 
-# Draws curves from CSV files, as SVG.
+# Draws curves of saved results as SVG.
 noinst_PROGRAMS += bench/draw
 bench_draw_SOURCES = bench/draw.c
 bench_draw_LDADD = libbench.la libdist.la -lm
 
-# The bound of this machine.
+# Measures the memory bandwidth that bounds the performance on this machine.
 libbench_la_SOURCES += \
 	bench/limit.c
 
-# The measurement on one rank: buffers, calls, times, checks.
+# The work of one rank: buffers, calls, times and checks.
 libbench_la_SOURCES += \
 	bench/pattern.c bench/measure.h \
 	bench/measure.c \
 	bench/driver_libdist.c
 
-# The libraries and the processes that are measured.
+# The contestants: libraries in other processes, and the ranks of this process.
 libbench_la_SOURCES += \
 	bench/libraries.c bench/jobs.h
 
-# The cost of starting: time, memory, descriptors.
+# The footprint of the library: start time, memory, descriptors.
 startup_sources = bench/footprint/startup.c bench/footprint/startup.h
 
 noinst_PROGRAMS += bench/startup_dist
@@ -73,7 +73,7 @@ bench_startup_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
 bench_startup_mpich_LDADD = $(MPICH_LIBS)
 EXTRA_DIST += bench/footprint/footprint.sh
 
-# Training: how much communication is hidden, and a comparison with PyTorch.
+# Training: overlap of communication and computation, and a comparison with PyTorch.
 noinst_PROGRAMS += bench/training/overlap
 bench_training_overlap_SOURCES = \
 	bench/training/overlap.c
@@ -84,8 +84,8 @@ EXTRA_DIST += \
 	bench/training/compare bench/training/pytorch.py \
 	bench/training/scaling bench/training/zero
 
-# Drivers of other libraries for dist_bench. bench/peers/NAME is a script that starts the ranks,
-# bench/peers/workers contains the programs that they run. Nothing else depends on the peers.
+# Drivers of other libraries (peers), with which dist_bench compares libdist. peers/NAME is a script that
+# starts the ranks, peers/workers/ has the programs that they run. Nothing else needs the peers.
 peersdir = $(libexecdir)/dist/peers
 peers_workersdir = $(peersdir)/workers
 peers_SCRIPTS =
@@ -96,7 +96,7 @@ peers_source = \
 	bench/measure.c \
 	bench/peers/names.c \
 	bench/protocol.h
-# Other libraries are measured without sanitizers.
+# Other libraries are measured without our sanitizers.
 peers_cflags = -std=gnu11 -O2 -Wall -Wextra -Wshadow -Wstrict-prototypes
 peers_write = $(AM_V_GEN)$(MKDIR_P) bench/peers && $(BASH) $(srcdir)/bench/peers/write-peer $@
 
@@ -149,17 +149,17 @@ bench_peers_workers_gloo_LDADD = $(GLOO_LIBS) -lm
 $(peers_gloo): bench/peers/write-peer Makefile
 	$(peers_write) gloo gloo ''
 
-# The script that starts peers, in the same directory as in the installation.
+# Link the scripts into the build tree, since peers are started from the directory of their workers.
 peers_start = bench/peers/workers/start.sh
 $(peers_start): bench/peers/start.sh
 	$(AM_V_GEN)$(MKDIR_P) bench/peers/workers && cp $(srcdir)/bench/peers/start.sh $@
 noinst_DATA = $(peers_start)
 CLEANFILES += $(peers_SCRIPTS) $(peers_start)
 
-# Runs all benchmarks of the performance targets.
+# Runs all performance measurements.
 EXTRA_DIST += bench/performance bench/performance.awk
 
-# The sources from which `setup` builds workers for additional MPIs: part of the source tree.
+# A copy of the sources from which peers/setup builds workers for other MPIs.
 dist_peers_SCRIPTS = bench/peers/setup
 dist_peers_DATA = bench/peers/README.md
 dist_peers_workers_DATA = bench/peers/start.sh

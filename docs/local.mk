@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Documents to install. They keep their folders, so that the links between them work.
+# Installed documents. They keep their directories, so that their links to each other work.
 nobase_dist_doc_DATA = \
 	docs/ARCHITECTURE.md \
 	docs/GLOSSARY.md \

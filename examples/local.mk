@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Example programs. README.md describes the first, docs/embedding.md the other ones.
+# Example programs. README.md shows the first, docs/embedding.md the other ones.
 noinst_PROGRAMS += examples/ddp
 examples_ddp_SOURCES = examples/ddp.c
 examples_ddp_LDADD = libdist.la

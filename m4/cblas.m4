@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# CBLAS: the matrix products of the training harness, OpenBLAS first. The library needs none.
+# CBLAS, preferably OpenBLAS: matrix products of the training programs. The library does not use it.
 AC_DEFUN([DISTI_CHECK_CBLAS],
 [DISTI_WITH([cblas], [multiply matrices with CBLAS in train_mnist])
 AS_IF([test "$with_cblas" != no],
@@ -16,11 +16,11 @@ AS_IF([test "$with_cblas" != no],
     done
     AC_MSG_RESULT([$cblas_found])
     AS_IF([test "$cblas_found" = yes],
-        [AC_DEFINE([HAVE_CBLAS], [1], [Define if <cblas.h> and its library are there.])
+        [AC_DEFINE([HAVE_CBLAS], [1], [Define if <cblas.h> and its library are available.])
         DISTI_TRY([$CBLAS_CFLAGS], [$CBLAS_LIBS], [#include <cblas.h>],
             [openblas_set_num_threads(1)],
             [AC_DEFINE([HAVE_OPENBLAS_SET_NUM_THREADS], [1],
-                [Define if the CBLAS is an OpenBLAS, whose threads can be set.])])],
+                [Define if the CBLAS is OpenBLAS, with openblas_set_num_threads.])])],
         [CBLAS_CFLAGS= CBLAS_LIBS=
         DISTI_MISSING([cblas], [no cblas_saxpy in openblas or blas],
             [libopenblas-serial-dev])])])

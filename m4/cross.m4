@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Cross compilation: the libraries of the build machine are no use to the host. Only these count: what
-# $host_alias-pkg-config and the cross compiler find, and prefixes and variables that the user gives.
+# Cross compilation. Libraries of the build machine must not be used for the host. Libraries come only
+# from $host_alias-pkg-config, the cross compiler, and the prefixes and variables that the user sets.
 
 # DISTI_CROSS: sets disti_cross to yes or no, disti_tool to the prefix of the host's tools, and disti_for
-# to the end of a sentence about a missing package. A build for another host counts as cross compiled
-# even if its programs run here.
+# to the suffix of messages about a missing package. A build for a different host counts as cross
+# compilation even if its programs run on the build machine.
 AC_DEFUN([DISTI_CROSS],
 [AC_REQUIRE([AC_CANONICAL_HOST])
 AS_IF([test "$cross_compiling" = yes || test "$host" != "$build"],
     [disti_cross=yes disti_tool=$host_alias- disti_for=" for $host_alias"],
     [disti_cross=no disti_tool= disti_for=])])
 
-# DISTI_PROG_PKG_CONFIG: pkg-config. Without one for the host, the build machine's serves, but reads
-# only the folders that the user gives: --with-NAME=PREFIX and PKG_CONFIG_PATH.
+# DISTI_PROG_PKG_CONFIG: finds pkg-config. Without one for the host, uses the build machine's, but only
+# with the directories that the user sets: --with-NAME=PREFIX and PKG_CONFIG_PATH.
 AC_DEFUN([DISTI_PROG_PKG_CONFIG],
 [AC_REQUIRE([DISTI_CROSS])
 PKG_PROG_PKG_CONFIG
@@ -24,8 +24,8 @@ AS_IF([test "$disti_cross" = yes && test -z "${ac_cv_env_PKG_CONFIG_value}${PKG_
             prefixes and in PKG_CONFIG_PATH are used]))
         PKG_CONFIG_LIBDIR=/nonexistent; export PKG_CONFIG_LIBDIR])])])
 
-# DISTI_PKG(VARIABLE, MODULE, HEADER, BODY, IF-YES, IF-NO): does pkg-config have MODULE, and does a
-# program link with it? If not, VARIABLE_CFLAGS and VARIABLE_LIBS are empty.
+# DISTI_PKG(VARIABLE, MODULE, HEADER, BODY, IF-YES, IF-NO): checks whether pkg-config has MODULE and a
+# program links with it. If not, VARIABLE_CFLAGS and VARIABLE_LIBS are empty.
 AC_DEFUN([DISTI_PKG],
 [PKG_CHECK_MODULES([$1], [$2], [disti_pkg=yes], [disti_pkg=no])
 AS_IF([test "$disti_pkg" = yes],
@@ -35,8 +35,8 @@ AS_IF([test "$disti_pkg" = yes],
 AS_IF([test "$disti_pkg" = yes], [$5], [$1_CFLAGS= $1_LIBS=
     $6])])
 
-# DISTI_CXX17: sets disti_cxx17 to yes if $CXX compiles C++17 that links with the objects of $CC. A
-# missing cross compiler for C++ makes configure choose the build machine's.
+# DISTI_CXX17: sets disti_cxx17 to yes if $CXX compiles C++17 that links with objects of $CC. It does not
+# if there is no C++ cross compiler, since configure then selects the build machine's.
 AC_DEFUN([DISTI_CXX17],
 [AC_MSG_CHECKING([whether $CXX compiles C++17 for the programs of $CC])
 disti_cxx17=no disti_libs=$LIBS

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# CUDA: nvcc and cuBLAS, for the kernels of train_mnist. The library itself needs neither: it finds
-# the driver at run time.
+# CUDA: nvcc and cuBLAS, for the kernels of train_mnist. The library itself needs neither: it loads the
+# driver at run time.
 
-# DISTI_NVCC_TRY(DIR, IF-YES): does DIR/bin/nvcc make a shared object with cuBLAS, for the machine of $CC?
+# DISTI_NVCC_TRY(DIR, IF-YES): checks whether DIR/bin/nvcc links a shared object with cuBLAS for the
+# machine of $CC.
 AC_DEFUN([DISTI_NVCC_TRY],
 [AS_IF([test -x "$1/bin/nvcc"],
     [AS_ECHO(["#include <cublas_v2.h>
@@ -13,7 +14,8 @@ int g(float *x) { cublasHandle_t h; f<<<1, 1>>>(x); return cublasCreate(&h); }"]
         AC_TRY_COMMAND([$CC $CFLAGS -nostdlib -shared -o conftest-cc.so conftest.so])], [$2])
     rm -f conftest.cu conftest.so conftest-cc.so])])
 
-# Those of the usual generations that this nvcc knows, and what later GPUs compile when they load it.
+# Sets NVCC_ARCHITECTURES: the common GPU generations that this nvcc supports, and PTX of the latest one
+# for newer GPUs.
 AC_DEFUN([DISTI_NVCC_ARCHITECTURES],
 [disti_known=$("$NVCC" --list-gpu-arch 2>/dev/null)
 NVCC_ARCHITECTURES= disti_latest=
@@ -45,7 +47,7 @@ AS_IF([test "$with_cuda" != no],
     done
     AC_MSG_RESULT([$cuda_found])
     AS_IF([test "$cuda_found" = yes], [DISTI_NVCC_ARCHITECTURES],
-        [DISTI_MISSING([cuda], [no nvcc that links cuBLAS: train_mnist computes on the CPU],
+        [DISTI_MISSING([cuda], [no nvcc that links with cuBLAS: train_mnist runs on the CPU only],
             [nvidia-cuda-toolkit (non-free)])])])
 AC_SUBST([NVCC])
 AC_SUBST([NVCC_ARCHITECTURES])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Gloo: measured beside ours by dist_bench. The library has nothing of it.
+# Gloo: dist_bench measures it for comparison. The library does not use it.
 AC_DEFUN([DISTI_CHECK_GLOO],
-[DISTI_WITH([gloo], [measure Gloo beside libdist in dist_bench])
+[DISTI_WITH([gloo], [compare with Gloo in dist_bench])
 GLOO_CFLAGS= GLOO_LIBS=
 AS_IF([test "$with_gloo" != no],
     [AC_MSG_CHECKING([for Gloo])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# MPI: Open MPI and MPICH, each by its own compiler wrapper, told apart by what <mpi.h> says.
-# Both may be there: the mpi module is built once for each.
+# MPI: Open MPI and MPICH, each through its compiler wrapper, identified by macros of <mpi.h>. If both are
+# available, the mpi module is built for each.
 
-# DISTI_MPI_FLAGS(WRAPPER): asks the wrapper for its flags. Sets disti_mpi_cflags, disti_mpi_libs.
+# DISTI_MPI_FLAGS(WRAPPER): reads the wrapper's flags. Sets disti_mpi_cflags and disti_mpi_libs.
 AC_DEFUN([DISTI_MPI_FLAGS],
 [disti_mpi_cflags= disti_mpi_libs=
 disti_words=$($1 -show 2>/dev/null || $1 --showme 2>/dev/null)
@@ -12,9 +12,9 @@ for disti_word in $disti_words; do
         [-L*|-l*|-Wl,*|-pthread], [disti_mpi_libs="$disti_mpi_libs $disti_word"])
 done])
 
-# DISTI_MPI_FLAVOUR(FLAVOUR, VARIABLE, MACRO, WRAPPERS, LAUNCHERS): the first wrapper whose <mpi.h>
-# defines MACRO. Sets VARIABLE_CFLAGS, VARIABLE_LIBS, VARIABLE_RUN and mpi_FLAVOUR. Without that
-# MPI the launcher is empty whatever the environment says, so that tests leave it out.
+# DISTI_MPI_FLAVOUR(FLAVOUR, VARIABLE, MACRO, WRAPPERS, LAUNCHERS): finds the first wrapper whose <mpi.h>
+# defines MACRO. Sets VARIABLE_CFLAGS, VARIABLE_LIBS, VARIABLE_RUN and mpi_FLAVOUR. Without that MPI
+# VARIABLE_RUN is empty, even if it is set in the environment, so that tests skip it.
 AC_DEFUN([DISTI_MPI_FLAVOUR],
 [AC_MSG_CHECKING([for $1])
 mpi_$1=no

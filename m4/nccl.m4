@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# NCCL: loaded at run time, so the module needs nothing; a test checks it against nccl.h.
+# NCCL: loaded at run time, so the module builds without it. A test compares our declarations with nccl.h.
 
-# DISTI_NCCL_HEADER(DIR): can a program include nccl.h, with DIR's include folder?
+# DISTI_NCCL_HEADER(DIR): checks for nccl.h of 2.14 or newer in DIR/include.
 AC_DEFUN([DISTI_NCCL_HEADER],
 [AS_IF([test "$nccl_found" = no && { test "$1" = /usr || test -f "$1/include/nccl.h"; }],
     [disti_cppflags=$CPPFLAGS
@@ -17,7 +17,7 @@ AC_DEFUN([DISTI_NCCL_HEADER],
         [NCCL_CFLAGS=])])])
 
 AC_DEFUN([DISTI_CHECK_NCCL],
-[DISTI_WITH_MODULE([nccl], [module nccl; PREFIX is where a test finds nccl.h])
+[DISTI_WITH_MODULE([nccl], [build the nccl module; a test compares it with PREFIX/include/nccl.h])
 NCCL_CFLAGS=
 AS_IF([test "$with_nccl" != no],
     [AC_MSG_CHECKING([for nccl.h])
@@ -31,7 +31,7 @@ AS_IF([test "$with_nccl" != no],
     AS_IF([test "$nccl_found" = no],
         [AS_IF([test -n "$nccl_prefix"],
             [AC_MSG_ERROR([--with-nccl: no nccl.h of 2.14 or newer in $nccl_prefix/include])])
-        nccl_status="yes, loaded at run time (no nccl.h here to check it against)"])])
+        nccl_status="yes, loaded at run time (not checked: no nccl.h)"])])
 AC_SUBST([NCCL_CFLAGS])
 AC_SUBST([nccl_prefix])
 AM_CONDITIONAL([HAVE_NCCL], [test "$with_nccl" != no])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# DISTI_RELATIVE_PATHS: where the headers are, seen from the pkg-config file and from the CMake
-# package, so that a moved installation still finds them; and what a program links.
+# DISTI_RELATIVE_PATHS: the headers' directory relative to the pkg-config file and the CMake package, so
+# that an installation can be moved; and the libraries that a program must link.
 AC_DEFUN([DISTI_RELATIVE_PATHS], [
-    # The libraries themselves, not their packages: those require what a static libhwloc needs, such as
-    # libudev, too.
+    # List libraries instead of pkg-config packages: the packages also require the dependencies of a static
+    # libhwloc, such as libudev.
     libdist_needs="$HWLOC_LIBS $OPENSSL_LIBS -ldl -lpthread -lm"
     disti_prefix=$prefix disti_exec_prefix=$exec_prefix
     AS_IF([test "$prefix" = NONE], [prefix=$ac_default_prefix])
@@ -17,7 +17,7 @@ AC_DEFUN([DISTI_RELATIVE_PATHS], [
     includedir_from_cmake=$(realpath -m --relative-to="$disti_libdir/cmake/libdist" \
         "$disti_includedir")
     PACKAGE_VERSION_MAJOR=${PACKAGE_VERSION%%.*}
-    # Without libdist.so every program links what libdist.a needs.
+    # Without libdist.so every program must link the dependencies of libdist.a.
     AS_IF([test "$enable_shared" = no],
         [libdist_file=libdist.a libdist_type=STATIC pc_libs=" $libdist_needs" pc_libs_private=
         cmake_libs=$libdist_needs],

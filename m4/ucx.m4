@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# UCX: its ucp layer, by pkg-config or from a prefix.
+# UCX: its ucp layer, from the compiler's default directories, /usr/local or a prefix.
 
-# DISTI_TRY_UCX(DIR): are header and libraries in DIR, or where the compiler looks? As new as 1.11:
-# active messages with headers, and a peer's death is told.
+# DISTI_TRY_UCX(DIR): checks for UCX 1.11 or newer in DIR, or in the compiler's default directories if
+# DIR is empty. Older versions lack active messages with headers, or do not report the exit of a peer.
 AC_DEFUN([DISTI_TRY_UCX],
 [disti_ucx_dir=$1
 for disti_lib in lib lib64; do

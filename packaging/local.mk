@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Recipes for those who make packages of a release. README.md beside it says which were tried where.
+# Recipes for packages of a release. README.md in this directory lists where each has been tested.
 EXTRA_DIST += \
 	debian/changelog \
 	debian/control \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The Python package. `make wheel` builds one that contains the library and its modules; `pip install
+# The Python package. `make wheel` builds a wheel that contains the library and its modules; `pip install
 # ./python` uses an installed library.
 python_files = \
 	python/README.md \

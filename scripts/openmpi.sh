@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Environment for jobs of Open MPI on one machine: more ranks than cores, root, no network but
-# loopback, no ssh. Sourced by sh and bash.
+# Environment for Open MPI jobs on one machine: allows more ranks than cores and running as root, and uses
+# only the loopback network and no ssh. Sourced by sh and bash.
 
 export OMPI_MCA_rmaps_base_oversubscribe=1                  # Open MPI 4
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe # Open MPI 5

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What scripts/demo and scripts/check share: Debian packages, and a build in a folder.
+# Functions that the scripts share: installing Debian packages, and building. Sourced by bash.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc 2>/dev/null || echo 2)
-# Compilers are used through ccache if it is there: sources that have not changed are compiled once.
+# Use ccache if it is installed, so that unchanged sources are compiled only once.
 [ ! -d /usr/lib/ccache ] || PATH=/usr/lib/ccache:$PATH
-# What others may write to is not loaded as a module.
+# libdist loads no modules that other users may write to.
 umask 022
-# configure would take bash, which begins later than Debian's sh, and libtool is run for each file.
+# libtool runs a shell for each file: Debian's sh starts faster than bash, which configure would select.
 export CONFIG_SHELL=${CONFIG_SHELL-/bin/sh}
 
-# Package, and what it is for.
+# Each line is a package and its purpose.
 packages_build='
 autoconf                 makes ./configure
 automake                 makes Makefile.in
@@ -21,10 +21,10 @@ make                     builds
 gcc                      compiles
 libc6-dev                the C library'\''s headers
 libhwloc-dev             the topology of the machine
-libssl-dev               proves that ranks have the secret; TLS
+libssl-dev               authenticates the ranks of a job; TLS
 zlib1g-dev               reads .gz files
 libjansson-dev           reads JSON: saved measurements, saved models
-libopenblas-serial-dev   matrix products, one thread a rank
+libopenblas-serial-dev   matrix products, one thread per rank
 libopenmpi-dev           the mpi module for Open MPI
 openmpi-bin              mpirun
 libucx-dev               the ucx module
@@ -33,36 +33,36 @@ packages_check='
 libmpich-dev             the mpi module for MPICH
 mpich                    mpirun of MPICH
 libcmocka-dev            unit tests
-openssl                  makes certificates for tests
-strace                   shows tests what a process sends
+openssl                  creates certificates for tests
+strace                   lets tests inspect system calls
 mandoc                   checks the man pages
 clang                    the second compiler
 g++                      checks that C++ programs can use it
 gfortran                 checks that MPI programs in Fortran are served
 cmake                    checks that CMake programs can use it
-iproute2                 a second machine inside this one, for tests
-mount                    the same: its folders
-procps                   finds processes that tests leave behind
+iproute2                 network namespaces as additional machines, for tests
+mount                    file systems of these machines
+procps                   finds processes that tests have left running
 clang-format             checks the layout of the source (version 14 only)
 valgrind                 counts the instructions of a short call
-llvm                     counts what the fuzzers'\'' inputs reach
+llvm                     measures the coverage of the fuzzers'\'' inputs
 python3-numpy            arrays for the tests of the Python package
-python3-pytest           runs them
+python3-pytest           runs these tests
 '
 packages_long='
-slurmctld                a Slurm of its own for the tests
-slurmd                   the same: its nodes
-slurm-client             the same: srun
-munge                    the same: who is who
+slurmctld                Slurm for the tests: the controller
+slurmd                   Slurm for the tests: the nodes
+slurm-client             Slurm for the tests: srun
+munge                    Slurm for the tests: authentication
 python3-yaml             reads the examples for Kubernetes
 shellcheck               checks the example for Slurm
 pandoc                   writes the site
 rpm                      reads the recipe for RPM packages
-rpmlint                  checks it
+rpmlint                  checks the recipe
 musl-tools               builds with another C library
 '
 packages_root='
-mmdebstrap               makes a bare root of Debian
+mmdebstrap               creates a minimal root directory of Debian
 '
 packages_deb='
 lintian                  checks the Debian packages
@@ -82,13 +82,13 @@ apt_install()
         apt-get install -y -q --no-install-recommends "$@" >"$top/build/apt.log" 2>&1
 }
 
-# install_packages LIST: installs what is missing of it. Sets installed=yes if it did.
+# install_packages LIST: installs the missing packages of the list, and then sets installed=yes.
 installed=no
 install_packages()
 {
     local package purpose missing=()
     command -v dpkg-query >/dev/null ||
-        { say "No Debian here: see that these are installed:$1"; return; }
+        { say "This is not Debian: make sure that these packages are installed:$1"; return; }
     while read -r package purpose; do
         [ -z "$package" ] || is_installed "$package" && continue
         [ ${#missing[@]} -gt 0 ] || say "Installing Debian packages:"
@@ -97,9 +97,9 @@ install_packages()
     done <<<"$1"
     [ ${#missing[@]} -gt 0 ] || return 0
     [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null ||
-        stop "not root, and there is no sudo: run  apt-get install ${missing[*]}  as root"
+        stop "neither root nor sudo: run  apt-get install ${missing[*]}  as root"
     mkdir -p "$top/build"
-    # A fresh system has no package lists yet, an old one has lists of files that are gone.
+    # A fresh system has no package lists, and old lists refer to files that no longer exist.
     if ! apt_install "${missing[@]}"; then
         say "Fetching the package lists (apt-get update)"
         as_root apt-get update -q >"$top/build/apt.log" 2>&1 ||
@@ -110,7 +110,7 @@ install_packages()
     installed=yes
 }
 
-# quietly NAME COMMAND...: shows the command's output only if it fails.
+# quietly NAME COMMAND...: prints the name, and the end of the command's output only if it fails.
 quietly()
 {
     local name=$1 log
@@ -127,13 +127,13 @@ quietly()
 
 configure_in() { mkdir -p "$1" && (cd "$1" && shift && "$top/configure" "$@"); }
 
-# build_in FOLDER CONFIGURE-ARGUMENTS...: bootstraps and configures where that has not been
-# done, and builds. Called again it does only what is new.
+# build_in FOLDER CONFIGURE-ARGUMENTS...: builds, after bootstrapping and configuring if that has not been
+# done yet or packages have been installed.
 build_in()
 {
     local folder=$top/$1
     shift
-    [ -x "$top/configure" ] || quietly "Making ./configure" "$top/bootstrap" || return
+    [ -x "$top/configure" ] || quietly "Creating ./configure" "$top/bootstrap" || return
     if [ $installed = yes ] || [ ! -f "$folder/config.status" ] || [ ! -f "$folder/Makefile" ]; then
         quietly "Configuring ${folder#"$top"/} (./configure $*)" configure_in "$folder" "$@" ||
             return
@@ -141,5 +141,5 @@ build_in()
     quietly "Building ${folder#"$top"/}" make -C "$folder" -j"$jobs" || return
 }
 
-# make_variable FOLDER NAME: what configure found.
+# make_variable FOLDER NAME: prints the value of a variable of the Makefile that configure has created.
 make_variable() { sed -n "s/^$2 = //p" "$top/$1/Makefile" | head -n 1; }

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Bare roots of Debian for scripts/check-packages and scripts/check --chroot. Sourced after
+# Minimal root directories of Debian for scripts/check-packages and scripts/check --chroot. Sourced after
 # prepare.sh.
 
-# root_obstacle: prints why this machine cannot make a root, and fails if it can.
+# root_obstacle: prints why a root directory cannot be created on this machine, and fails if it can.
 root_obstacle()
 {
     if [ "$(id -u)" -ne 0 ]; then
         echo "needs root"
     elif ! unshare --mount true 2>/dev/null; then
-        echo "this machine allows no mounts"
+        echo "not allowed to mount file systems"
     elif ! command -v mmdebstrap >/dev/null; then
-        echo "there is no mmdebstrap"
+        echo "mmdebstrap not found"
     else
         return 1
     fi
 }
 
-# The mirror and the proxy that apt uses on this machine.
+# Print the mirror and the proxy that apt uses on this machine.
 root_mirror()
 {
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1
 }
 root_proxy() { (eval "$(apt-config shell proxy Acquire::http::Proxy)" && echo "${proxy-}"); }
 
-# root_make FOLDER SUITE: essential packages, apt and the package lists. mmdebstrap writes apt's
-# options into the root too.
+# root_make FOLDER SUITE: creates a root directory with the essential packages, apt and the package lists.
+# mmdebstrap also stores the options of apt in the root directory.
 root_make()
 {
     local proxy mirror
@@ -35,10 +35,9 @@ root_make()
         cp -L /etc/resolv.conf /etc/hosts "$1/etc/" && root_run "$1" apt-get update -q
 }
 
-# root_mounted FOLDER COMMAND...: with /proc, /sys and /dev in the root. The root is a mount itself, as
-# programs expect of /. The mounts and all processes belong to namespaces that end with the command,
-# however it ends. The shell stays process 1 there, which a signal from the terminal does not reach
-# unless it has a handler.
+# root_mounted FOLDER COMMAND...: runs the command with /proc, /sys and /dev mounted in the root directory,
+# which is a mount point itself, as programs expect of /. Mounts and processes are in namespaces that end
+# with the command. The shell stays process 1 there, so signals from the terminal do not end it.
 root_mounted()
 {
     # shellcheck disable=SC2016
@@ -54,7 +53,7 @@ root_mounted()
         exit' "$@"
 }
 
-# root_run FOLDER COMMAND...: in the root, without this machine's environment.
+# root_run FOLDER COMMAND...: runs the command in the root directory with a clean environment.
 root_run()
 {
     local folder=$1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The library, and the modules that are loaded when they are named.
+# The library, and the modules that are loaded by name.
 
-# Everything in the core, once: libdist.la exports its public part, unit tests link all of it.
+# All objects of the library. libdist.la exports the public symbols; unit tests link everything.
 libdist_core_la_SOURCES = $(libdist_core_sources)
 libdist_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS) $(OPENSSL_CFLAGS) \
 	-DDISTI_MODULE_DIR='"$(moduledir)"'
@@ -16,7 +16,8 @@ EXTRA_libdist_la_DEPENDENCIES = src/libdist.map
 lib_LTLIBRARIES += libdist.la
 EXTRA_DIST += src/libdist.map
 
-# The mpi module, once for each MPI that is there. It links no libdist: services come by table.
+# The mpi module, built once for each available MPI. It does not link libdist, which passes a table of
+# functions to it.
 moduledir = $(libdir)/dist
 module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined
 
@@ -38,7 +39,7 @@ if HAVE_MPICH
 module_LTLIBRARIES += dist_mpi_mpich.la
 endif
 
-# The nccl module, which needs neither CUDA nor NCCL to be built.
+# The nccl module. It builds without CUDA and NCCL.
 dist_nccl_la_LIBTOOLFLAGS = $(shared_only)
 dist_nccl_la_SOURCES = $(nccl_module_sources)
 dist_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)
@@ -48,7 +49,7 @@ if HAVE_NCCL
 module_LTLIBRARIES += dist_nccl.la
 endif
 
-# The ucx module, in the same way.
+# The ucx module.
 dist_ucx_la_LIBTOOLFLAGS = $(shared_only)
 dist_ucx_la_SOURCES = $(ucx_module_sources)
 dist_ucx_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS)

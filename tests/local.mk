@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# make check: unit tests, multi-process jobs, lint. Exit 0 is pass, 77 skip, otherwise failure.
+# make check: unit tests by module, multi-process jobs, lint. Exit codes: 0 pass, 77 skip, else failure.
 
-# Multi-process programs find library and modules in the build tree, and are not libtool scripts.
+# Multi-process programs are linked so that they find the library in the build tree without libtool's
+# wrapper scripts.
 job_ldflags = $(AM_LDFLAGS) -no-install
 unit_test_libs = libdist_core.la $(CMOCKA_LIBS)
 
-# The longest first; those that measure last, since they wait for the other scripts.
+# The longest scripts first. Scripts that measure come last, since they wait for the other scripts.
 include tests/jobs/local.mk
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
@@ -26,8 +27,8 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
-# Parsers with arbitrary input. With --enable-fuzzers libFuzzer generates the inputs (make fuzz);
-# otherwise the program only runs the kept inputs, as a test.
+# Fuzzing of the parsers. With --enable-fuzzers libFuzzer generates inputs (make fuzz); otherwise the
+# program runs only the stored inputs, as a test.
 check_PROGRAMS += tests/fuzz/fuzz
 tests_fuzz_fuzz_SOURCES = \
 	tests/fuzz/fuzz.h tests/fuzz/main.c tests/fuzz/input.c tests/fuzz/streams.c \
@@ -61,11 +62,11 @@ EXTRA_DIST += tests/README.md tests/fuzz/corpus tests/fuzz/corpus.py tests/fuzz/
 FUZZ_SECONDS = 10
 fuzz: tests/fuzz/fuzz
 	$(AM_TESTS_ENVIRONMENT) FUZZ_SECONDS='$(FUZZ_SECONDS)' $(BASH) $(srcdir)/tests/fuzz/run.sh
-# The lines of the parsers that the kept inputs execute, in the same build.
+# Coverage of the parsers by the stored inputs, in the same build.
 fuzz-coverage: tests/fuzz/fuzz
 	$(AM_TESTS_ENVIRONMENT) $(BASH) $(srcdir)/tests/fuzz/coverage.sh
 .PHONY: fuzz fuzz-coverage
-# A stand-in for GPUs: see standin.h. Built twice, as CUDA and as HIP.
+# A simulated GPU driver for machines without GPUs (see standin.h), built as CUDA and as HIP.
 standin_sources = \
 	tests/standin/communicator.h \
 	tests/standin/driver.c \
@@ -88,7 +89,7 @@ standin_sources = \
 	tests/standin/nccl_split.c \
 	tests/standin/standin.h
 
-# Its threads may outlive the module that loads it. -rpath makes libtool build a shared object.
+# nodelete: its threads outlive the program's use of it. -rpath makes libtool build a shared object.
 standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
 
 if HAVE_SHARED
@@ -112,7 +113,7 @@ standin_partial_la_LIBTOOLFLAGS = $(shared_only)
 standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
-# A stand-in for UCX's hooks of libc functions.
+# Simulates UCX's replacement of libc functions.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_hooks.la
 endif
@@ -122,7 +123,7 @@ standin_hooks_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 standin_hooks_la_LDFLAGS = $(standin_ldflags)
 standin_hooks_la_LIBADD = -ldl
 
-# A stand-in for a PMIx library whose server misbehaves.
+# Simulates a PMIx library whose server misbehaves.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_pmix.la
 endif
@@ -153,7 +154,7 @@ tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_rank_sourc
 tests_standin_test_nccl_LDADD = $(unit_test_libs)
 endif
 
-# A stand-in for Ascend devices: see ascend.h.
+# Simulates Ascend devices: see ascend.h.
 if HAVE_SHARED
 check_LTLIBRARIES += standin_ascend.la
 endif
@@ -170,8 +171,8 @@ standin_ascend_la_SOURCES = \
 standin_ascend_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 standin_ascend_la_LDFLAGS = $(standin_ldflags)
 standin_ascend_la_LIBADD = -lm
-# train_mnist's kernels compiled for the CPU: a module that replaces the real one and uses
-# the stand-in's driver.
+# train_mnist's GPU kernels compiled for the CPU: replaces the real module, and uses the simulated
+# driver.
 if HAVE_SHARED
 if HAVE_CXX17
 check_LTLIBRARIES += tests/standin/kernels/train_mnist_cuda.la
@@ -190,7 +191,7 @@ tests_standin_kernels_train_mnist_cuda_la_CXXFLAGS = -std=c++17 -O2 -ffp-contrac
 tests_standin_kernels_train_mnist_cuda_la_LDFLAGS = $(module_ldflags) -Wl,-z,nodelete \
 	-rpath $(abs_builddir)
 tests_standin_kernels_train_mnist_cuda_la_LIBADD = $(CBLAS_LIBS) -ldl
-# The rules of the source tree, and a test that each of them can fail.
+# The lint rules, and a test that each rule can fail.
 TESTS += tests/lint/lint.sh tests/lint/planted.sh
 EXTRA_DIST += \
 	tests/lint/code.awk \
@@ -202,7 +203,7 @@ EXTRA_DIST += \
 	tests/lint/words
 TESTS += tests/support/planted.sh tests/support/left_planted.sh $(measuring_job_scripts)
 
-# Faults that make check-tsan and make check-valgrind must detect.
+# Planted faults that make check-tsan and make check-valgrind must report.
 check_PROGRAMS += tests/support/planted_fault
 tests_support_planted_fault_SOURCES = tests/support/planted_fault.c
 TESTS += tests/support/planted_fault # skipped in other builds; needed for make's rule to run it
@@ -232,12 +233,12 @@ CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \
 	tests/install.lock check.log
 
 TEST_EXTENSIONS = .sh
-# Each test has a limit, so that a hang costs a test and not the suite.
+# Each test has a time limit, so that a hang fails one test and does not block the suite.
 limited = $(BASH) $(top_srcdir)/tests/support/limit.sh
 LOG_COMPILER = $(limited) $(unit_watch)
 SH_LOG_COMPILER = $(limited) $(BASH)
 
-# Paths for tests. tests/support/job.sh sets further variables for jobs.
+# Environment of all tests. tests/support/job.sh sets more variables for jobs.
 AM_TESTS_ENVIRONMENT = \
 	srcdir='$(abs_top_srcdir)'; export srcdir; \
 	builddir='$(abs_top_builddir)'; export builddir; \
@@ -258,30 +259,30 @@ sanitizer_environment = \
 	export LSAN_OPTIONS; \
 	UBSAN_OPTIONS="print_stacktrace=1:$$UBSAN_OPTIONS"; export UBSAN_OPTIONS;
 
-# Files of tests: measured costs, a cookie, inputs, reports.
+# Remove the costs that tests have measured, their cookie, and other output.
 clean-local:
 	rm -rf tests/cache tests/fuzz/kept tests/reports
 
-# make test T="tests/unit/store/test_client shrink core": runs these tests: a test, a script of tests/jobs by
-# its name, or all tests of a folder of tests/unit. Builds only the programs that they need.
+# make test T="tests/unit/store/test_client shrink core" runs some tests. A word of T is the path of a test,
+# the name of a script in tests/jobs, or a directory of tests/unit. Builds only the programs that they need.
 test: all
 	@srcdir='$(abs_top_srcdir)' $(BASH) $(top_srcdir)/tests/support/some.sh '$(TESTS)' '$(check_PROGRAMS)' '$(T)' \
 	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS
 .PHONY: test
 
-# The long forms: more ranks, real data, more epochs.
+# The long form of the tests: more ranks, real data, more epochs.
 check-long:
 	CHECK_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
 
-# Runs unit tests and jobs under ThreadSanitizer or valgrind.
+# Tests under a checker: the unit tests in TESTS, and some jobs.
 watched = builddir='$(abs_top_builddir)' $(BASH) $(top_srcdir)/tests/support/watched.sh
 
-# In a build with --enable-sanitizers=thread: jobs that use threads.
+# check-tsan needs a build with --enable-sanitizers=thread. It runs jobs that use threads.
 tsan_jobs = two_groups any_order short_calls flight shrink aborts forked churn tls agents ddp
 check-tsan: all $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(watched) tsan '$(TESTS)' '$(tsan_jobs)' $(MAKE) $(AM_MAKEFLAGS) check-TESTS
 
-# Under valgrind, in a build without sanitizers.
+# check-valgrind needs a build without sanitizers.
 valgrind_jobs = two_groups any_order short_calls churn
 check-valgrind: all $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(watched) valgrind '$(TESTS)' '$(valgrind_jobs)' $(MAKE) $(AM_MAKEFLAGS) check-TESTS \

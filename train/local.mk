@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# train_mnist and train_cifar10. All files except main.c form a library, which the unit tests link too.
+# train_mnist and train_cifar10. Everything but main is a library, so that unit tests can link it.
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_LIBTOOLFLAGS = $(static_only)
 libtrain_la_SOURCES = \
@@ -24,7 +24,7 @@ libtrain_la_SOURCES = \
 	train/trainer.c train/trainer.h \
 	train/trainer_keep.c
 
-# Loops over arrays are vectorised, which requires that sqrtf sets no errno and that nothing traps.
+# Vectorize loops over arrays: sqrtf must not set errno, and operations must not trap.
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \
 	-fopenmp-simd -fno-math-errno -fno-trapping-math
 libtrain_la_CFLAGS = $(train_cflags)
@@ -43,20 +43,20 @@ train_cifar10_LDADD = $(train_libs)
 
 dist_man_MANS += man/train_mnist.1 man/train_cifar10.1
 
-# The GPU kernels of train_mnist: a module that is loaded only for --device cuda. It links the CUDA
-# runtime, which loads the driver, and cuBLAS.
+# train_mnist's GPU kernels: a module that is loaded only for --device cuda. It links cuBLAS and CUDA's
+# runtime, which loads the driver.
 cuda_module_sources = train/cuda.cu
 EXTRA_DIST += $(cuda_module_sources)
 
-# Headers that the module shares with the program.
+# Sources that the module shares with the program.
 cuda_module_shared = train/dataset.h train/device.h train/kernel.h train/layer.h train/model.h train/rng.h
 
-# No contraction of a * b + c, and no fast divisions or roots: results have the CPU's bits.
+# No fused multiply-add and no fast divisions or square roots, so that results equal the CPU's.
 cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -D_GNU_SOURCE -I$(abs_top_srcdir) -I$(abs_top_srcdir)/include
 
 if HAVE_NVCC
-# In the directory of the uninstalled library, which searches its modules there too.
+# In the build tree the module is in the library's directory, where train_mnist also looks for it.
 cudamoduledir = $(moduledir)
 nodist_cudamodule_DATA = .libs/train_mnist_cuda.so
 .libs/train_mnist_cuda.so: $(cuda_module_sources) $(cuda_module_shared)

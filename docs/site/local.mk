@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# make site: the documents and the man pages as HTML, in site/ of the build folder.
+# make site: writes the documents and man pages as HTML to site/ in the build directory.
 EXTRA_DIST += \
 	docs/performance \
 	docs/site/check_links.py \

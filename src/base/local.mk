@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Code that all modules use: statuses, log, settings, time, element types and their arithmetic.
+# The base module: statuses, log, settings, time, types and their arithmetic.
 libdist_core_sources += \
 	src/base/ascii.h \
 	src/base/backoff.h \
@@ -30,4 +30,4 @@ libdist_core_sources += \
 	src/base/tls.c src/base/tls/context.h src/base/tls/tls.h \
 	src/base/settings/variables.c src/base/settings/variables.h src/base/settings/variables.def
 
-# The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.
+# No flags for the kernels: kernels.h requests -O3 and clones for several CPUs with attributes.

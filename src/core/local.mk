@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Groups, works and the public entry points.
+# Groups, requests and the public entry points.
 libdist_core_sources += \
 	src/core/calls.c \
 	src/core/call.h \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Memory and streams of GPUs, through a driver that is found at run time. Modules may have it too.
+# GPU memory and streams, through a driver that is loaded at run time. Modules can use it, too.
 libdist_core_sources += \
 	src/device/driver.c \
 	src/device/driver.h

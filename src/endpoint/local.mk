@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Opened transports, which the groups of a world share.
+# Endpoints: open transports that the groups of a world share.
 libdist_core_sources += \
 	src/endpoint/endpoint.c \
 	src/endpoint/endpoint.h

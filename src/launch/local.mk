@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += src/launch/spawn.c
 
-# The rendezvous of the agents of distrun, and their hosts: for distrun only.
+# The rendezvous of distrun's agents, and their hosts. Used by distrun only.
 noinst_LTLIBRARIES += libagents.la librun.la
 libagents_la_LIBTOOLFLAGS = $(static_only)
 libagents_la_SOURCES = \
@@ -10,7 +10,7 @@ libagents_la_SOURCES = \
 	src/launch/agents/server.c src/launch/agents/server.h \
 	src/launch/hosts.c src/launch/hosts.h
 
-# distrun. It runs the store itself, so it links internal libraries.
+# distrun. It links internal libraries, since it runs the store.
 librun_la_LIBTOOLFLAGS = $(static_only)
 librun_la_SOURCES = \
 	src/launch/agent.c src/launch/agent.h \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Module node: collectives in memory that the ranks of one machine share.
+# Operations of the ranks of one node in shared memory.
 libdist_core_sources += \
 	src/node/migrate.c \
 	src/node/waking.c \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libdist_mpi.so, once for each MPI that is there, to be preloaded into its programs.
+# libdist_mpi.so, built once for each available MPI, to be preloaded into MPI programs.
 preload_sources = \
 	src/preload/call.c \
 	src/preload/calls.h \
@@ -10,7 +10,7 @@ preload_sources = \
 	src/preload/reduce.c \
 	src/preload/requests.c
 
-# An installation that was moved finds libdist from where it is itself.
+# A relative run path, so that libdist is found after the installation has been moved.
 preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..'
 
 openmpi_preloaddir = $(moduledir)/openmpi

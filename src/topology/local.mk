@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Where the ranks are: model, rings, trees, discovery.
+# The topology of the ranks: model, rings, trees, discovery.
 libdist_core_sources += \
 	src/topology/discover.c \
 	src/topology/discover.h \

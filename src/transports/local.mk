@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The code that all transports share, and the transports in the library itself.
+# Code that all transports share, and the built-in transports.
 libdist_core_sources += \
 	src/transports/faulty/faulty.c \
 	src/transports/faulty/faulty.h \

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Multi-process cases: each script has lines "launcher ranks program arguments" (see job.sh).
-# The conformance tests (tools/selftest) as a program, and a backend that must fail them.
+# Multi-process cases: each script is lines "launcher ranks program arguments" (see job.sh).
+# The program that runs the battery (tools/selftest) in the tests, and a backend with planted faults.
 check_PROGRAMS += tests/conformance/conformance
 tests_conformance_conformance_SOURCES = tests/conformance/main.c
 tests_conformance_conformance_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
 tests_conformance_conformance_LDADD = libselftest.la libdist.la -lm
 tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 
-# -rpath makes libtool build a shared object although it is not installed. They are not in the
-# folder of the modules for users, which dist_info lists.
+# -rpath makes libtool build a shared object although it is not installed. These modules are in a separate
+# directory from the users' modules, which dist_info lists.
 if HAVE_SHARED
 check_LTLIBRARIES += tests/conformance/dist_faulty.la tests/conformance/dist_plain.la
 endif
@@ -16,7 +16,8 @@ tests_conformance_dist_faulty_la_LIBTOOLFLAGS = $(shared_only)
 tests_conformance_dist_faulty_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_faulty_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
-# The same backend without tags and receives from any source; its MIN and MAX may lose a NaN.
+# A backend without faults that declares missing capabilities: tags, receives from any source, NaN in MIN
+# and MAX.
 tests_conformance_dist_plain_la_LIBTOOLFLAGS = $(shared_only)
 tests_conformance_dist_plain_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_plain_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAULTY_NAME='"plain"' -DFAULTY_LACKS=7u
@@ -216,7 +217,7 @@ tests_jobs_plugin_hccl_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/bench_fake
 tests_jobs_bench_fake_SOURCES = tests/jobs/bench_fake.c
 
-# Needs the stand-in for GPUs.
+# Needs the simulated GPU driver.
 check_PROGRAMS += tests/jobs/nccl_streams
 tests_jobs_nccl_streams_SOURCES = \
 	src/base/settings/env.c \
@@ -270,7 +271,7 @@ if HAVE_MPICH
 check_PROGRAMS += tests/jobs/preload_mpich
 endif
 
-# Counts the calls that libdist_mpi.so makes of each MPI.
+# Counts the MPI calls of libdist_mpi.so for each MPI.
 preload_calls_openmpi_la_LIBTOOLFLAGS = $(shared_only)
 preload_calls_openmpi_la_SOURCES = tests/jobs/preload_calls.c
 preload_calls_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)

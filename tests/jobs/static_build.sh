@@ -17,8 +17,8 @@ once=--no-create
 configures() { "$srcdir/configure" -q $once --cache-file=cache --disable-shared CC="$compiler" CFLAGS=-O0 "$@" >"$job_output" 2>&1; }
 says() { grep -qF -- "$1" "$job_output"; }
 
-job_check "a requested module is refused" eval "! configures --with-ucx"
-job_check "the error has the remedy" says "leave out --disable-shared"
+job_check "a module that is asked for is refused" eval "! configures --with-ucx"
+job_check "with the remedy" says "omit --disable-shared"
 job_check "configure" configures
 for name in MPI CUDA NCCL UCX; do
     job_check "no $name, with the reason" grep -qE "^ *$name +no \(--disable-shared" "$job_output"

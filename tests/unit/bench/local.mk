@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Units of dist_bench: all of it but main, in one process.
+# Unit tests of dist_bench, in one process.
 bench_tests = \
 	tests/unit/bench/test_html \
 	tests/unit/bench/test_pattern \

@@ -51,7 +51,7 @@ tests_unit_core_test_states_LDADD = $(unit_test_libs)
 tests_unit_core_test_support_SOURCES = tests/unit/core/test_support.c
 tests_unit_core_test_support_LDADD = $(unit_test_libs)
 
-# Works, against a backend that ends a call when the test says so.
+# Requests, with a backend that completes a call when the test triggers it.
 works_tests = \
 	tests/unit/core/test_drive \
 	tests/unit/core/test_handles \
@@ -80,7 +80,7 @@ tests_unit_core_test_stream_LDADD = $(unit_test_libs)
 tests_unit_core_test_works_SOURCES = tests/unit/core/test_works.c $(works_fake)
 tests_unit_core_test_works_LDADD = $(unit_test_libs)
 
-# Works of real ranks.
+# Requests of real ranks.
 works_rank_tests = \
 	tests/unit/core/test_batch \
 	tests/unit/core/test_losses \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Units of the programs.
+# Unit tests of the programs.
 check_PROGRAMS += tests/unit/tools/test_compare tests/unit/tools/test_quote
 TESTS += tests/unit/tools/test_compare tests/unit/tools/test_quote
 tests_unit_tools_test_compare_SOURCES = \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Units of train_mnist: all of it but main, in one process.
+# Unit tests of train_mnist, in one process.
 train_tests = \
 	tests/unit/train/test_blas \
 	tests/unit/train/test_buffer \

@@ -46,7 +46,7 @@ tests_unit_transports_test_tcp_proof_SOURCES = \
 	tests/unit/transports/test_tcp_proof.c $(tcp_fixture)
 tests_unit_transports_test_tcp_proof_LDADD = $(unit_test_libs)
 
-# What every transport passes; a transport's test adds itself.
+# Tests that every transport must pass. The test of a transport supplies the transport.
 transport_battery = \
 	tests/unit/transports/transport_battery.c \
 	tests/unit/transports/transport_battery.h \
@@ -69,7 +69,7 @@ TESTS += tests/unit/transports/test_shm_accept
 tests_unit_transports_test_shm_accept_SOURCES = tests/unit/transports/test_shm_accept.c
 tests_unit_transports_test_shm_accept_LDADD = $(unit_test_libs)
 
-# The example of a plug-in is no part of the library: it is built into its test.
+# The example plug-in is not part of the library: it is compiled into its test.
 check_PROGRAMS += tests/unit/transports/test_minimal
 TESTS += tests/unit/transports/test_minimal
 tests_unit_transports_test_minimal_SOURCES = \
@@ -89,7 +89,7 @@ tests_unit_transports_test_tcp_striped_SOURCES = \
 	tests/unit/transports/test_tcp_striped.c $(tcp_fixture) $(transport_battery)
 tests_unit_transports_test_tcp_striped_LDADD = $(unit_test_libs)
 
-# It loads the module, if that was built.
+# The test loads the module, if it was built.
 check_PROGRAMS += tests/unit/transports/test_ucx
 TESTS += tests/unit/transports/test_ucx
 tests_unit_transports_test_ucx_SOURCES = tests/unit/transports/test_ucx.c $(transport_battery)
