@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the tests of the installed packages share.
+# Functions that the tests of the installed packages share.
 set -eu
 common=$(cd "$(dirname "$0")" && pwd)
 cd "${AUTOPKGTEST_TMP:?run it with autopkgtest}"
@@ -9,13 +9,13 @@ export HYDRA_IFACE=lo
 
 examples=/usr/share/doc/libdist-dev/examples
 
-# expect TEXT COMMAND...: the command succeeds within a minute and says TEXT.
+# expect TEXT COMMAND...: the command must succeed within 60 s and print TEXT.
 expect()
 {
     text=$1
     shift
     echo "== $*"
-    timeout 60 "$@" >output 2>&1 </dev/null || { cat output; echo "FAIL: it ended with an error"; exit 1; }
+    timeout 60 "$@" >output 2>&1 </dev/null || { cat output; echo "FAIL: the command failed"; exit 1; }
     grep -qF -- "$text" output || { cat output; echo "FAIL: it does not say: $text"; exit 1; }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An MPI program that knows nothing of libdist: the sum of the ranks, many times. */
+/* An MPI program without libdist: computes the sum of the ranks many times. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -13,13 +13,13 @@ class Libdist(AutotoolsPackage):
 
     license("BSD-3-Clause")
 
-    # The checksum comes with the first release.
+    # The checksum will be added for the first release.
     version("0.1.0")
 
     variant("mpi", default=True, description="Build the mpi module, for Open MPI or MPICH")
     variant("ucx", default=False, description="Build the ucx module")
     variant("cuda", default=False, description="Build train_mnist --device cuda")
-    variant("openssl", default=True, description="Ranks prove that they belong to the job")
+    variant("openssl", default=True, description="Authenticate the ranks of a job")
     variant("static", default=False, description="Build libdist.a too")
 
     depends_on("c", type="build")
