@@ -143,7 +143,7 @@ static void explain_print(const struct explain_report *report)
 #define RUN_WARM 5        /* warm-up calls */
 #define RUN_SECONDS 0.3   /* approximate duration of all batches of a candidate */
 #define RUN_BATCHES 10    /* batches per candidate */
-#define RUN_CALLS_MAX 200 /* calls per batch */
+#define RUN_CALLS_MAX 200 /* maximum number of calls per batch */
 
 /* An algorithm to measure; an empty name: the library's choice. Ranks exchange it as bytes. */
 struct run_item {

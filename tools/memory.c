@@ -161,7 +161,7 @@ static void memory_show_map(const struct memory_finding *finding)
     } else if (finding->map) {
         memory_line(what, false, strerror(finding->map));
         memory_advice(finding->map == ENOENT
-                          ? "Mount /proc here, and run all ranks in one PID namespace."
+                          ? "Mount /proc, and run all ranks in one PID namespace."
                           : "Run all ranks as one user, without set-user-id or file capabilities,");
         if (finding->map != ENOENT)
             memory_advice("and let a security module (SELinux, AppArmor) allow ptrace reading.");
@@ -227,7 +227,7 @@ int memory_main(int argc, char **argv)
         .program = "dist_info memory",
         .usage = "",
         .about = "Tests with two processes whether ranks of this machine can use each other's "
-                 "memory, and says what to do if not.\n"};
+                 "memory, and prints advice if not.\n"};
     struct memory_finding finding = {0};
     int rest, code = args_begin_bare(&args, argc, argv, 0, &rest);
 

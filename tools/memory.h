@@ -18,12 +18,12 @@ bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD]);
 
 /* Results of accessing the memory of a sibling process. Each is 0 on success, or an errno. */
 struct memory_finding {
-    int share;  /* creating shareable memory with memfd_create */
+    int share;  /* creating memory with memfd_create */
     int map;    /* mapping that memory through /proc/PID/fd */
     int direct; /* reading ordinary memory with process_vm_readv */
 };
 
-/* Runs the test with two child processes. Blocks for at most 10 s. Returns 0, or -1 if the test
+/* Runs the test with two child processes. Blocks for at most 20 s. Returns 0, or -1 if the test
  * could not be run. */
 int memory_probe(struct memory_finding *finding_p);
 

@@ -126,7 +126,8 @@ void draft_remove_dead(DIR *folder, const char *name)
     close(fd);
 }
 
-/* Locks a new draft. Returns 0 if another process has locked or removed it in the meantime. */
+/* Locks a new draft, if the file system supports locks. Returns 0 if another process has locked or
+ * removed it in the meantime. */
 static int draft_is_ours(int fd)
 {
     struct stat status;

@@ -146,7 +146,7 @@ static void limits_locked(struct doctor_report *report)
     }
     if (limit.rlim_cur >= LIMITS_LOCKED || !pins) {
         doctor_ok(report, "locked-memory", "%llu KiB%s", (unsigned long long)limit.rlim_cur >> 10,
-                  pins ? "" : ", and nothing here pins memory");
+                  pins ? "" : ", sufficient since nothing pins memory");
         return;
     }
     doctor_fault(report, "locked-memory", "a process may lock %llu KiB, too little for %s",
@@ -308,7 +308,7 @@ static void memory_shm(struct doctor_report *report)
     unsigned long long size, room;
 
     if (statvfs("/dev/shm", &files) != 0) {
-        doctor_fault(report, "dev-shm", "there is no /dev/shm, which MPI and NCCL use");
+        doctor_fault(report, "dev-shm", "/dev/shm, which MPI and NCCL use, does not exist");
         doctor_fix(report, "mkdir -p -m 1777 /dev/shm && mount -t tmpfs tmpfs /dev/shm");
         return;
     }
@@ -632,7 +632,8 @@ static void gpu_loaded(struct doctor_report *report, const struct gpu_answer *an
 
 /* dist_info doctor --job: gathers the reports of all ranks with libdist. */
 
-/* Gathers all reports into *reports_p on rank 0, which frees them; NULL on the other ranks. */
+/* Gathers all reports on rank 0 in *reports_p, which the caller frees. Sets it to NULL on the other
+ * ranks. */
 static dist_status job_gather(dist_group *group, struct doctor_report *report,
                               struct doctor_report **reports_p)
 {
@@ -763,7 +764,7 @@ static void doctor_examine(struct doctor_report *report)
 
     if (!gpu_probe_in_child(&answer)) {
         doctor_fault(report, "gpu", "the driver crashes or hangs");
-        doctor_other(report, "dmesg may say why");
+        doctor_other(report, "look for the cause in the output of dmesg");
     } else if (answer.loaded) {
         gpu_loaded(report, &answer, bus);
     } else {

@@ -23,7 +23,7 @@ struct doctor_finding {
     int host_specific; /* true: expected to differ between machines */
     char text[240];    /* description */
     char fix[320];     /* the command that fixes it; "": there is none */
-    char other[240];   /* an alternative if that command cannot be used; "": none */
+    char other[240];   /* advice if there is no such command or it cannot be used; "": none */
 };
 
 /* All findings of a rank. */
@@ -42,7 +42,7 @@ int doctor_main(int argc, char **argv);
 
 /*
  * doctor_ok, doctor_note and doctor_fault add a finding: the name of the check, then a format.
- * doctor_fix and doctor_other set the fix command and the alternative of the last finding. Findings
+ * doctor_fix and doctor_other set the `fix` and `other` members of the last finding. Findings
  * beyond DOCTOR_FINDINGS are dropped.
  */
 #define doctor_ok(report, ...) doctor_add(report, DOCTOR_OK, __VA_ARGS__)

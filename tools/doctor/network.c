@@ -108,8 +108,10 @@ static int network_source(const char *host, char address[INET6_ADDRSTRLEN])
 }
 
 /*
- * Returns the interface that libdist would select: the one that DIST_SOCKET_IFNAME names, else the
- * one towards MASTER_ADDR, else the one of the default route, else the first. NULL: none.
+ * Returns the interface that libdist would select, or NULL if there is none. With
+ * DIST_SOCKET_IFNAME: the first match; if the setting only excludes names, preferably the interface
+ * of the default route. Otherwise: the interface towards MASTER_ADDR, else that of the default
+ * route, else the first.
  */
 static const struct network_link *network_selected(const struct network_link *links, int count)
 {
@@ -149,8 +151,8 @@ static const struct network_link *network_selected(const struct network_link *li
     return first;
 }
 
-/* Checks the selected interface. `physical` is one that other machines can reach; `first` is NULL if
- * there are no interfaces. */
+/* Checks the selected interface. `physical` is one that other machines can reach; `first` is NULL
+ * if there are no interfaces. */
 static void network_interface(struct doctor_report *report, const struct network_link *selected,
                               const struct network_link *physical, const struct network_link *first)
 {
@@ -477,7 +479,8 @@ static void tls_files(struct doctor_report *report, const char *const paths[TLS_
                         found.paths[TLS_CERT]);
             doctor_other(report, "for several machines: subjectAltName=%s", addresses);
         } else {
-            doctor_fault(report, "tls", "%.120s names %s: ranks cannot connect to ranks here",
+            doctor_fault(report, "tls",
+                         "%.120s names %s: ranks will refuse to connect to this machine",
                          found.paths[TLS_CERT],
                          host ? "this machine by its host name only, not by an address"
                               : "no address of this machine");
@@ -592,9 +595,8 @@ static void launch_slots(struct doctor_report *report, int version)
         doctor_ok(report, "slots", "Open MPI may start more ranks than the %d cores", slots);
     } else if (report->ranks > slots) {
         doctor_fault(report, "slots",
-                     "Open MPI refuses %d ranks here: it has only a slot for each "
-                     "of %d cores",
-                     report->ranks, slots);
+                     "Open MPI refuses %d ranks here: it has %d slots, one per core", report->ranks,
+                     slots);
         doctor_fix(report, "export %s", variable);
         doctor_other(report, "mpirun --oversubscribe, or a hostfile with more slots");
     } else {

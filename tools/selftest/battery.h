@@ -9,8 +9,9 @@
 #include <dist/dist.h>
 
 /*
- * Generates an endless row of pseudorandom numbers for each rank, in a range where the op does not
- * overflow. For operations that the battery creates, op is DIST_PREMUL_SUM or DIST_USER.
+ * Generates an endless row of pseudorandom numbers for each rank. Floating-point numbers are in a
+ * range where the op does not overflow; integers may have any value. For operations that the
+ * battery creates, op is DIST_PREMUL_SUM or DIST_USER.
  */
 struct data {
     uint64_t seed;

@@ -151,8 +151,8 @@ static uint64_t expect_bool(const struct data *d, int ranks, size_t i)
     return truths == (uint64_t)ranks;
 }
 
-/* Returns the expected value, and the tolerance for rounding errors: half a unit in the last place
- * of the sum of magnitudes for each step. */
+/* Returns the expected value. The tolerance is half a unit in the last place of the sum (PROD: the
+ * product) of the magnitudes for each of `ranks` + 1 roundings. */
 static double expect_float(const struct data *d, int ranks, size_t i, double *tolerance_p)
 {
     double result = 0, size = 0;

@@ -705,7 +705,8 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
     }
 }
 
-/* Tests every dtype and op: supported ones must work, others be refused. `table` may be NULL. */
+/* Tests every dtype and op: supported combinations must work, unsupported ones must be refused.
+ * `table` may be NULL. */
 static void sweep_support(struct battery *b, const char *table)
 {
     for (const struct operation *operation = battery_operations; operation->name; operation++) {
