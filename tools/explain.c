@@ -153,14 +153,14 @@ struct run_item {
 
 /* Results of rank 0: seconds of each item, and the report with the measured times. */
 struct run_found {
-    double seconds[EXPLAIN_ROOM + 1];
+    double seconds[EXPLAIN_CANDIDATES_MAX + 1];
     struct explain_report report;
 };
 
 /* The items to measure, and on rank 0 the place for the results. */
 struct run_list {
     struct explain_report *report;
-    struct run_item items[EXPLAIN_ROOM + 1];
+    struct run_item items[EXPLAIN_CANDIDATES_MAX + 1];
     int32_t count;
     struct run_found *found;
 };
@@ -433,15 +433,15 @@ static bool run_topology(dist_group *world, char *text, size_t size)
 /* Queries the library, and prints its error. */
 static dist_status explain_query(struct explain_report *report)
 {
-    dist_status status =
-        dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
+    dist_status status = dist_explain(&report->question, report->candidates, EXPLAIN_CANDIDATES_MAX,
+                                      &report->explanation);
 
     if (status != DIST_OK)
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
     else
-        report->count = report->explanation.candidates < EXPLAIN_ROOM
+        report->count = report->explanation.candidates < EXPLAIN_CANDIDATES_MAX
                             ? report->explanation.candidates
-                            : EXPLAIN_ROOM;
+                            : EXPLAIN_CANDIDATES_MAX;
     return status;
 }
 
@@ -560,7 +560,7 @@ int explain_main(int argc, char **argv)
     code = explain_options(argc, argv, &report);
     if (code >= 0)
         return code;
-    for (int i = 0; i < EXPLAIN_ROOM; i++)
+    for (int i = 0; i < EXPLAIN_CANDIDATES_MAX; i++)
         report.measured[i] = -1;
     if (report.question.collective == DIST_COLL_BARRIER)
         report.question.bytes = 0;

@@ -5,7 +5,7 @@
 
 #include <dist/backend.h>
 
-#define EXPLAIN_ROOM 80
+#define EXPLAIN_CANDIDATES_MAX 80
 #define EXPLAIN_RANKS_MAX 65536
 
 enum explain_format { EXPLAIN_TABLE, EXPLAIN_CSV, EXPLAIN_JSON };
@@ -17,10 +17,10 @@ struct explain_report {
     bool run;
     enum explain_format format;
     struct dist_explanation explanation;
-    struct dist_candidate candidates[EXPLAIN_ROOM];
+    struct dist_candidate candidates[EXPLAIN_CANDIDATES_MAX];
     int count;
-    double measured[EXPLAIN_ROOM]; /* seconds per candidate; below 0: not measured */
-    double unforced;               /* seconds without a forced algorithm; below 0: not measured */
+    double measured[EXPLAIN_CANDIDATES_MAX]; /* seconds per candidate; below 0: not measured */
+    double unforced; /* seconds without a forced algorithm; below 0: not measured */
 };
 
 /* Runs the command; argv[0] is "explain". Returns the exit code. */

@@ -306,15 +306,15 @@ static void messages_print_peer(const struct flight_group *group, int rank,
 
 /* Comparing the records of a group's ranks: mismatched calls, and ranks that are behind. */
 
-#define SAY_LIST 512
+#define LIST_SIZE 512
 
 /* ---- lists of ranks ---- */
 
 /* Writes "rank 3" or "ranks 0-2, 5" for the marked ranks, with "..." if truncated. Returns the
  * number of marked ranks. */
-static int say_list(const struct flight_group *group, const bool *marks, char text[SAY_LIST])
+static int list_ranks(const struct flight_group *group, const bool *marks, char text[LIST_SIZE])
 {
-    char list[SAY_LIST - 8] = "";
+    char list[LIST_SIZE - 8] = "";
     bool cut = false;
     size_t used = 0;
     int count = 0;
@@ -337,20 +337,20 @@ static int say_list(const struct flight_group *group, const bool *marks, char te
         count += last - r + 1;
         r = last;
     }
-    snprintf(text, SAY_LIST, "%s %s", count == 1 ? "rank" : "ranks", list);
+    snprintf(text, LIST_SIZE, "%s %s", count == 1 ? "rank" : "ranks", list);
     return count;
 }
 
 /* ---- calls ---- */
 
 /* Returns the sequence number of the rank's last call; -1: none. */
-static int64_t say_last(const struct flight_rank *rank)
+static int64_t call_last(const struct flight_rank *rank)
 {
     return rank->count ? rank->calls[rank->count - 1].sequence : -1;
 }
 
 /* Returns the rank's call with that sequence number, or NULL if it is not in the record. */
-static const struct flight_call *say_find(const struct flight_rank *rank, int64_t sequence)
+static const struct flight_call *call_find(const struct flight_rank *rank, int64_t sequence)
 {
     int from = 0, to = rank->count;
 
@@ -367,17 +367,17 @@ static const struct flight_call *say_find(const struct flight_rank *rank, int64_
 
 /* Returns the call with that sequence number of the lowest rank that has it in its record, or NULL.
  */
-static const struct flight_call *say_find_any(const struct flight_group *group, int64_t sequence)
+static const struct flight_call *call_find_any(const struct flight_group *group, int64_t sequence)
 {
     const struct flight_call *call = NULL;
 
     for (int r = 0; r < group->size && !call; r++)
-        call = say_find(&group->ranks[r], sequence);
+        call = call_find(&group->ranks[r], sequence);
     return call;
 }
 
 /* Returns the rank's oldest pending call, or NULL if there is none. */
-static const struct flight_call *say_pending(const struct flight_rank *rank)
+static const struct flight_call *call_pending(const struct flight_rank *rank)
 {
     for (int i = 0; i < rank->count; i++) {
         if (rank->calls[i].pending)
@@ -386,25 +386,25 @@ static const struct flight_call *say_pending(const struct flight_rank *rank)
     return NULL;
 }
 
-/* ---- sentences ---- */
+/* ---- printing ---- */
 
 /* Lists the ranks that made this call with this sequence number. */
-static void say_callers(const struct flight_group *group, const struct flight_call *wanted,
-                        bool *marks, char text[SAY_LIST])
+static void list_callers(const struct flight_group *group, const struct flight_call *wanted,
+                         bool *marks, char text[LIST_SIZE])
 {
     for (int r = 0; r < group->size; r++) {
-        const struct flight_call *call = say_find(&group->ranks[r], wanted->sequence);
+        const struct flight_call *call = call_find(&group->ranks[r], wanted->sequence);
 
         marks[r] = call && strcmp(call->signature, wanted->signature) == 0;
     }
-    say_list(group, marks, text);
+    list_ranks(group, marks, text);
 }
 
 /* Prints the first mismatched call, if there is one. */
-static bool say_mismatch(const struct flight_group *group, bool *marks)
+static bool print_mismatch(const struct flight_group *group, bool *marks)
 {
     const struct flight_call *other = NULL, *first;
-    char same[SAY_LIST], rest[SAY_LIST];
+    char same[LIST_SIZE], rest[LIST_SIZE];
 
     /* Find the first mismatched call: later mismatches are consequences of it. */
     for (int r = 0; r < group->size; r++) {
@@ -412,26 +412,26 @@ static bool say_mismatch(const struct flight_group *group, bool *marks)
             const struct flight_call *call = &group->ranks[r].calls[i];
 
             if ((!other || call->sequence < other->sequence) &&
-                strcmp(say_find_any(group, call->sequence)->signature, call->signature) != 0)
+                strcmp(call_find_any(group, call->sequence)->signature, call->signature) != 0)
                 other = call;
         }
     }
     if (!other)
         return false;
-    first = say_find_any(group, other->sequence);
-    say_callers(group, first, marks, same);
-    say_callers(group, other, marks, rest);
+    first = call_find_any(group, other->sequence);
+    list_callers(group, first, marks, same);
+    list_callers(group, other, marks, rest);
     printf("%s: %s called %s, but %s called %s: make every rank call the same, in the same order\n",
            group->name, same, first->words, rest, other->words);
     return true;
 }
 
 /* Prints that a rank has made fewer calls than another rank, and which ranks wait for it. */
-static void say_is_behind(const struct flight_group *group, int behind, bool *marks)
+static void print_behind(const struct flight_group *group, int behind, bool *marks)
 {
     const struct flight_rank *rank = &group->ranks[behind];
-    const int64_t next = say_last(rank) + 1;
-    const struct flight_call *call = say_find_any(group, next);
+    const int64_t next = call_last(rank) + 1;
+    const struct flight_call *call = call_find_any(group, next);
     char who[160];
 
     flight_format_rank(group, behind, who, sizeof(who));
@@ -444,29 +444,29 @@ static void say_is_behind(const struct flight_group *group, int behind, bool *ma
     else
         printf("it has made no call");
     /* "; ranks 0-2 wait for it": the ranks whose pending call is `next` or a later one. */
-    char list[SAY_LIST];
+    char list[LIST_SIZE];
     int count;
 
     for (int r = 0; r < group->size; r++) {
-        const struct flight_call *waiting = say_pending(&group->ranks[r]);
+        const struct flight_call *waiting = call_pending(&group->ranks[r]);
 
         marks[r] = waiting && waiting->sequence >= next;
     }
-    count = say_list(group, marks, list);
+    count = list_ranks(group, marks, list);
     if (count)
         printf("; %s wait%s for it", list, count == 1 ? "s" : "");
     printf("\n");
 }
 
 /* Prints which rank made the call last: the other ranks may have timed out before that. */
-static void say_latest(const struct flight_group *group, int64_t sequence)
+static void print_latest(const struct flight_group *group, int64_t sequence)
 {
     int first = -1, last = -1;
     double begun = 0, ended = 0; /* times at which `first` and `last` made the call */
     char who[160];
 
     for (int r = 0; r < group->size; r++) {
-        const struct flight_call *call = say_find(&group->ranks[r], sequence);
+        const struct flight_call *call = call_find(&group->ranks[r], sequence);
 
         if (!call || call->begun <= 0)
             continue;
@@ -482,37 +482,37 @@ static void say_latest(const struct flight_group *group, int64_t sequence)
 }
 
 /* Prints the state of a group whose ranks have all made the same last call. */
-static void say_are_level(const struct flight_group *group, int64_t last, bool *marks)
+static void print_level(const struct flight_group *group, int64_t last, bool *marks)
 {
-    char list[SAY_LIST];
+    char list[LIST_SIZE];
     int here = 0, count;
 
     for (int r = 0; r < group->size; r++) {
-        const struct flight_call *call = say_pending(&group->ranks[r]);
+        const struct flight_call *call = call_pending(&group->ranks[r]);
 
         here += group->ranks[r].here;
         marks[r] = call && group->ranks[r].here;
     }
-    count = say_list(group, marks, list);
+    count = list_ranks(group, marks, list);
     if (last < 0) {
         printf("%s: no rank has called a collective\n", group->name);
     } else if (!count) {
         printf("%s: every rank has completed %s: no rank waits in a collective\n", group->name,
-               say_find_any(group, last)->words);
+               call_find_any(group, last)->words);
     } else {
         printf("%s: every rank has called %s, which has not completed on %s%s", group->name,
-               say_find_any(group, last)->words, count == here ? "any of " : "", list);
-        say_latest(group, last);
+               call_find_any(group, last)->words, count == here ? "any of " : "", list);
+        print_latest(group, last);
         printf("\n");
     }
 }
 
 /* Prints one line for each rank, and its error. */
-static void say_each(const struct flight_group *group)
+static void print_ranks(const struct flight_group *group)
 {
     for (int r = 0; r < group->size; r++) {
         const struct flight_rank *rank = &group->ranks[r];
-        const struct flight_call *call = say_pending(rank);
+        const struct flight_call *call = call_pending(rank);
         char who[160];
 
         if (!rank->here)
@@ -536,15 +536,15 @@ static void flight_print(const struct flight_group *group)
 
     for (int r = 0; r < group->size; r++) {
         if (group->ranks[r].here &&
-            (behind < 0 || say_last(&group->ranks[r]) < say_last(&group->ranks[behind])))
+            (behind < 0 || call_last(&group->ranks[r]) < call_last(&group->ranks[behind])))
             behind = r;
-        last = say_last(&group->ranks[r]) > last ? say_last(&group->ranks[r]) : last;
+        last = call_last(&group->ranks[r]) > last ? call_last(&group->ranks[r]) : last;
     }
-    if (!say_mismatch(group, marks)) {
-        if (say_last(&group->ranks[behind]) < last)
-            say_is_behind(group, behind, marks);
+    if (!print_mismatch(group, marks)) {
+        if (call_last(&group->ranks[behind]) < last)
+            print_behind(group, behind, marks);
         else
-            say_are_level(group, last, marks);
+            print_level(group, last, marks);
     }
     /* Print the pending sends and receives, and what their peers have called. */
     int printed = 0;
@@ -576,15 +576,15 @@ static void flight_print(const struct flight_group *group)
     }
     if (printed > MESSAGES_MOST)
         printf("%d more sends and receives have not completed\n", printed - MESSAGES_MOST);
-    char list[SAY_LIST];
+    char list[LIST_SIZE];
 
     for (int r = 0; r < group->size; r++)
         marks[r] = !group->ranks[r].here;
-    if (say_list(group, marks, list))
+    if (list_ranks(group, marks, list))
         printf("%s: there is no file of %s, so the other ranks may wait for it: make it write one "
                "(kill -USR1), or find out how it ended\n",
                group->name, list);
-    say_each(group);
+    print_ranks(group);
 }
 
 /* dist_info flight FILE...: the command. */

@@ -474,7 +474,7 @@ enum { GPU_SECONDS = 20 };
 
 /* Findings of a child process, which probes the driver: a driver may crash, and must not stay
  * initialized in this process. */
-struct gpu_answer {
+struct gpu_result {
     int loaded, hip;
     int error; /* of initialization, or of counting devices */
     int version, runtime, devices;
@@ -503,7 +503,7 @@ static void *gpu_open_any(const char *given, const char *const *files)
     return library;
 }
 
-static void gpu_probe(struct gpu_answer *answer)
+static void gpu_probe(struct gpu_result *result)
 {
     static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
                                           "libamdhip64.so", NULL};
@@ -514,45 +514,45 @@ static void gpu_probe(struct gpu_answer *answer)
 
     alarm(GPU_SECONDS);
     if (!driver) {
-        snprintf(answer->why, sizeof(answer->why), "%s", dlerror());
+        snprintf(result->why, sizeof(result->why), "%s", dlerror());
         return;
     }
-    answer->loaded = 1;
-    answer->hip = !dlsym(driver, "cuInit");
-    symbol = dlsym(driver, answer->hip ? "hipInit" : "cuInit");
+    result->loaded = 1;
+    result->hip = !dlsym(driver, "cuInit");
+    symbol = dlsym(driver, result->hip ? "hipInit" : "cuInit");
     if (symbol) {
         memcpy(&init, &symbol, sizeof(init));
-        answer->error = init(0);
+        result->error = init(0);
     }
-    gpu_call(driver, answer->hip ? "hipDriverGetVersion" : "cuDriverGetVersion", &answer->version);
-    if (!answer->error)
-        answer->error = gpu_call(driver, answer->hip ? "hipGetDeviceCount" : "cuDeviceGetCount",
-                                 &answer->devices);
-    runtime = answer->hip ? NULL : gpu_open_any(NULL, runtimes);
+    gpu_call(driver, result->hip ? "hipDriverGetVersion" : "cuDriverGetVersion", &result->version);
+    if (!result->error)
+        result->error = gpu_call(driver, result->hip ? "hipGetDeviceCount" : "cuDeviceGetCount",
+                                 &result->devices);
+    runtime = result->hip ? NULL : gpu_open_any(NULL, runtimes);
     if (runtime)
-        gpu_call(runtime, "cudaRuntimeGetVersion", &answer->runtime);
+        gpu_call(runtime, "cudaRuntimeGetVersion", &result->runtime);
 }
 
 /* Probes the driver in a child process. Returns false if the driver crashed or hung, or if no child
  * could be started. */
-static bool gpu_probe_in_child(struct gpu_answer *answer_p)
+static bool gpu_probe_in_child(struct gpu_result *result_p)
 {
-    struct gpu_answer *answer =
-        mmap(NULL, sizeof(*answer), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct gpu_result *result =
+        mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int status = -1;
     pid_t child;
 
-    if (answer == MAP_FAILED)
+    if (result == MAP_FAILED)
         return false;
     child = fork();
     if (child == 0) {
-        gpu_probe(answer);
+        gpu_probe(result);
         _exit(0);
     }
     if (child > 0)
         waitpid(child, &status, 0);
-    *answer_p = *answer;
-    munmap(answer, sizeof(*answer));
+    *result_p = *result;
+    munmap(result, sizeof(*result));
     return child > 0 && status == 0;
 }
 
@@ -580,12 +580,12 @@ static int gpu_on_bus(void)
     return count;
 }
 
-static void gpu_not_loaded(struct doctor_report *report, const struct gpu_answer *answer, int bus)
+static void gpu_not_loaded(struct doctor_report *report, const struct gpu_result *result, int bus)
 {
     const char *given = secure_getenv("DIST_GPU_DRIVER");
 
     if (given && *given) {
-        doctor_fault(report, "gpu", "DIST_GPU_DRIVER cannot be loaded: %.160s", answer->why);
+        doctor_fault(report, "gpu", "DIST_GPU_DRIVER cannot be loaded: %.160s", result->why);
         doctor_fix(report, "unset DIST_GPU_DRIVER");
     } else if (bus) {
         doctor_fault(report, "gpu", "%d GPUs, but no driver library (libcuda.so.1, libamdhip64.so)",
@@ -599,34 +599,34 @@ static void gpu_not_loaded(struct doctor_report *report, const struct gpu_answer
 }
 
 /* Evaluates a driver that could be loaded. CUDA encodes version 12.4 as 12040. */
-static void gpu_loaded(struct doctor_report *report, const struct gpu_answer *answer, int bus)
+static void gpu_loaded(struct doctor_report *report, const struct gpu_result *result, int bus)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
     if (visible && (!*visible || strcmp(visible, "-1") == 0) && bus) {
         doctor_fault(report, "gpu", "%d GPUs, but CUDA_VISIBLE_DEVICES hides all", bus);
         doctor_fix(report, "unset CUDA_VISIBLE_DEVICES");
-    } else if (answer->error && bus) {
+    } else if (result->error && bus) {
         doctor_fault(report, "gpu", "%d GPUs, but the driver fails with error %d", bus,
-                     answer->error);
+                     result->error);
         doctor_fix(report, "nvidia-smi");
         doctor_other(report, "driver library and kernel module may have different versions: "
                              "reboot; in a container: docker run --gpus all");
-    } else if (!answer->error && answer->runtime / 1000 > answer->version / 1000 &&
-               answer->version) {
+    } else if (!result->error && result->runtime / 1000 > result->version / 1000 &&
+               result->version) {
         doctor_fault(report, "gpu", "the driver is for CUDA %d.%d, but the CUDA library is %d.%d",
-                     answer->version / 1000, answer->version % 1000 / 10, answer->runtime / 1000,
-                     answer->runtime % 1000 / 10);
-        doctor_fix(report, "apt-get install cuda-compat-%d-%d", answer->runtime / 1000,
-                   answer->runtime % 1000 / 10);
+                     result->version / 1000, result->version % 1000 / 10, result->runtime / 1000,
+                     result->runtime % 1000 / 10);
+        doctor_fix(report, "apt-get install cuda-compat-%d-%d", result->runtime / 1000,
+                   result->runtime % 1000 / 10);
         doctor_other(report, "install a newer driver, or an older CUDA library");
-    } else if (answer->error || !answer->devices) {
+    } else if (result->error || !result->devices) {
         doctor_note(report, "gpu", "there is a driver library, but no GPU");
-    } else if (answer->hip) {
-        doctor_ok(report, "gpu", "%d, driver for HIP", answer->devices);
+    } else if (result->hip) {
+        doctor_ok(report, "gpu", "%d, driver for HIP", result->devices);
     } else {
-        doctor_ok(report, "gpu", "%d, driver for CUDA %d.%d", answer->devices,
-                  answer->version / 1000, answer->version % 1000 / 10);
+        doctor_ok(report, "gpu", "%d, driver for CUDA %d.%d", result->devices,
+                  result->version / 1000, result->version % 1000 / 10);
     }
 }
 
@@ -759,16 +759,16 @@ static void doctor_examine(struct doctor_report *report)
                     "dist_alloc a little faster");
         doctor_fix(report, "echo advise >%s", path);
     }
-    struct gpu_answer answer = {0};
+    struct gpu_result result = {0};
     const int bus = gpu_on_bus();
 
-    if (!gpu_probe_in_child(&answer)) {
+    if (!gpu_probe_in_child(&result)) {
         doctor_fault(report, "gpu", "the driver crashes or hangs");
         doctor_other(report, "look for the cause in the output of dmesg");
-    } else if (answer.loaded) {
-        gpu_loaded(report, &answer, bus);
+    } else if (result.loaded) {
+        gpu_loaded(report, &result, bus);
     } else {
-        gpu_not_loaded(report, &answer, bus);
+        gpu_not_loaded(report, &result, bus);
     }
 }
 

@@ -537,21 +537,21 @@ void doctor_tls(struct doctor_report *report)
 /* Returns the major version of the Open MPI whose mpirun is first in PATH; 0: none. */
 static int launch_openmpi(void)
 {
-    FILE *answer = popen("m=$(command -v mpirun.openmpi || command -v mpirun) && "
+    FILE *output = popen("m=$(command -v mpirun.openmpi || command -v mpirun) && "
                          "timeout 5 \"$m\" --version 2>/dev/null </dev/null",
                          "re");
     char line[128] = "";
     const char *number;
     int version = 0;
 
-    if (!answer)
+    if (!output)
         return 0;
-    if (fgets(line, sizeof(line), answer) &&
+    if (fgets(line, sizeof(line), output) &&
         (strstr(line, "Open MPI") || strstr(line, "OpenRTE"))) {
         number = strpbrk(line, "0123456789");
         version = number ? atoi(number) : 0;
     }
-    pclose(answer);
+    pclose(output);
     return version;
 }
 
