@@ -71,7 +71,7 @@ for part in $parts; do DIST_TIMEOUT=4 job_parallel stuck $part; done
 STANDIN_ASCEND_FAULT=hang:0:2 DIST_TIMEOUT=4 job_parallel hangs
 STANDIN_ASCEND_FAULT=call:1:3 job shell 2 tests/jobs/plugin_hccl fails
 job_check "the error names rank, operation and reason" says \
-    'rank 1: .*rank 1, all_reduce \(operation 2\) on device 1: HcclAllReduce: internal error \(HCCL error 4\): EI9999: a fault'
+    'rank 1: .*rank 1, all_reduce \(operation 2\) on device 1: HcclAllReduce: internal error \(HCCL error 4\): EI9999: a planted fault'
 job_check "the other rank gets an error" says '^rank 0: .*rank 1.*HcclAllReduce: internal error'
 STANDIN_ASCEND_FAULT=remote:0:4 job shell 2 tests/jobs/plugin_hccl fails
 job_check "a failure on the device is reported" says '^rank 0: .*HCCL reports: error cqe'
