@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# links.sh [--remove] FOLDER PAGE...: a file for each function that a page serves besides the one it
-# is named after, with a line that points man(1) to the page. PAGE is NAME.3 or NAME.3.in.
+# links.sh [--remove] FOLDER PAGE...: writes (or removes) a file for each function that a page describes, except
+# the one that the page is named after. The file refers man(1) to the page. PAGE is NAME.3 or NAME.3.in.
 remove=no
 [ "$1" != --remove ] || { remove=yes; shift; }
 folder=$1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Man pages, documents and the example programs that they show.
+# Man pages, README and other documents, and the example programs.
 dist_man_MANS += \
 	man/dist-nccl.7 \
 	man/dist-tuning.7 \
@@ -12,8 +12,7 @@ dist_man_MANS += \
 	man/dist_transport.3 \
 	man/distrun.1 \
 	man/libdist.3
-# The synopses of these pages are generated from the public headers, and dist-env(7)'s table from the
-# table of variables.
+# Generated pages: the synopsis comes from the public headers, the table of dist-env(7) from variables.def.
 made_pages = \
 	man/dist-env.7 \
 	man/dist_abort.3 \
@@ -50,7 +49,7 @@ make_page = $(AM_V_GEN)$(MKDIR_P) man && cd $(srcdir) && \
 dist_doc_DATA += CONTRIBUTING.md README.md README.zh-CN.md
 EXTRA_DIST += $(made_pages:=.in) man/links.sh man/synopsis.awk
 
-# A page may describe several functions: each additional name becomes a file that refers to the page.
+# A page may describe several functions: installs a file for each further name, which refers to the page.
 install-data-hook:
 	$(BASH) $(srcdir)/man/links.sh '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3 $(srcdir)/man/*.3.in
 uninstall-hook:

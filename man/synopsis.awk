@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # synopsis.awk HEADER... variables.def PAGE: prints a man page in which each line "@synopsis@" is replaced
-# by the prototypes of those functions of its NAME section that the header of the line ".In" above
-# declares, and "@variables@" by a table of the environment variables.
+# by the prototypes of the functions in its NAME section that are declared in the header of the preceding
+# ".In" line, and "@variables@" by a table of the environment variables.
 
 FILENAME ~ /\.h$/ {
     if (FNR == 1) {
@@ -45,7 +45,7 @@ naming && /^\.Nm / { names[++count] = $2 }
 
 { print }
 
-# The prototypes in the text of a header.
+# Extracts the prototypes from the text of a header.
 function parse(    one, open, head, name, type)
 {
     gsub(/[ \t]+/, " ", text)
@@ -67,7 +67,7 @@ function parse(    one, open, head, name, type)
 
 function quoted(word) { return word ~ / / ? "\"" word "\"" : word }
 
-# A line for each argument; a comma within parentheses is part of one.
+# Returns one line for each argument. A comma within parentheses does not separate arguments.
 function arguments(list,    i, depth, c, one, lines)
 {
     for (i = 1; i <= length(list) + 1; i++) {
@@ -83,7 +83,7 @@ function arguments(list,    i, depth, c, one, lines)
     return lines
 }
 
-# VARIABLE(name, values, "meaning", "unset") as a row of a column list.
+# Converts VARIABLE(name, values, "meaning", "default") to a row of a column list.
 function variable(row,    name, values, text)
 {
     match(row, /^VARIABLE\([A-Z_]+, /)
