@@ -870,17 +870,17 @@ static inline bool irregular_sends_to_peers(const struct disti_node *node,
 }
 
 /* The block of IN for a receiver. IN has a block for each rank, or only one, for the root. */
-static inline struct node_block irregular_in(const struct disti_node_op *op, int taker)
+static inline struct node_block irregular_in(const struct disti_node_op *op, int receiver)
 {
-    int block = op->call.in_counts ? taker : 0;
+    int block = op->call.in_counts ? receiver : 0;
 
     return (struct node_block){node_in_count(op, block), node_in_first(op, block)};
 }
 
 /* The block of OUT that comes from a sender. */
-static inline struct node_block irregular_out(const struct disti_node_op *op, int giver)
+static inline struct node_block irregular_out(const struct disti_node_op *op, int sender)
 {
-    int block = op->call.out_counts ? giver : 0;
+    int block = op->call.out_counts ? sender : 0;
 
     return (struct node_block){node_out_count(op, block), node_out_first(op, block)};
 }
@@ -923,9 +923,9 @@ static inline int irregular_listed(const struct disti_node *node, const struct d
 
 /* Returns how a sender's memory is reached. */
 static inline enum node_path irregular_path(const struct disti_node_op *op,
-                                            const struct node_locations *giver)
+                                            const struct node_locations *sender)
 {
-    return giver->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_BOUNCE;
+    return sender->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_BOUNCE;
 }
 
 /* Returns the list of a rank in an irregular call. */
@@ -941,10 +941,10 @@ static inline struct node_block *node_list(const struct node_peer *peer,
 
 /* Returns where a block of a sender is stored on its mailbox. */
 static inline const char *irregular_on_mailbox(const struct disti_node *node,
-                                               const struct disti_node_op *op, int giver,
+                                               const struct disti_node_op *op, int sender,
                                                const struct node_block *block)
 {
-    const struct node_peer *peer = &node->peers[giver];
+    const struct node_peer *peer = &node->peers[sender];
     int listed = disti_node_pattern(op->call.collective)->in_blocks ? node->ranks : 1;
     enum disti_node_place place = (enum disti_node_place)node_slot(peer->mailbox, op)->place;
 
