@@ -2,7 +2,7 @@
 /*
  * Parsing of words and numbers in settings, independent of the program's locale. After
  * setlocale(LC_ALL, "") in a Turkish locale, strcasecmp reports that "info" and "INFO" differ, and
- * in a German one strtod stops at the point of "0.1".
+ * in a German locale strtod stops at the point of "0.1".
  */
 #ifndef DISTI_BASE_ASCII_H
 #define DISTI_BASE_ASCII_H

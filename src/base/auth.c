@@ -65,8 +65,8 @@ static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char
     bool made;
 
     /*
-     * Only in a directory of this user: sudo may have kept another user's HOME, where directories
-     * owned by root would be in that user's way.
+     * Create directories only inside a directory of this user. sudo may have kept another user's
+     * HOME, and that user could not use directories that root owns.
      */
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -111,8 +111,8 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
         snprintf(
             why, DISTI_SECRET_WHY,
             "the cookie file %s is not a regular file of this user in a directory of this user: "
-            "remove it, or set HOME to this user's, or DIST_AUTH=none to run without a "
-            "secret",
+            "remove it, or set HOME to this user's home directory, or DIST_AUTH=none to run "
+            "without a secret",
             path);
     taken = taken && disti_secret_read(path, secret_p, why);
     if (!taken)
@@ -213,7 +213,7 @@ bool disti_hmac_exists(void)
     return false;
 }
 
-/* Distinguishes jobs, but proves nothing. */
+/* A hash that only distinguishes keys; it proves nothing. */
 void disti_hmac(const void *key, size_t key_bytes, const struct disti_hmac_piece *pieces, int count,
                 unsigned char mac[DISTI_HMAC_BYTES])
 {
@@ -270,7 +270,7 @@ static bool secret_take(const char *path, int fd, struct disti_secret *secret, c
     while (secret->length < room &&
            (got = read(fd, secret->bytes + secret->length, room - secret->length)) != 0) {
         if (got < 0 && errno == EAGAIN && poll(&ready, 1, SECRET_PIPE_MS) <= 0)
-            return secret_wrong(why, path, "is a pipe into which nobody writes", "name a file");
+            return secret_wrong(why, path, "is a pipe to which no process writes", "name a file");
         if (got < 0 && errno != EINTR && errno != EAGAIN)
             return secret_wrong(why, path, "cannot be read", strerror(errno));
         secret->length += got > 0 ? (size_t)got : 0;
@@ -301,13 +301,14 @@ bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why
         return secret_wrong(why, path, "cannot be read", strerror(errno));
     /* Only the owner may access it; this also holds for a pipe, such as a shell's <(...). */
     if (fstat(fd, &file) != 0)
-        taken = secret_wrong(why, path, "cannot be looked at", strerror(errno));
+        taken = secret_wrong(why, path, "cannot be examined", strerror(errno));
     else if (!S_ISREG(file.st_mode) && !S_ISFIFO(file.st_mode))
-        taken = secret_wrong(why, path, "is no file", "name one that holds the job's secret");
+        taken =
+            secret_wrong(why, path, "is not a file", "name a file that contains the job's secret");
     else if (file.st_uid != geteuid() && file.st_uid != 0)
-        taken = secret_wrong(why, path, "belongs to another user", "make one of your own");
+        taken = secret_wrong(why, path, "belongs to another user", "create one of your own");
     else if ((file.st_mode & (S_IRWXG | S_IRWXO)) && !secret_is_groups(&file))
-        taken = secret_wrong(why, path, "can be opened by others",
+        taken = secret_wrong(why, path, "can be opened by other users",
                              "chmod 600 it, and change the secret");
     else
         taken = secret_take(path, fd, secret_p, why);

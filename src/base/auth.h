@@ -74,7 +74,7 @@ bool disti_hmac_same(const unsigned char a[DISTI_HMAC_BYTES],
 #define DISTI_NONCE_BYTES 32
 
 /*
- * All protocols use these four messages, in frames of their own:
+ * Every protocol with a proof uses these four messages, each protocol in its own frame format:
  *
  *      caller                                    called
  *        hello: identity, nonce a   -------->
@@ -94,9 +94,9 @@ bool disti_nonce(unsigned char nonce[DISTI_NONCE_BYTES]);
 #define DISTI_PROOF_PIECES 6
 
 /*
- * Computes the proof for `role`, a text that is unique for each side of each protocol, over at
- * most DISTI_PROOF_PIECES pieces of fixed sizes. With an empty secret, which everybody knows, the
- * proof only shows that the sender has read the nonces.
+ * Computes the proof for `role`, a text that is unique for each side of each protocol, over at most
+ * DISTI_PROOF_PIECES pieces of fixed sizes. If the secret is empty, a public constant replaces it,
+ * and the proof only shows that the sender has read the nonces.
  */
 void disti_prove(const struct disti_secret *secret, const char *role,
                  const struct disti_hmac_piece *pieces, int count,

@@ -7,8 +7,8 @@
 #include <time.h>
 
 /*
- * Polls before the first yield, yields before the first sleep, and the duration of a sleep: the
- * phases take microseconds and milliseconds.
+ * Number of polls before the first yield, number of yields before the first sleep, and duration of
+ * a sleep. The polls take microseconds in total, the yields milliseconds.
  */
 #define DISTI_BACKOFF_SPINS 64
 #define DISTI_BACKOFF_YIELDS 4096

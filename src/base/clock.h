@@ -25,7 +25,10 @@ struct timespec disti_clock_timespec(int64_t time_ns);
 int64_t disti_clock_suspend(int64_t number);
 int64_t disti_clock_resume(int64_t number);
 
-/* Called by a rank: the clock of this process follows that number from now on; NULL: none. */
+/*
+ * Called by a rank: makes the clock of this process follow the launcher's number. NULL: the clock
+ * no longer follows one.
+ */
 void disti_clock_follow(_Atomic int64_t *number);
 
 /* Returns the time in `ms` milliseconds; does not overflow. */

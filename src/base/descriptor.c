@@ -138,7 +138,7 @@ static void doorbell_end(void *value)
     doorbell_fd = 0;
 }
 
-/* In a forked child the doorbell's number is the parent's, which is closed here. */
+/* Forgets the doorbell in a forked child, where descriptor_child has closed it. */
 static void doorbell_child(void)
 {
     if (doorbell_usable)

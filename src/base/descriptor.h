@@ -16,9 +16,9 @@ int disti_descriptor_raise(int fd);
 
 /*
  * Registers a descriptor to be closed in forked children. Otherwise a child that does not exec
- * would keep copies of all connections open, and a rank that dies would seem to be alive as long
- * as its child. Also raises the descriptor as above. Accepts negative values, so it can wrap
- * socket() and accept(). Returns the descriptor to use. Thread-safe. Does not set errno.
+ * would keep copies of all connections open, and a rank that dies would seem to be alive as long as
+ * its child. Calls disti_descriptor_raise first. Accepts negative values, so it can wrap socket()
+ * and accept(). Returns the descriptor to use. Thread-safe. Does not set errno.
  */
 int disti_descriptor_own(int fd);
 
@@ -35,8 +35,8 @@ void disti_descriptor_close(int fd);
 bool disti_call_denied(int error);
 
 /*
- * Reports that the system calls `calls` ("eventfd or epoll_create1") failed: the text, errno's
- * cause, and a fix. For calls that fail if descriptors are used up or calls are denied. Returns
+ * Reports that the system calls `calls` ("eventfd or epoll_create1") failed. The error has the
+ * formatted text, errno's text, and a fix if no descriptor is left or the call is denied. Returns
  * ERR_SYSTEM.
  */
 dist_status disti_fail_call(const char *calls, const char *format, ...)
@@ -69,8 +69,8 @@ void disti_doorbell_close(void);
 void disti_doorbell_reset(void);
 
 /*
- * Rings another thread's doorbell. The caller ensures that the thread still exists. -1: does
- * nothing.
+ * Rings another thread's doorbell; does nothing if it is -1. The caller ensures that the thread
+ * still exists.
  */
 void disti_doorbell_ring(int doorbell);
 

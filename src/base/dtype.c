@@ -65,9 +65,11 @@
 /* Inlined into each clone, to be compiled for the clone's CPU. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* ---- integers: sums and products wrap, so an int8 average of large values does ---- */
+/* ---- integers: sums and products wrap, also the sum of an average ---- */
 
-/* unsigned long long, since narrow types are promoted to int, whose arithmetic may overflow. */
+/*
+ * Computes in unsigned long long, since narrow types would be promoted to int, which may overflow.
+ */
 #define INT_SUM(a, b) ((a) + 0ULL + (b))
 #define INT_PROD(a, b) ((a)*1ULL * (b))
 #define INT_AND(a, b) ((a) & (b))
@@ -87,7 +89,10 @@
     KERNEL(int_or##bits, uint##bits##_t, INT_OR)                                                   \
     KERNEL(int_xor##bits, uint##bits##_t, INT_XOR)
 
-/* `wide` holds every element and every number of ranks, and keeps the sign of the quotient. */
+/*
+ * `wide` is a type that can represent every element and every number of ranks, and that gives the
+ * quotient the right sign.
+ */
 #define INT_TYPE(type, wide)                                                                       \
     KERNEL(type##_min, type##_t, INT_MIN_OF)                                                       \
     KERNEL(type##_max, type##_t, INT_MAX_OF)                                                       \
@@ -123,8 +128,9 @@ KERNEL(bool_xor, uint8_t, BOOL_XOR)
 /* ---- float32 and float64 ---- */
 
 /*
- * Defines float_type_min and float_type_max. A NaN wins on either side, and -0 is less than
- * +0, so that the order of the operands, which differs between ranks, changes nothing.
+ * Defines float_type_min and float_type_max. The result is NaN if either operand is NaN, and -0 is
+ * less than +0, so that the result does not depend on the order of the operands, which differs
+ * between ranks.
  */
 #define FLOAT_MIN_MAX(type, bits)                                                                  \
     INLINE bits float_##type##_bits(type value)                                                    \
@@ -177,19 +183,19 @@ FLOAT_TYPE(float64, double)
 /* ---- float16 and bfloat16: widened to float32, reduced, rounded back ---- */
 
 /*
- * float32 has more than twice the digits of either type and two more, so a sum or a product
- * that is rounded to float32 and then to the type is the exact one rounded once.
+ * float32 has at least 2 p + 2 bits of precision, where p is the precision of either type. So a sum
+ * or product that is rounded to float32 and then to the type is correctly rounded.
  */
 
-/* Two's complement order of both types; -0 comes before +0. */
+/* Maps a float16 or bfloat16 to an integer of the same order; -0 comes before +0. */
 INLINE int16_t half_order(uint16_t half)
 {
     return (int16_t)(half >> 15 ? half ^ 0x7fff : half);
 }
 
 /*
- * Minimum and maximum need no conversion: the result is one of the two operands. A NaN wins on
- * either side.
+ * Minimum and maximum need no conversion: the result is one of the two operands. It is NaN if
+ * either operand is NaN.
  */
 #define HALF_TYPE(type, infinity)                                                                  \
     INLINE uint16_t type##_least(uint16_t a, uint16_t b)                                           \
@@ -315,7 +321,7 @@ FLOAT16_KERNEL(prod, *)
  */
 #define BFLOAT16_UPPER UINT32_C(0xffff0000)
 
-/* The last of an odd number of elements, in a pair with zero. */
+/* Reduces the last of an odd number of elements, paired with zero. */
 static void bfloat16_last(disti_reduce_fn pairs, void *dst, const void *a, const void *b,
                           size_t count)
 {
@@ -351,8 +357,8 @@ BFLOAT16_KERNEL(prod, *)
 /* ---- the kernels by dtype and op ---- */
 
 /*
- * The kernels of a dtype, by op; the division of a sum by the number of ranks for AVG; the scaling
- * of the input for PREMUL_SUM. NULL: the op does not fit the dtype.
+ * The kernels of a dtype. reduce: by op; NULL if the op does not fit the dtype. divide: divides a
+ * sum by the number of ranks, for AVG. scale: scales the input, for PREMUL_SUM.
  */
 struct dtype_kernels {
     disti_reduce_fn reduce[DIST_OP_COUNT];
@@ -441,7 +447,10 @@ void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, dou
 /* Unaligned data are copied for a program's function in chunks of this size. */
 #define SINK_PIECE 4096
 
-/* Received bytes may be unaligned, but a program's function may require aligned operands. */
+/*
+ * Calls the program's reduction function. Received bytes may be unaligned, but the function may
+ * require aligned operands, so unaligned data are copied first.
+ */
 static void sink_call(const struct dist_sink *sink, char *dst, const char *src, const char *data,
                       size_t bytes)
 {

@@ -30,20 +30,19 @@ bool disti_op_fits(dist_op op, dist_dtype dtype);
 
 /*
  * Returns the kernel that computes dst[i] = op(a[i], b[i]) for count elements. dst may be a or b,
- * without any other overlap, at any alignment. The kernel is vectorized and selected for this CPU
- * at run time. float16 and bfloat16 are computed in float32. AVG only adds; disti_finish divides.
- * PREMUL_SUM only adds; the caller scales the input before. Returns NULL if the op does not fit
- * the dtype, and for USER. The result is bitwise equal on all CPUs, except for which of two NaNs a
- * sum or product returns. Integers wrap, also in the sum of AVG. MIN and MAX: NaN wins, and -0 is
- * less than +0.
+ * but must not overlap them otherwise. The alignment may be any. The kernel is vectorized and
+ * selected for this CPU at run time. float16 and bfloat16 are computed in float32. For AVG the
+ * kernel only adds, and disti_finish divides. For PREMUL_SUM it only adds, and the caller has
+ * scaled the input. Returns NULL if the op does not fit the dtype, and for USER. The result is
+ * bitwise equal on all CPUs, except for which of two NaNs a sum or product returns. Integers wrap,
+ * also in the sum of AVG. MIN and MAX return NaN if an operand is NaN, and -0 is less than +0.
  */
 typedef void (*disti_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
 disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
 
 /*
- * Runs the kernel in the library's floating-point environment (kernels/environment.h), as
- * disti_finish and disti_scale do. Code that calls a kernel directly checks the environment
- * itself.
+ * Runs the kernel in the library's floating-point environment (kernels/environment.h). disti_finish
+ * and disti_scale set this environment too. Code that calls a kernel directly must set it itself.
  */
 void disti_reduce(dist_dtype dtype, dist_op op, void *dst, const void *a, const void *b,
                   size_t count);

@@ -59,7 +59,8 @@ static dist_status parse_parameter(const char *item, const char *text, struct di
         each = strcmp(end, "s") == 0 ? PARSE_SECOND_NS : PARSE_SECOND_NS / 1000;
         if (!strspn(text, "0123456789") || errno || (strcmp(end, "s") && strcmp(end, "ms")) ||
             value > PARSE_TIME_LONGEST_S * (PARSE_SECOND_NS / each))
-            return parse_bad(item, text, "no time of a day at most: give one such as 50ms or 2s");
+            return parse_bad(item, text,
+                             "not a time of at most one day: give one such as 50ms or 2s");
         fault->time_ns = value * each;
         return DIST_OK;
     }
@@ -136,10 +137,11 @@ dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p)
         dist_status status;
 
         if (length >= sizeof(item) || faults.count == DISTI_FAULTS_MAX)
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_FAULT has more than %d faults, or one of more than %d letters: "
-                              "give fewer",
-                              DISTI_FAULTS_MAX, PARSE_ITEM - 1);
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "DIST_FAULT has more than %d faults, or one of more than %d characters: "
+                "give fewer or shorter ones",
+                DISTI_FAULTS_MAX, PARSE_ITEM - 1);
         memcpy(item, next, length);
         item[length] = '\0';
         status = parse_fault(item, &faults.all[faults.count++]);
@@ -161,7 +163,7 @@ static struct {
     struct disti_faults set;
     int rank;
     _Atomic int64_t operation; /* the last operation that has begun; -1: none */
-    _Atomic int64_t step;      /* messages sent since then */
+    _Atomic int64_t step;      /* messages sent since that operation began */
     _Atomic uint64_t asked;    /* number of random decisions so far */
     const void *_Atomic flipped;
 } faults = {.rank = -1, .operation = -1};
@@ -207,7 +209,10 @@ static bool faults_fits(int64_t wanted, int64_t number)
     return wanted == number || (wanted == DISTI_FAULT_ANY && number >= 0);
 }
 
-/* Triggers due faults of the whole process; returns the first fault for the message. */
+/*
+ * Triggers the faults that are due here. Process faults are triggered at once; returns the first
+ * message fault, or NULL.
+ */
 static const struct disti_fault *faults_all(enum disti_fault_place place, int64_t operation,
                                             int64_t step)
 {
@@ -219,8 +224,8 @@ static const struct disti_fault *faults_all(enum disti_fault_place place, int64_
             continue;
         if (fault->p < 1) {
             /*
-             * A number from 0 to 1, reproducible in each run of a program that makes its calls in
-             * one order.
+             * Decide by a number from 0 to 1 that is the same in each run of a program that makes
+             * its calls in the same order.
              */
             uint64_t asked = atomic_fetch_add(&faults.asked, 1);
             uint64_t hash =

@@ -12,10 +12,10 @@
  *   FAULT      = KIND:RANK@WHERE[/STEP][:PARAMETER=VALUE]...
  *   RANK       = number | *
  *   WHERE      = join | open | close | number of an operation of the world group | *
- *   STEP       = number of a message that the rank sends after that | *
+ *   STEP       = number of a message that the rank sends after the operation has begun | *
  *   PARAMETER  = time=NUMBER{ms|s} | p=0..1 | seed=NUMBER
  *
- * Numbers start at 0, as in error texts. The kinds after MESSAGES affect messages.
+ * Numbers start at 0, as in error texts. The kinds from DROP on affect messages.
  */
 #define DISTI_FAULT_MAP(X)                                                                         \
     X(KILL, "kill")                                                                                \
@@ -39,7 +39,7 @@ enum disti_fault_kind {
 /* Where a fault occurs: in an operation, or at one of these places. */
 enum disti_fault_place {
     DISTI_FAULT_OPERATION,
-    DISTI_FAULT_JOIN, /* the rank has connected to the store, and no other rank has its addresses */
+    DISTI_FAULT_JOIN, /* the rank has connected to the store; no other rank has its addresses yet */
     DISTI_FAULT_OPEN, /* the ranks have exchanged addresses and are about to open the backend */
     DISTI_FAULT_CLOSE, /* dist_destroy_process_group of the world */
 };
@@ -73,8 +73,8 @@ dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p);
 dist_status disti_faults_read(void);
 
 /*
- * True if DIST_FAULT is set, or if it has faults that affect or count messages. The result is
- * equal on all ranks.
+ * The first returns true if DIST_FAULT is set, the second if it has faults that affect or count
+ * messages. The result is equal on all ranks.
  */
 bool disti_faults_are_set(void);
 bool disti_faults_need_messages(void);
@@ -97,8 +97,9 @@ void disti_faults_at_operation(uint64_t operation);
 const struct disti_fault *disti_faults_at_message(void);
 
 /*
- * Registers a copy of a message that is sent with one bit changed, as by damage in transit. Its
- * checksum must be that of the original.
+ * disti_faults_flip registers a copy of a message in which one bit is changed, to simulate damage
+ * in transit. It must be sent with the checksum of the original message. disti_faults_is_flipped
+ * returns true for the copy that was registered last.
  */
 void disti_faults_flip(const void *copy);
 bool disti_faults_is_flipped(const void *data);

@@ -135,7 +135,7 @@ dist_status disti_file_memory_fail(const char *what)
 
     if (errno == EFBIG && !disti_file_may_have(UINT64_MAX, &most))
         return disti_fail(DIST_ERR_SYSTEM,
-                          "cannot %s: files, also those in memory, may have %llu bytes at most: "
+                          "cannot %s: files, including memory files, may have %llu bytes at most: "
                           "raise the limit on file sizes (ulimit -f)",
                           what, (unsigned long long)most);
     return disti_fail_call("memfd_create", "cannot %s", what);
@@ -156,7 +156,7 @@ int disti_file_private(void)
 
 /* ---- reading ---- */
 
-/* Returns the kernel's number for users unknown to this container (overflowuid). */
+/* The uid that the kernel shows for users who are unknown in this container (overflowuid). */
 #define FILE_UNKNOWN 65534
 
 bool disti_file_owner_is_safe(uid_t owner)
@@ -192,8 +192,9 @@ static bool file_next(char path[PATH_MAX], const char *says)
 }
 
 /*
- * Follows a link, which is open and so cannot change. Returns true with its target in the path. A
- * kernel link (/proc/PID/fd) has no usable target and is the file itself: *fd_p is then that file.
+ * Follows the link that is open as `link`, so that it cannot change meanwhile. Returns true with
+ * the target in `path`. For a link in /proc, such as /proc/PID/fd/3, whose text is not a usable
+ * path, opens the file itself as *fd_p and returns false. Returns false with errno set on failure.
  */
 static bool file_follow(char path[PATH_MAX], int link, int *fd_p)
 {

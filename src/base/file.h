@@ -15,16 +15,17 @@
 
 /*
  * As write(2), ftruncate(2) and fallocate(2), but beyond the file size limit they fail with EFBIG
- * and SIGXFSZ does not end the process. The limit applies to memfds too. They block only as long
- * as the system call.
+ * and SIGXFSZ does not end the process. The limit applies to memfds too. The functions block only
+ * as long as the system call.
  */
 ssize_t disti_file_write(int fd, const void *data, size_t bytes);
 int disti_file_truncate(int fd, uint64_t bytes);
 int disti_file_reserve(int fd, uint64_t offset, uint64_t bytes);
 
 /*
- * True if the owner is this user, root, or the number that stands for root in a container without
- * root. The kernel gives all users unknown to the container this number.
+ * True if the owner is this user, root, or the kernel's overflow uid (65534) in a container that
+ * has no user of that number. The kernel shows this uid for all users that the container does not
+ * have, such as the host's root.
  */
 bool disti_file_owner_is_safe(uid_t owner);
 

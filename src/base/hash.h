@@ -36,7 +36,7 @@ static inline uint64_t disti_hash_call(uint64_t history, uint64_t fingerprint)
     return hash ^ hash >> 29;
 }
 
-/* Returns the hash of n counts, equal on every rank; one step per count. */
+/* Returns the hash of n counts. It does not depend on the byte order. */
 static inline uint32_t disti_hash_counts(const size_t *counts, int n)
 {
     uint64_t hash = DISTI_HASH_START;

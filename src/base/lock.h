@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lock for short critical sections. It is inline, where a mutex needs two calls of libc. */
+/*
+ * A lock for short critical sections. Its functions are inline; a mutex would need two calls of
+ * libc.
+ */
 #ifndef DISTI_BASE_LOCK_H
 #define DISTI_BASE_LOCK_H
 
@@ -63,8 +66,9 @@ void disti_change_signal(struct disti_change *change);
 
 /*
  * A static mutex that is reinitialized in a forked child. Otherwise the child's only thread could
- * wait forever for a lock that another thread of the parent held. The protected data must be
- * consistent at any time: a pointer that is set last, or a number.
+ * wait forever for a lock that another thread of the parent held. A fork may happen while the lock
+ * is held, so the protected data must be consistent at any time: for example a number, or a pointer
+ * that is set last.
  */
 #define DISTI_PROCESS_LOCK(name)                                                                   \
     static pthread_mutex_t name = PTHREAD_MUTEX_INITIALIZER;                                       \

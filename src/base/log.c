@@ -29,7 +29,7 @@ static const char *const log_subsystems[] = {
     "group",      "work",  "mpi",      "shm",        "tcp",      "ucx",    "modules"};
 #define LOG_MODULES "src/modules/"
 
-/* Subsystems that are parts of core, with their files. */
+/* The subsystems of directory core, with their files. */
 static const struct {
     const char *name, *files;
 } log_core_parts[] = {
@@ -112,7 +112,7 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
         if (r == sizeof(log_subsystems) / sizeof(log_subsystems[0]))
             return disti_fail(
                 DIST_ERR_INVALID_ARGUMENT,
-                "DIST_DEBUG_SUBSYS names \"%s\": give some of backends, base, core, "
+                "DIST_DEBUG_SUBSYS contains \"%s\": use any of backends, base, core, "
                 "device, endpoint, engine, node, rendezvous, store, topology, "
                 "transports, tuning; call, flight, group, work; mpi, shm, tcp, ucx; modules",
                 subsystem);
@@ -172,11 +172,12 @@ static bool log_wanted(dist_log_level level)
 /* True if the path contains a directory that DIST_DEBUG_SUBSYS names. */
 static bool log_is_chosen(const char *path)
 {
-    char subsystem[34] = "/", file[32]; /* file: of core, which is divided into subsystems */
+    char subsystem[34] = "/",
+         file[32]; /* file: name of a file of core, whose files belong to several subsystems */
     bool is_core;
 
     for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))
-        path = at + strlen("src"); /* starting with src/ */
+        path = at + strlen("src"); /* finally "/core/calls.c", after the last "src" */
     is_core = strncmp(path, "/core/", strlen("/core/")) == 0;
     snprintf(file, sizeof(file), " %s ", is_core ? path + strlen("/core/") : "");
     for (int i = 0;
@@ -193,15 +194,15 @@ static bool log_is_chosen(const char *path)
 }
 
 /*
- * Returns the length after the last word that leaves room for the dots. A single long word is
- * cut anywhere.
+ * Truncates the text after a word, appends "..." and returns the new length. A word that is longer
+ * than half of the text may be cut anywhere.
  */
 static size_t log_cut(char *text, size_t size)
 {
     static const char dots[] = "...";
     size_t most = size > sizeof(dots) ? size - sizeof(dots) : 0, at = most;
 
-    if (size < sizeof(dots)) /* what is there already is all that fits */
+    if (size < sizeof(dots)) /* no room for the dots; the text is already truncated */
         return size ? size - 1 : 0;
     while (at > most / 2 && text[at - 1] != ' ')
         at--;

@@ -32,13 +32,16 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg);
 void disti_log_use(const struct disti_log *log);
 const struct disti_log *disti_log_current(void);
 
-/* Writes a line of a loadable module, whose source is not in src/: DIST_DEBUG_SUBSYS=modules. */
+/*
+ * Writes a line of a loadable module, whose source is not in src/. DIST_DEBUG_SUBSYS=modules
+ * selects these lines.
+ */
 void disti_log_line(dist_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
- * Writes a line from the source file `path`; its subsystem is a directory of src/ or a
- * subdirectory.
+ * Writes a line from the source file `path`. The line's subsystems are the directories of that path
+ * below src/, and for files of src/core also call, flight, group or work.
  */
 void disti_log_from(const char *path, dist_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -70,8 +73,8 @@ dist_status disti_fail(dist_status status, const char *format, ...)
 
 /*
  * After a call with `true`, this thread's failures are written at level INFO, because the caller
- * can do without the operation; `false` ends that. Returns the previous value, which the caller
- * restores.
+ * can do without the operation. After a call with `false`, they are written at level ERROR again.
+ * Returns the previous value, which the caller restores.
  */
 bool disti_log_trying(bool trying);
 
@@ -85,7 +88,10 @@ dist_status disti_fail_errno(dist_status status, const char *format, ...)
  */
 dist_status disti_fail_transition(const char *machine, int from, int to) __attribute__((cold));
 
-/* Returns the number of failures that this thread has reported; it changes if one occurs. */
+/*
+ * Returns the number of failures that this thread has reported. A caller can compare it before and
+ * after a call.
+ */
 unsigned disti_failures(void);
 
 /* Sets the text of dist_last_error for an error that another thread has logged. */

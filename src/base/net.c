@@ -24,12 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- addresses of names, looked up within a deadline ---- */
+/* ---- resolving a name within a deadline ---- */
 
 static const struct addrinfo resolve_hints = {
     .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-
-/* ---- looking up a name ---- */
 
 /*
  * A lookup in a separate thread, since getaddrinfo may wait for a name server longer than the
@@ -239,7 +237,10 @@ bool disti_host_is_hidden(const char *host, int64_t deadline)
 
 /* ---- the address of this machine for other machines ---- */
 
-/* Prefers IPv4, which most clusters use. Ignores link-local addresses, which need a scope. */
+/*
+ * Returns the preference of an address: 2 for IPv4, which most clusters use, 1 for IPv6, 0 if it
+ * cannot be used. Link-local IPv6 addresses cannot, since they need a scope.
+ */
 static int interface_rank(const struct ifaddrs *interface)
 {
     const struct sockaddr *address = interface->ifa_addr;
@@ -259,7 +260,10 @@ static bool interface_find(const char *spec, char text[DISTI_HOST_SIZE])
     if (getifaddrs(&all))
         return false;
     for (i = all; i; i = i->ifa_next) {
-        /* Use loopback only if it is named, not because "^docker" leaves it over. */
+        /*
+         * Use the loopback interface only if the spec names it, not because "^docker" does not
+         * exclude it.
+         */
         if (spec[0] == '^' && (i->ifa_flags & IFF_LOOPBACK))
             continue;
         if (interface_rank(i) > best && disti_interface_fits(spec, i->ifa_name)) {
@@ -283,7 +287,7 @@ dist_status disti_primary_address(char text[DISTI_HOST_SIZE])
                           "and has an address: give the beginning of a name that `ip addr` shows",
                           spec);
     }
-    /* Addresses reserved for documentation: only the default route leads there. */
+    /* These addresses are reserved for documentation, so only the default route matches them. */
     if (!net_route("198.51.100.1", text) && !net_route("2001:db8::1", text) &&
         !interface_find("^", text))
         snprintf(text, DISTI_HOST_SIZE, "%s", disti_loopback());
@@ -341,7 +345,7 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
         return errno;
     if (address->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof(only_v6));
-    /* Allows a port that the last job has just released, but not one in use. */
+    /* Allows binding a port that a previous job has just released, but not one in use. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)&bound, &length)) {
@@ -354,7 +358,7 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     return 0;
 }
 
-/* True if this process itself listens there. */
+/* True if this process itself listens on the port. */
 static bool socket_is_own_port(int port)
 {
     DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
@@ -381,8 +385,9 @@ static dist_status socket_listen_failed(const char *host, int port, const char *
     if (error == EADDRINUSE && socket_is_own_port(port))
         return disti_fail(DIST_ERR_ADDRESS_IN_USE,
                           "this process already uses %s port %d: if it has joined a job there, "
-                          "make more groups with dist_new_group, or destroy the first before "
-                          "joining again; else choose another port (MASTER_PORT, tcp://%s:PORT)",
+                          "create more groups with dist_new_group, or destroy the first group "
+                          "before joining again; else choose another port (MASTER_PORT, "
+                          "tcp://%s:PORT)",
                           numeric, port, host);
     if (error == EADDRINUSE)
         return disti_fail(DIST_ERR_ADDRESS_IN_USE,

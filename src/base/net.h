@@ -20,8 +20,8 @@
 #define DISTI_HOST_SIZE 68
 
 /*
- * Gets the machine's full name. Bytes other than printable ASCII, and '/', become '?'. "?" if
- * unknown.
+ * Gets the machine's full name; "?" if it is unknown. '/' and bytes other than printable ASCII
+ * become '?'.
  */
 void disti_host_name(char text[DISTI_HOST_SIZE]);
 
@@ -47,8 +47,9 @@ bool disti_host_is_loopback(const char *host);
 const char *disti_loopback(void);
 
 /*
- * True if a retry cannot help after this error: a loopback address that this machine does not
- * have, or a link-local one without its interface. `why` has the cause and the fix.
+ * True if a retry cannot succeed after this error, because the address is a loopback address that
+ * cannot be used on this machine, or a link-local address without its interface. `why` then has the
+ * cause and the fix.
  */
 bool disti_address_is_hopeless(const struct sockaddr *address, int error, char *why, size_t size);
 
@@ -64,8 +65,8 @@ int disti_address_port(const struct sockaddr *address);
 dist_status disti_listen(const char *host, int port, int64_t deadline, int *fd_p, int *port_p);
 
 /*
- * Listens on all addresses of this machine, for a name that resolves to the loopback address here,
- * while other machines use an unknown address of this one.
+ * Listens on all addresses of this machine. Needed for a name that resolves only to a loopback
+ * address here (disti_host_is_hidden), since the address that it has on other machines is unknown.
  */
 dist_status disti_listen_everywhere(int port, int *fd_p, int *port_p);
 
@@ -81,9 +82,9 @@ void disti_socket_tune(int fd);
 
 /*
  * Gets the address by which other machines reach this one: that of the interface selected by
- * DIST_SOCKET_IFNAME ("eth,ib": names that begin so; "^docker": all other names; "=eth0": exactly
- * this name), else of the default route, else 127.0.0.1. ERR_INVALID_ARGUMENT if
- * DIST_SOCKET_IFNAME matches no interface that has an address.
+ * DIST_SOCKET_IFNAME ("eth,ib": names that begin with eth or ib; "^docker": names that do not begin
+ * with docker; "=eth0": exactly this name), else of the default route, else 127.0.0.1.
+ * ERR_INVALID_ARGUMENT if DIST_SOCKET_IFNAME matches no interface that has an address.
  */
 dist_status disti_primary_address(char text[DISTI_HOST_SIZE]);
 

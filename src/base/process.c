@@ -37,8 +37,8 @@ const char *disti_process_end(const char *host, uint32_t space, int pid, char *t
 
     disti_host_name(own);
     /*
-     * The first thread may end while other threads run, but those end before the connections
-     * close.
+     * If other threads still run, the process has closed the connection without ending, even if its
+     * first thread has ended.
      */
     if (strcmp(host, own) != 0 || space != disti_process_space() ||
         !disti_process_first_ends(pid, &status) || disti_process_thread(pid))
@@ -82,7 +82,10 @@ dist_status disti_process_limit_fail(const char *format, ...)
 
 /* ---- the out-of-memory killer ---- */
 
-/* The caller's buffer, since a launcher reads this for each process that was killed. */
+/*
+ * Size of stdio's buffer, which is on the stack: avoids an allocation for each process that was
+ * killed.
+ */
 #define OOM_BUFFER 1024
 
 /* Returns the number in the line "oom_kill N" of a file; -1: no such line. */
@@ -103,7 +106,10 @@ static int64_t oom_read(const char *path)
     return kills;
 }
 
-/* In a container the cgroup's path may not exist: then use the root of the mount. */
+/*
+ * Returns the number of kills of a cgroup; -1: unknown. In a container the cgroup's path may not
+ * exist; then reads the root of the mount.
+ */
 static int64_t oom_of_group(const char *mounts, const char *hierarchy, const char *group,
                             const char *name)
 {
@@ -158,8 +164,8 @@ int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, c
         if (!disti_cgroup_split(line, &controllers, &group))
             continue;
         /*
-         * Version 2 lists no controllers. It is mounted at the top, or beside the controllers of
-         * version 1.
+         * A line of version 2 has no controllers. Version 2 is mounted at `mounts` itself, or in
+         * its subdirectory "unified" beside the controllers of version 1.
          */
         if (disti_cgroup_controls(controllers, "memory"))
             kills = oom_of_group(mounts, "/memory", group, "memory.oom_control");
@@ -221,9 +227,9 @@ void *disti_pages_move(void *from, size_t bytes, void *to)
                            to);
 }
 
-/* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
+/* ---- memory and descriptors of another process, even if its first thread has ended ---- */
 
-/* A thread may end after it was found and before it is used; number of retries. */
+/* Number of tries. A thread may end after it was found and before it is used. */
 #define REACH_TRIES 8
 
 /*
@@ -333,15 +339,15 @@ const char *disti_process_elsewhere(uint32_t space)
 
 /* ---- threads of another process (/proc/PID/stat) ---- */
 
-/* Field numbers after the command's ")". */
+/* Indexes of fields in /proc/PID/stat, counted from 0 after the command's ")". */
 #define STAT_FLAGS 6
 #define STAT_EXIT_CODE 49
 /* The kernel's flag for a thread that is exiting. */
 #define STAT_EXITING 0x4u
 
 /*
- * Returns false if nothing is known. The exit status is available as soon as a thread begins to
- * end.
+ * Reads a thread's stat file: whether the thread has ended or is ending, and its exit status, which
+ * is valid as soon as it begins to end. Returns false if unknown.
  */
 static bool stat_ends(const char *path, bool *ends_p, int *status_p)
 {

@@ -38,12 +38,15 @@ dist_status disti_process_limit_fail(const char *format, ...) __attribute__((for
  */
 int64_t disti_process_oom_kills(void);
 
-/* As above, from files like /proc/PID/cgroup and /proc/vmstat, and the directory of cgroups. */
+/*
+ * As disti_process_oom_kills, from a file like /proc/PID/cgroup, the directory where cgroups are
+ * mounted, and a file like /proc/vmstat.
+ */
 int64_t disti_process_oom_kills_in(const char *membership, const char *mounts, const char *vmstat);
 
 /*
- * Returns the text after "ended by SIGKILL" in a message: the cause and the fix, or "" unless
- * `killed`.
+ * Returns the text after "ended by SIGKILL" in a message. If `killed`, which means that the
+ * out-of-memory killer ended the process, it is the cause and the fix; otherwise "".
  */
 const char *disti_process_oom_text(bool killed);
 
@@ -59,8 +62,8 @@ bool disti_cgroup_controls(const char *controllers, const char *name);
 /* ---- this process in /proc ---- */
 
 /*
- * Use this instead of /proc/self, which is the process's first thread: if that has ended while
- * other threads run, it has no descriptors, memory, program or namespaces there.
+ * Use this instead of /proc/self, which shows the process's first thread. If that thread has ended
+ * while other threads run, /proc/self shows no descriptors, memory, program or namespaces.
  */
 #define DISTI_PROCESS_OWN "/proc/thread-self"
 
@@ -86,12 +89,12 @@ void *disti_pages_grow(void *memory, size_t bytes, size_t new_bytes);
  */
 void *disti_pages_move(void *from, size_t bytes, void *to);
 
-/* ---- memory and descriptors of another process, also if only its first thread has ended ---- */
+/* ---- memory and descriptors of another process, even if its first thread has ended ---- */
 
 /*
- * As process_vm_readv(2) and process_vm_writev(2) with one segment on each side. ESRCH: the
- * process has ended, or its first thread has and /proc does not show the other threads. The kernel
- * reads *there when the copy begins. Do not block.
+ * As process_vm_readv(2) and process_vm_writev(2) with one segment on each side. ESRCH: the process
+ * has ended, or its first thread has and /proc does not show the other threads. The kernel reads
+ * *there when the copy begins. The functions do not block.
  */
 ssize_t disti_process_read(int pid, const struct iovec *here, const struct iovec *there);
 ssize_t disti_process_write(int pid, const struct iovec *here, const struct iovec *there);
@@ -126,14 +129,14 @@ const char *disti_process_elsewhere(uint32_t space);
 
 /*
  * True if the process's first thread has ended or is ending; *status_p is then as from wait(2).
- * False if it runs or nothing is known.
+ * False if the thread runs or its state is unknown.
  */
 bool disti_process_first_ends(int pid, int *status_p);
 
 /*
  * Returns the id of a running thread of the process other than its first; 0: none, or unknown. If
- * the first thread has ended by pthread_exit, /proc shows no memory and descriptors for it, but
- * those of the process for each other thread.
+ * the first thread has ended by pthread_exit, /proc shows the process's memory and descriptors only
+ * for its other threads.
  */
 int disti_process_thread(int pid);
 

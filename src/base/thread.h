@@ -36,9 +36,9 @@ static inline int disti_thread_create(pthread_t *thread, void *(*start)(void *),
 }
 
 /*
- * Until disti_cancel_let, pthread_cancel does not end the calling thread, which holds a lock or
- * has work that other threads wait for. Needed around system calls, since cancellation acts only
- * there. Returns the state to restore.
+ * Disables cancellation (pthread_cancel) of the calling thread until disti_cancel_let. Use it
+ * around system calls, which are cancellation points, while the thread holds a lock or other
+ * threads wait for it. Returns the state to restore.
  */
 static inline int disti_cancel_hold(void)
 {

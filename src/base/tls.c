@@ -89,7 +89,7 @@ static int context_no_passphrase(char *text, int size, int writing, void *arg)
     return 0;
 }
 
-/* The open files of a context, and the names under which OpenSSL opens exactly these files. */
+/* An open file of a context, and the name under which OpenSSL opens exactly this file. */
 struct context_file {
     const char *setting, *path;
     int fd;
@@ -125,14 +125,14 @@ static bool context_open(struct context_file *file, mode_t closed_to, char *why,
         return context_wrong(file, "can be opened by every user: chmod 600 it, and change the key",
                              why, size);
     if (status.st_mode & closed_to)
-        return context_wrong(file, "can be changed by others: chmod go-w it", why, size);
+        return context_wrong(file, "can be changed by other users: chmod go-w it", why, size);
     snprintf(file->own, sizeof(file->own), DISTI_PROCESS_OWN "/fd/%d", file->fd);
-    /* Without /proc, OpenSSL opens the file again by its own name. */
+    /* Without /proc, OpenSSL opens the file again by its path. */
     file->name = access(file->own, R_OK) == 0 ? file->own : file->path;
     return true;
 }
 
-/* True if a peer with the same CAs accepts our certificate today. */
+/* True if a peer with the same CAs would accept this rank's certificate at present. */
 static bool context_fits(struct disti_tls_context *context, const struct context_file *cert,
                          char *why, size_t size)
 {
@@ -155,9 +155,10 @@ static bool context_fits(struct disti_tls_context *context, const struct context
     if (error == X509_V_OK)
         return true;
     snprintf(what, sizeof(what), "%.60s: %s", X509_verify_cert_error_string(error),
-             error == X509_V_ERR_CERT_HAS_EXPIRED     ? "renew it"
-             : error == X509_V_ERR_CERT_NOT_YET_VALID ? "see the clock of this machine"
-                                                      : "DIST_TLS_CA must be what signed it");
+             error == X509_V_ERR_CERT_HAS_EXPIRED ? "renew it"
+             : error == X509_V_ERR_CERT_NOT_YET_VALID
+                 ? "check the clock of this machine"
+                 : "DIST_TLS_CA must contain the CA that signed it");
     return context_wrong(cert, what, why, size);
 }
 
@@ -224,7 +225,7 @@ struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *fi
                              SSL_MODE_RELEASE_BUFFERS,
                          NULL);
     library.SSL_CTX_ctrl(context->ssl, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
-    /* An end without close_notify is fine: the protocols inside have goodbyes. */
+    /* Accept an end without close_notify, since the protocols over TLS have their own goodbyes. */
     library.SSL_CTX_set_options(context->ssl, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_TICKET);
     library.SSL_CTX_set_num_tickets(context->ssl, 0);
     library.SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
@@ -349,10 +350,7 @@ static void session_why(struct disti_tls *tls, const char *format, const char *d
     snprintf(tls->why, sizeof(tls->why), format, detail);
 }
 
-/*
- * Describes an error: alerts of the peer, which may have rejected our certificate, and other
- * errors by OpenSSL's text.
- */
+/* Stores a description of the error in tls->why, from the peer's alert or OpenSSL's error. */
 static void session_explain(struct disti_tls *tls)
 {
     static const unsigned char alert[] = {0x15, 3, 3, 0, 2, SSL3_AL_FATAL, SSL_AD_PROTOCOL_VERSION};
@@ -406,7 +404,10 @@ static ssize_t session_failed(struct disti_tls *tls, int result)
                     "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
     if (tls->ended)
         return 0;
-    /* The peer's last data can still be read and may contain the cause. */
+    /*
+     * Do not mark the session as ended after a socket error: the peer's last data can still be read
+     * and may contain the cause.
+     */
     if (kind != SSL_ERROR_SYSCALL || !error) {
         session_explain(tls);
         error = EPROTO;
@@ -447,7 +448,10 @@ static ssize_t session_go_up(struct disti_tls *tls)
         memcpy(tls->record, tls->early, tls->early_bytes);
         tls->record_bytes = tls->early_bytes;
     }
-    /* A peer that has closed the connection may have sent an alert. */
+    /*
+     * If the write fails for good, drop the record without an error: the peer may have sent an
+     * alert with the cause, which the next read reports.
+     */
     if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !wire_for_now(errno))
         tls->record_bytes = 0;
     return tls->broken ? session_error(EPROTO) : 1;
@@ -519,7 +523,10 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
             return -1;
         return taken ? (ssize_t)taken : session_error(EAGAIN);
     }
-    /* The owner passes the unacknowledged byte again, and the data after it. */
+    /*
+     * First write the rest of the incomplete record. The owner passes its last byte again, followed
+     * by new data.
+     */
     if (tls->record_bytes && !session_put_record(tls))
         return -1;
     tls->owed = 0;
@@ -638,8 +645,8 @@ struct disti_tls_context *disti_tls_context_new(const struct disti_tls_files *fi
 {
     (void)files;
     snprintf(why, size,
-             "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA ask for TLS, and this libdist was built "
-             "without OpenSSL: build it with (Debian package libssl-dev), or unset them");
+             "DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA enable TLS, but this libdist was built "
+             "without OpenSSL: build it with OpenSSL (Debian package libssl-dev), or unset them");
     return NULL;
 }
 

@@ -303,7 +303,7 @@ else
 fi
 echo 0123456789abcdef >"$bad"
 chmod 644 "$bad"
-wrong "$bad can be opened by others: chmod 600 it" --secret-file "$bad"
+wrong "$bad can be opened by other users: chmod 600 it" --secret-file "$bad"
 chmod 600 "$bad"
 echo short >"$bad"
 wrong "$bad is too short" --secret-file "$bad"
@@ -312,7 +312,7 @@ job self 1 distrun --secret-file "$bad" true
 printf '%0257d' 0 >"$bad"
 wrong "$bad is too long" --secret-file "$bad"
 wrong "/no/such/secret cannot be read" --secret-file /no/such/secret
-wrong "$job_folder is no file" --secret-file "$job_folder"
+wrong "$job_folder is not a file" --secret-file "$job_folder"
 job_collect
 
 # ---- namespaces as hosts ----

@@ -8,16 +8,16 @@
 
 /*
  * A shared object built with -ffast-math sets "flush to zero" in every process that loads it, and a
- * program may choose a rounding mode. If ranks differ in that, so do their results. So the
- * library's arithmetic rounds to nearest and keeps subnormal numbers:
+ * program may choose a rounding mode. Ranks with different settings would compute different
+ * results. So the library's arithmetic always rounds to nearest and keeps subnormal numbers:
  *
  *     disti_environment saved = disti_environment_enter();
  *     (reads operands from memory, stores results to memory)
  *     disti_environment_leave(saved);
  *
  * Both functions are barriers for memory accesses, not for values in registers. So operands must be
- * loaded and results stored between the two. If a function returns its result, or has
- * operands passed by value, call it between the two and do not inline it.
+ * loaded and results stored between the two. A function that returns its result, or whose operands
+ * are passed by value, must be called between the two and must not be inlined.
  */
 typedef uint32_t disti_environment;
 

@@ -14,8 +14,8 @@
  *      bfloat16   s eeeeeeee mmmmmmm               the upper half of a float32
  *      float32    s eeeeeeee mmmmmmmmmmmmmmmmmmmmmmm          biased by 127
  *
- * The conversions have no branches, so that they vectorise, and do arithmetic on normal
- * numbers only, so that they do not depend on the CPU's treatment of subnormal ones.
+ * The conversions have no branches, so that they vectorize. Their arithmetic uses normal numbers
+ * only, so that the results do not depend on how the CPU treats subnormal numbers.
  */
 
 /* Inlined into each kernel, so that it is compiled for the kernel's CPU. */
@@ -45,7 +45,7 @@ DISTI_HALF float disti_float16_to_float(uint16_t half)
     uint32_t rest = (uint32_t)(half & 0x7fff) << 13;
     uint32_t normal = rest + ((127 - 15) << 23);
     uint32_t special = (rest & 0x7fffff) ? rest | DISTI_HALF_NAN : 0x7f800000;
-    /* A subnormal m * 2^-24 is (1 + m * 2^-10) * 2^-14 less 2^-14. */
+    /* A subnormal m * 2^-24 is (1 + m * 2^-10) * 2^-14 minus 2^-14. */
     float subnormal = disti_half_float(rest + (113 << 23)) - 0x1p-14f;
     uint32_t magnitude = rest < (1 << 23) ? disti_half_bits(subnormal) : normal;
 
@@ -58,9 +58,15 @@ DISTI_HALF uint16_t disti_float16_from_float(float value)
     uint32_t sign = pattern >> 31 << 15;
     uint32_t rest = pattern & 0x7fffffff;
     uint32_t nan = 0x7e00 | (rest >> 13 & 0x3ff);
-    /* Half a unit of the last place less one, and one more if that place is odd: to even. */
+    /*
+     * Adds half a unit of the last place minus 1, plus 1 if the last place is odd: ties round to
+     * even.
+     */
     uint32_t normal = (rest - ((127 - 15) << 23) + 0xfff + (rest >> 13 & 1)) >> 13;
-    /* 0.5 has the unit 2^-24, so that adding it rounds there and leaves m in the low bits. */
+    /*
+     * The last place of 0.5 is 2^-24, so adding 0.5 rounds to that unit and leaves m in the low
+     * bits.
+     */
     uint32_t small = rest < (113 << 23) ? rest : 0;
     uint32_t subnormal = disti_half_bits(disti_half_float(small) + 0.5f) - (126 << 23);
     uint32_t finite = rest < (113 << 23) ? subnormal : normal;
@@ -69,7 +75,7 @@ DISTI_HALF uint16_t disti_float16_from_float(float value)
     return (uint16_t)(sign | (rest >= (143 << 23) ? large : finite));
 }
 
-/* Rounds in place: the type is the upper half of the result. */
+/* Rounds a float32 to bfloat16; the upper half of the result is the bfloat16. */
 DISTI_HALF uint32_t disti_bfloat16_round(float value)
 {
     uint32_t pattern = disti_half_bits(value);

@@ -8,10 +8,11 @@
 #include "base/kernels/environment.h"
 
 /*
- * The files that include this are vectorised whatever the level of the build. gcc makes
- * each kernel once for every x86-64 level and the loader picks the best that this CPU
- * runs; clang 14 cannot clone static functions and stays with the compiler's target. The arithmetic
- * has no multiply-add to fuse, so all of them give the same bits.
+ * Files that include this header are vectorized at every optimization level of the build. gcc
+ * compiles each kernel once for every x86-64 level, and the loader selects the best version that
+ * this CPU can run. clang 14 cannot clone static functions and compiles each kernel once, for the
+ * compiler's target. The kernels have no multiply-add that could be fused, so all versions give the
+ * same bits.
  */
 #if defined(__clang__)
 /* Clang warns if a build without optimization or with sanitizers cannot vectorize. */
@@ -28,7 +29,10 @@
 #define DISTI_CLONES
 #endif
 
-/* Tells the compiler that no element depends on an earlier one, since dst may be a or b. */
+/*
+ * Lets the compiler assume that no iteration depends on an earlier one. Otherwise it could not,
+ * since dst may be a or b.
+ */
 #if defined(__clang__)
 #define DISTI_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else

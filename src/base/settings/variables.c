@@ -33,12 +33,13 @@ const struct disti_variable disti_variables[] = {
 const size_t disti_variable_count = sizeof(disti_variables) / sizeof(disti_variables[0]);
 
 const struct disti_foreign disti_foreigns[] = {
-    {"HOME", "holds .cache and .config, the folders of caches and settings", "the user"},
-    {"HWLOC_COMPONENTS", "which of its parts look for the machine", "hwloc"},
-    {"HWLOC_CPUID_PATH", "the folder of a recorded processor, in place of the real one", "hwloc"},
-    {"HWLOC_FSROOT", "the folder of a recorded machine, in place of the real one", "hwloc"},
-    {"HWLOC_SYNTHETIC", "a machine that is described, in place of the real one", "hwloc"},
-    {"HWLOC_XMLFILE", "the file of a machine, in place of the real one", "hwloc"},
+    {"HOME", "the directory that contains .cache and .config", "the user"},
+    {"HWLOC_COMPONENTS", "which components of hwloc detect the machine", "hwloc"},
+    {"HWLOC_CPUID_PATH", "the directory of a recorded processor, in place of the real one",
+     "hwloc"},
+    {"HWLOC_FSROOT", "the directory of a recorded machine, in place of the real one", "hwloc"},
+    {"HWLOC_SYNTHETIC", "the description of a machine, in place of the real one", "hwloc"},
+    {"HWLOC_XMLFILE", "the XML file of a machine, in place of the real one", "hwloc"},
     {"LOCAL_RANK", "the rank's number on its machine", "torchrun, a shell"},
     {"LOCAL_WORLD_SIZE", "how many ranks are on this machine", "torchrun, a shell"},
     {"MASTER_ADDR", "the host where the ranks meet", "torchrun, a shell"},
@@ -49,50 +50,50 @@ const struct disti_foreign disti_foreigns[] = {
     {"MS_NODE_ID", "the rank", "MindSpore"},
     {"MS_ROLE", "whether this process is a worker", "MindSpore"},
     {"MS_SCHED_HOST", "the host where the ranks meet", "MindSpore"},
-    {"MS_SCHED_PORT", "the port of the scheduler; the ranks meet at the next", "MindSpore"},
+    {"MS_SCHED_PORT", "the port of the scheduler; the ranks meet at the next port", "MindSpore"},
     {"MS_WORKER_NUM", "how many ranks there are", "MindSpore"},
-    {"NCCL_HOSTID", "tells machines apart that have one name", "NCCL"},
+    {"NCCL_HOSTID", "distinguishes machines that have the same name", "NCCL"},
     {"OMPI_COMM_WORLD_LOCAL_RANK", "the rank's number on its machine", "Open MPI"},
     {"OMPI_COMM_WORLD_LOCAL_SIZE", "how many ranks are on this machine", "Open MPI"},
     {"OMPI_COMM_WORLD_RANK", "the rank", "Open MPI"},
     {"OMPI_COMM_WORLD_SIZE", "how many ranks there are", "Open MPI"},
-    {"PMIX_NAMESPACE", "tells one job from another", "Open MPI, a PMIx launcher"},
-    {"PMIX_PREFIX", "the folder of the launcher's PMIx library", "Open MPI"},
-    {"PMIX_RANK", "the rank; a sign that Open MPI has launched it", "Open MPI, a PMIx launcher"},
-    {"PMIX_SERVER_URI2", "a sign that a PMIx server is there", "Open MPI, a PMIx launcher"},
+    {"PMIX_NAMESPACE", "distinguishes jobs", "Open MPI, a PMIx launcher"},
+    {"PMIX_PREFIX", "the directory of the launcher's PMIx library", "Open MPI"},
+    {"PMIX_RANK", "the rank; set if Open MPI has launched it", "Open MPI, a PMIx launcher"},
+    {"PMIX_SERVER_URI2", "set if there is a PMIx server", "Open MPI, a PMIx launcher"},
     {"PMIX_SERVER_URI21", "the same", "Open MPI, a PMIx launcher"},
     {"PMIX_SERVER_URI3", "the same", "Open MPI, a PMIx launcher"},
     {"PMIX_SERVER_URI4", "the same", "Open MPI, a PMIx launcher"},
     {"PMIX_SERVER_URI41", "the same", "Open MPI, a PMIx launcher"},
-    {"PMI_FD", "the connection to the process manager, which tells jobs apart", "MPICH"},
-    {"PMI_JOBID", "tells one job from another", "MPICH"},
+    {"PMI_FD", "the connection to the process manager, which distinguishes jobs", "MPICH"},
+    {"PMI_JOBID", "distinguishes jobs", "MPICH"},
     {"PMI_RANK", "the rank", "MPICH"},
     {"PMI_SIZE", "how many ranks there are", "MPICH"},
     {"RANK", "the rank", "torchrun, a shell"},
-    {"SLURM_JOB_ID", "tells one job from another", "srun"},
+    {"SLURM_JOB_ID", "distinguishes jobs", "srun"},
     {"SLURM_LOCALID", "the rank's number on its machine", "srun"},
     {"SLURM_NODEID", "the number of this machine", "srun"},
     {"SLURM_NTASKS", "how many ranks there are", "srun"},
     {"SLURM_PROCID", "the rank", "srun"},
-    {"SLURM_STEP_ID", "a sign that srun has launched the rank", "srun"},
-    {"SLURM_STEP_NODELIST", "the machines; the ranks meet on the first", "srun"},
+    {"SLURM_STEP_ID", "set if srun has launched the rank", "srun"},
+    {"SLURM_STEP_NODELIST", "the machines; the ranks meet on the first one", "srun"},
     {"SLURM_STEP_TASKS_PER_NODE", "how many ranks are on each machine", "srun"},
     {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "what distrun writes before a rank's lines",
      "torchrun"},
-    {"TORCHELASTIC_RUN_ID", "a sign that torchrun has launched the rank, and tells jobs apart",
+    {"TORCHELASTIC_RUN_ID", "set if torchrun has launched the rank; distinguishes jobs",
      "torchrun"},
     {"TORCHELASTIC_USE_AGENT_STORE", "whether torchrun's agent holds MASTER_PORT", "torchrun"},
-    {"UCX_KEEPALIVE_INTERVAL", "how often peers are looked after; libdist's choice unless set",
-     "UCX"},
+    {"UCX_KEEPALIVE_INTERVAL",
+     "how often UCX checks that peers are alive; libdist sets it if unset", "UCX"},
     {"UCX_NET_DEVICES", "the devices that backend ucx uses", "UCX"},
-    {"UCX_RNDV_THRESH", "from which length messages are announced; libdist's choice unless set",
+    {"UCX_RNDV_THRESH", "from which length messages use rendezvous; libdist sets it if unset",
      "UCX"},
     {"UCX_TLS", "the transports that backend ucx uses", "UCX"},
-    {"UCX_ZCOPY_THRESH", "from which length messages are not copied; libdist's choice unless set",
+    {"UCX_ZCOPY_THRESH", "from which length messages are not copied; libdist sets it if unset",
      "UCX"},
     {"WORLD_SIZE", "how many ranks there are", "torchrun, a shell"},
-    {"XDG_CACHE_HOME", "the folder of caches, if not .cache in HOME", "the user"},
-    {"XDG_CONFIG_HOME", "the folder of settings, if not .config in HOME", "the user"},
+    {"XDG_CACHE_HOME", "the directory of caches, if not .cache in HOME", "the user"},
+    {"XDG_CONFIG_HOME", "the directory of settings, if not .config in HOME", "the user"},
 };
 const size_t disti_foreign_count = sizeof(disti_foreigns) / sizeof(disti_foreigns[0]);
 
@@ -238,10 +239,7 @@ bool disti_interface_fits(const char *spec, const char *name)
 
 /* ---- names that are unknown ---- */
 
-/*
- * Prefixes of variables that other programs of the project read: dist_bench, the tests, an
- * example.
- */
+/* Prefixes of the variables of other programs of the project: dist_bench, the tests, an example. */
 static const char *const variables_others[] = {"DIST_BENCH_", "DIST_TEST_", "DIST_ACL_"};
 
 static int variables_least(int a, int b)

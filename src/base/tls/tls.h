@@ -16,13 +16,13 @@
  *      owner --disti_tls_send--> [ early ] --> [ one record ] --> socket
  *      owner <--disti_tls_recv-------------- [ one record ] <---- socket
  *
- * Data sent before the handshake has finished are buffered in `early`. Each call of disti_tls_recv
- * continues the handshake. The protocols above TLS start with a hello and wait for its answer, so
- * they need no extra states for the handshake.
+ * Data that the owner sends before the handshake has finished are buffered in `early`. Each call of
+ * disti_tls_recv or disti_tls_send continues the handshake. The protocols above TLS start with a
+ * hello and wait for its answer, so they need no extra states for the handshake.
  *
- * When the socket accepts only part of a record, disti_tls_send returns one byte less than the
- * record contains. The owner then calls again with the remainder of the same message, and no data
- * that count as sent remain in this buffer.
+ * When the socket accepts only part of a record, disti_tls_send returns one byte less than it has
+ * taken. So the owner calls again with the remainder of the same message, at least one byte, and
+ * the message does not count as sent while part of it is still in the buffer.
  */
 #define DISTI_TLS_EARLY 1024
 #define DISTI_TLS_BINDING 32
@@ -33,7 +33,7 @@
 struct disti_tls_context; /* certificate, key and trusted CAs */
 struct disti_tls;         /* a session */
 
-/* PEM files. */
+/* Paths of PEM files. */
 struct disti_tls_files {
     const char *cert, *key, *ca;
 };
@@ -83,7 +83,7 @@ bool disti_tls_waits_to_send(const struct disti_tls *tls);
 /*
  * Returns the error as text for a user; "": no error or no session. If the peer closed the
  * connection during the handshake, which is reported as end of stream and not EPROTO, the text is
- * a guess: the cause may be harmless.
+ * only a guess at the cause.
  */
 const char *disti_tls_why(const struct disti_tls *tls);
 

@@ -52,7 +52,7 @@ static void test_bad_files_are_rejected(void **state)
     expect_no_context("expired", "expired", "ca", "expired: renew it");
     expect_no_context("early", "early", "ca", "clock");
     expect_no_context("good", "expired", "ca", "does not hold the key of DIST_TLS_CERT");
-    expect_no_context("good", "good", "ca2", "DIST_TLS_CA must be what signed it");
+    expect_no_context("good", "good", "ca2", "DIST_TLS_CA must contain the CA that signed it");
     assert_int_equal(chmod(certificates_path("good", ".key"), 0604), 0);
     expect_no_context("good", "good", "ca", "chmod 600");
     assert_int_equal(chmod(certificates_path("good", ".key"), 0600), 0);
