@@ -18,10 +18,10 @@ struct disti_module {
 };
 
 /*
- * Loads the first dist_NAME.so in the module directories and checks all of it except the backend's
- * name. The module's constructors run in this process; if one crashes, the process does. On failure
- * writes the reason, which names the file. ERR_NO_BACKEND, or ERR_ABI if the module must be
- * rebuilt.
+ * Loads the first dist_NAME.so in the module directories and checks its contents, but not the
+ * backend's name. The module's constructors run in this process; if one crashes, the process does.
+ * On failure writes the reason, which names the file. ERR_NO_BACKEND, or ERR_ABI if the module must
+ * be rebuilt.
  */
 dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
                               size_t reason_size);
@@ -38,8 +38,10 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
  * Returns their number. */
 int disti_module_locate(const char *name, char paths[][PATH_MAX], int room);
 
-/* Writes the directories where modules are searched for on one line, with the error for each that
- * cannot be read. */
+/*
+ * Writes the module directories on one line, with the error for each directory that cannot be read.
+ * Returns the length.
+ */
 size_t disti_module_folders(char *text, size_t size);
 
 /* The sorted names of all modules in these directories. The caller frees `names`. */

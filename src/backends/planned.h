@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The slots that are common to backends whose calls are all plans: all slots but those that choose
- * the transports. It is a header because modules do not link with the library. */
+/*
+ * The slots that all backends share whose calls are all plans. Each backend defines the other
+ * slots, which choose the transports. This is a header because modules do not link with the
+ * library.
+ */
 #ifndef DISTI_BACKENDS_PLANNED_H
 #define DISTI_BACKENDS_PLANNED_H
 

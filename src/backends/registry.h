@@ -21,7 +21,7 @@ const struct dist_backend *disti_backend_faulty(const struct dist_backend *backe
  * from DIST_PLUGIN_PATH, the library's directory, or the installation. The backend has been probed
  * and its slots have been checked. A module stays loaded for the life of the process.
  * ERR_NO_BACKEND, ERR_ABI; the error has the reason, the module directories, the state of this
- * project's backends, and the names of other modules, which are not loaded for it.
+ * project's backends, and the names of other modules, which it lists without loading them.
  *
  * Modules run in this process, and can corrupt or block it. Trying the module in a child process
  * first would add a millisecond to each start, and forking is undefined if threads or a GPU driver
@@ -38,15 +38,18 @@ dist_status disti_backend_find(const char *name, const struct dist_backend **bac
 const struct dist_transport *disti_transport_find(const char *name);
 void disti_transport_missing(const char *name, char *text, size_t size);
 
-/* Calls the probe of a backend or transport. If it does not return DIST_OK, there is always a
- * reason: invalid results of a module are replaced. `from` names the module. */
+/*
+ * Calls the probe of a backend or transport. If it does not return DIST_OK, `reason` is not empty.
+ * Invalid results of a module are replaced by an error. `from` names the module.
+ */
 dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), const char *from,
                         char *reason, size_t reason_size);
 
 /* Returns the built-in transport with that name, or NULL. */
 const struct dist_transport *disti_built_in_transport(const char *name);
-/* True if it is the name of one of this project's modules, whose variables are listed in
- * variables.def. */
+/*
+ * True if `name` is one of this project's own modules. Their variables are listed in variables.def.
+ */
 bool disti_module_is_own(const char *name);
 
 /* Check the ABI number and the mandatory slots. `from` names the module in the error. ERR_ABI. */

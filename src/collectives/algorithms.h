@@ -120,7 +120,7 @@ static inline struct disti_team disti_team(const struct disti_shape *shape, cons
 int disti_team_rank(const struct disti_team *team, int index);
 int disti_team_after(const struct disti_team *team, int distance);
 
-/* Each member sends each owner that owner's slice of its IN. */
+/* Each member sends each owner's slice of its own IN to that owner. */
 void disti_team_send(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                      uint16_t channel);
 
@@ -139,7 +139,7 @@ void disti_stream_recv(struct disti_builder *b, int channel, int peer, uint32_t 
 /*
  * Reduces a chunk over ranks 0 .. ranks - 1 into OUT of this rank, in the order of reproducible
  * results (plan.h), and finishes it. Every other rank must send the chunk from IN. Uses log2
- * `ranks` slots of scratch, starting with slot 0, which are free again after the last step. The
+ * `ranks` slots of scratch, starting with slot 0; the slots are free again after the last step. The
  * code is in reduce.c.
  */
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);

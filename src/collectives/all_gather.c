@@ -99,9 +99,10 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
  *   round 1     -->   <----->     <----->   <--     own pairs: 0 gets 4 5, 1 gets 2 3, 2 gets 0 1
  *   round 2     <----->     <----->     <----->     the pair received last: 0 gets 2 3
  *
- * Half as many rounds as the ring, each an exchange with one neighbour. A pair is one message if
- * its blocks are consecutive, otherwise two. An odd number of ranks cannot be paired and uses the
- * ring (disti_all_gather_ring). Steps: n / 2 in sequence. Bytes sent by a rank: n - 1 blocks.
+ * There are half as many rounds as hops of the ring, and each round is an exchange with one
+ * neighbour. A pair is one message if its blocks are consecutive, otherwise two. An odd number of
+ * ranks cannot be paired and uses the ring (disti_all_gather_ring). Steps: n / 2 in sequence. Bytes
+ * sent by a rank: n - 1 blocks.
  */
 
 /* Returns how many of the `count` (1 or 2) blocks from a position on are consecutive in memory. */

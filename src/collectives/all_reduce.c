@@ -5,8 +5,8 @@
  *
  *   the vector is cut into n slices; slice i starts at position i:
  *
- *     i --> i + 1 --> i + 2 --> ... --> i - 1     n - 1 hops, each adds its own slice; now complete
- *     i - 1 --> i --> i + 1 --> ... --> i - 2     n - 1 hops; now all ranks have it
+ *     i --> i + 1 --> i + 2 --> ... --> i - 1     n - 1 hops; each rank adds its values: complete
+ *     i - 1 --> i --> i + 1 --> ... --> i - 2     n - 1 hops: all ranks have the slice
  *
  * Each slice is cut into segments, which are pipelined over up to 4 channels. The first hop sends
  * from IN and each reduction reads IN, so an out-of-place call needs no copy. Steps: 2 (n - 1) hops
@@ -147,15 +147,15 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
  *   round 2     <--------------->  ...
  *
  * With 2^k + r ranks, each odd position below 2 r first sends its vector to the position before it,
- * and receives the result from there at the end. Close positions exchange first. Both ranks of a
- * pair compute the same sum (addition commutes), so all ranks get the same bits. Steps: log2 n (+
- * 2). Bytes sent by a rank: log2 n vectors.
+ * and receives the result from there at the end. Neighbouring positions exchange first, then more
+ * distant ones. Both ranks of a pair compute the same sum (addition commutes), so all ranks get the
+ * same bits. Steps: log2 n (+ 2). Bytes sent by a rank: log2 n vectors.
  */
 
 /*
- * A rank may not reduce into memory that is being sent. Therefore each reception writes the sum to
- * memory whose sending has ended, alternating between slot 0 and OUT so that the last sum is in
- * OUT:
+ * A rank may not reduce into memory that is being sent. So each step that receives and reduces
+ * writes the sum to memory that is no longer being sent. It alternates between slot 0 and OUT, so
+ * that the last sum is in OUT:
  *
  *   IN -> slot 0 -> OUT -> slot 0 -> OUT
  */

@@ -11,9 +11,9 @@
  *     round 1       6              3    2
  *     round 2       6    5    4
  *
- * At any time a rank has one block for each j. In round k its origin is rank r - (j mod 2^k).
- * Blocks are packed in scratch in descending order of j, so that the blocks that have arrived at
- * their destination (j from 2^k to 2^(k+1) - 1) have the same order in the message as in OUT.
+ * At any time a rank r has one block for each j. In round k, that block's origin is rank r - (j mod
+ * 2^k). Blocks are packed in scratch in descending order of j, so that the blocks that have arrived
+ * at their destination (j from 2^k to 2^(k+1) - 1) have the same order in the message as in OUT.
  * Steps: log2 n, rounded up. Bytes sent by a rank: about n / 2 blocks a step; scratch: twice as
  * many.
  */
@@ -152,8 +152,8 @@ void disti_all_to_all_direct(const struct disti_shape *shape, struct disti_build
  *   round i, any other n:        position p sends to p + i, receives from p - i (wrapping around)
  *
  * A round begins after this rank's previous round has ended, so that each rank communicates with
- * one sender and one receiver at a time. Close positions come first. Blocks may differ in size.
- * Steps: n - 1 in sequence. Bytes sent by a rank: n - 1 blocks.
+ * one sender and one receiver at a time. Rounds begin with neighbouring positions. Blocks may
+ * differ in size. Steps: n - 1 in sequence. Bytes sent by a rank: n - 1 blocks.
  */
 
 void disti_all_to_all_pairwise(const struct disti_shape *shape, struct disti_builder *b)

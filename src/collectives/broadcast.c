@@ -86,7 +86,8 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
 {
     uint32_t chunks = 2 * shape->segments;
     disti_build_chunks(b, chunks);
-    for (int which = 0; which < 2; which++) { /* tree t carries the chunks t, t + 2, ... */
+    for (int which = 0; which < 2;
+         which++) { /* tree 0 carries the even chunks, tree 1 the odd chunks */
         struct disti_tree_neighbours tree;
         disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
         if (tree.parent >= 0)
@@ -104,7 +105,7 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
  *
  *     scatter down a binomial tree         position 0 of 6: 0 1 2 3 4 5
  *                                             4: 4 5     2: 2 3     1: 1        3: 3     5: 5
- *     all-gather around the chain          each forwards what the next position lacks
+ *     all-gather around the chain          each rank forwards the slices that the next one lacks
  *
  * Each slice is cut into segments, which are pipelined. Steps: log2 n + n - 1 in sequence. Bytes
  * sent by a rank: at most about 2 vectors (the root), about 1 by the other ranks.
@@ -123,7 +124,10 @@ static int spread_rank(const struct spread *s, int position)
     return disti_chain_rank(s->shape->topology, s->shape->root, position);
 }
 
-/* Returns the end of the slices that the tree delivers to a position; they begin with its own. */
+/*
+ * Returns the end of the range of slices that the tree delivers to a position. The range begins
+ * with the position's own slice.
+ */
 static int spread_end(int position, int ranks)
 {
     int64_t end = position + (int64_t)(position & -position);

@@ -36,7 +36,7 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
 }
 
 /*
- * Reduce over a binomial tree with the shape of the order of reproducible results (plan.h), for any
+ * Reduce over a binomial tree that adds in the order of reproducible results (plan.h), for any
  * root; pipelined.
  *
  *   virtual    0   1   2   3   4   5   6   7      root 5
@@ -45,10 +45,10 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
  *   round 2        --------------->
  *
  * Round k pairs virtual ranks that differ in bit k and whose lower bits equal those of the root.
- * The one whose bit k equals the root's receives and adds. Before round 0, ranks that are folded
- * together (disti_fold) are added: at the even one, or at the root if it is one of them. Partial
- * sums pass through a window of scratch slots. Steps: log2 n (+ 1) + segments in sequence. Bytes
- * sent by a rank: one vector.
+ * The one whose bit k equals the root's receives and adds. Before round 0, the values of two ranks
+ * that are folded together (disti_fold) are added, by the even rank, or by the root if it is one of
+ * the two. Partial sums pass through a window of scratch slots. Steps: log2 n (+ 1) + segments in
+ * sequence. Bytes sent by a rank: one vector.
  */
 
 struct cube {
@@ -79,14 +79,14 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
                      .fold = disti_fold(shape->ranks, shape->rank),
                      .virtual_rank = cube_virtual_rank(shape->ranks, shape->rank),
                      .virtual_root = cube_virtual_rank(shape->ranks, shape->root)};
-    int goes_on = cube_rank(&c, c.virtual_rank), differ = c.virtual_rank ^ c.virtual_root;
+    int acting = cube_rank(&c, c.virtual_rank), differ = c.virtual_rank ^ c.virtual_root;
     /* The round in which this virtual rank sends its sum; the root never sends. */
     int rounds = differ ? __builtin_ctz((unsigned)differ) : c.fold.rounds;
     disti_build_chunks(b, shape->segments);
     uint16_t recv = disti_build_lane(b, 0), send = disti_build_lane(b, 0);
     struct disti_window window = disti_window(b, 0);
     for (uint32_t chunk = 0; chunk < shape->segments; chunk++) {
-        if (goes_on == shape->rank) {
+        if (acting == shape->rank) {
             /* Sums up the chunk at this rank, then sends it to `to`. The additions wait until the
              * window's slot is free. */
             bool root = c.shape->rank == c.shape->root;
@@ -109,7 +109,7 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
                 *sent = disti_build_send(c.b, .lane = send, .after = has, .peer = to, .src = value,
                                          .data = chunk);
         } else
-            disti_build_send(b, .lane = send, .peer = goes_on, .src = disti_in(chunk),
+            disti_build_send(b, .lane = send, .peer = acting, .src = disti_in(chunk),
                              .data = chunk);
     }
 }
@@ -156,7 +156,7 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
 }
 
 /*
- * Reduce at the root alone, which receives the vectors of all other ranks.
+ * Reduce by the root alone, which receives the vectors of all other ranks.
  *
  *   all ranks --IN--> root        reduced on arrival, a segment from all ranks before the next one
  *
@@ -180,7 +180,7 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
 }
 
 /*
- * Reduce at the root alone (disti_reduce_direct), in the order of reproducible results (plan.h).
+ * Reduce by the root alone (disti_reduce_direct), in the order of reproducible results (plan.h).
  *
  *   all ranks --IN--> root        which adds in the fixed order, segment by segment
  *

@@ -51,7 +51,7 @@ static void ring_hop(const struct ring *r, int hop, uint32_t s)
     struct disti_chunk_ref from = hop == 0 ? disti_in(out) : ring_slot(r, hop - 1, s);
     struct disti_chunk_ref to = last ? disti_build_out(r->b, in) : ring_slot(r, hop, s);
     struct disti_step_ref has = hop == 0 ? DISTI_NOW : ring_step_ref(r, r->recv, hop - 1, s);
-    /* the slot's previous item, from two hops ago, was sent in the previous hop */
+    /* The partial sum in this slot, from two hops ago, must have been sent in the previous hop. */
     struct disti_step_ref slot_sent =
         hop < 2 || last ? DISTI_NOW : ring_step_ref(r, r->send, hop - 1, s);
     disti_build_send(r->b, .lane = r->send, .after = has, .peer = next, .src = from, .data = out);
@@ -221,9 +221,9 @@ void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct
  *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8     (rings)
  *
  * Blocks are processed in the order in which the ring needs them, this rank's own block last. A
- * segment enters its ring as soon as its node has added it. A block leaves each node once, and the
- * ring has one hop per node. If nodes have different numbers of ranks, there are no matching i-th
- * ranks, and one ring over all ranks is used (disti_reduce_scatter_ring). Blocks may differ in
+ * segment enters its ring as soon as its node's sum is complete. A block leaves each node once, and
+ * the ring has one hop per node. If nodes have different numbers of ranks, there are no matching
+ * i-th ranks, and one ring over all ranks is used (disti_reduce_scatter_ring). Blocks may differ in
  * size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank: N -
@@ -256,8 +256,7 @@ static struct disti_chunk_ref scatter_sum(const struct scatter *c, int turn, uin
     return disti_scratch((uint32_t)turn * c->shape->segments + s);
 }
 
-/* Returns the location of the node's sum. A rank alone on its node has nothing to add, so it is
- * IN. */
+/* Returns the location of the node's sum: IN if the rank is alone on its node. */
 static struct disti_chunk_ref scatter_value(const struct scatter *c, int turn, uint32_t s)
 {
     return c->size > 1 ? scatter_sum(c, turn, s) : disti_in(scatter_chunk(c, c->index, turn, s));

@@ -74,14 +74,17 @@ bool disti_plan_locate(const struct disti_plan *plan, uint8_t space, uint32_t da
 
 /* ---- elements ---- */
 
-/* Element offset of a part in its block. The first count % chunks parts are one element longer. */
+/*
+ * Returns the element offset of the part-th chunk in a block of `count` elements. The first count %
+ * chunks chunks are one element longer than the others.
+ */
 static size_t plan_part(const struct disti_plan *plan, size_t count, uint32_t part)
 {
     size_t longer = count % plan->chunks;
     return part * (count / plan->chunks) + (part < longer ? part : longer);
 }
 
-/* Element offset of chunk `at` in its space. */
+/* Returns the element offset of chunk `at` in its space. */
 static size_t plan_offset(const struct disti_plan *plan, const struct disti_layout *layout,
                           uint32_t at)
 {
@@ -109,8 +112,8 @@ size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_lay
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_chunk_ref ref = {step->first,
-                                  DISTI_IN}; /* any space will do if all blocks have one size */
+    struct disti_chunk_ref ref = {
+        step->first, DISTI_IN}; /* if all blocks have the same size, the space does not matter */
     if (disti_collective_uneven(plan->collective)) {
         if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
             ref = step->dst;
@@ -273,7 +276,7 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     bool local = kind == DISTI_REDUCE || kind == DISTI_COPY;
     bool waits = draft->after.steps &&
                  draft->after.lane != draft->lane; /* steps of one lane are ordered anyway */
-    /* Members that the kind does not use have fixed values. */
+    /* Members that this kind of step does not use get fixed values. */
     struct disti_step step = {.kind = (uint8_t)kind,
                               .finish = draft->finish,
                               .wait_lane = waits ? draft->after.lane : DISTI_NO_LANE,
@@ -409,7 +412,7 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
     return status;
 }
 
-/* ---- checks of a plan: is it well formed on its own ---- */
+/* ---- checks that a plan is well formed ---- */
 
 /* The position in the plan that is being checked, and where the error message goes. */
 struct check {
@@ -432,7 +435,9 @@ __attribute__((format(printf, 2, 3))) static bool check_fault(const struct check
     return false;
 }
 
-/* True if all chunks have one size, so that several chunks fill scratch slots without a gap. */
+/*
+ * True if all chunks have the same size, so that several chunks fill scratch slots without a gap.
+ */
 static bool check_equal(const struct disti_plan *plan)
 {
     return plan->chunks == 1 && !disti_collective_uneven(plan->collective);
@@ -490,7 +495,10 @@ static bool check_ref(const struct check *check, const struct disti_step *step,
     return scratch || check_data(check, step, ref, name);
 }
 
-/* True if the step's chunks of data exist. A list is accepted only if all chunks have one size. */
+/*
+ * True if the step's chunks of data exist. A list is accepted only if all chunks have the same
+ * size.
+ */
 static bool check_range(const struct check *check, const struct disti_step *step)
 {
     const struct disti_plan *plan = check->plan;
@@ -536,7 +544,10 @@ static bool check_step(const struct check *check, const struct disti_step *step)
     return true;
 }
 
-/* One entry for each lane, channel, peer and direction that has messages. */
+/*
+ * An end of a message. There is at least one entry for each lane, channel, peer and direction that
+ * has messages.
+ */
 struct check_end {
     uint64_t key; /* channel, peer, direction */
     uint32_t lane, step;

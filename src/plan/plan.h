@@ -17,9 +17,9 @@
  *
  * A message is sent on its lane's channel. On each channel, the k-th SEND from rank a to rank b
  * matches the k-th RECV or RECV_REDUCE at b from a. On one channel, all SENDs to one peer must be
- * in one lane, and so must all RECVs from one peer. A SEND may end as late as its receive is posted
- * (rendezvous) or long before (eager). A plan must be correct in both cases: the verifier searches
- * for deadlocks assuming rendezvous, and for races assuming eager.
+ * in one lane, and so must all RECVs from one peer. A SEND may end only when its receive has been
+ * posted (rendezvous) or long before that (eager). A plan must be correct in both cases: the
+ * verifier searches for deadlocks assuming rendezvous, and for races assuming eager.
  *
  * Memory is counted in chunks, so that a plan is valid for every count. The data consist of blocks
  * of `count` elements (in a _V form each block has its own count). A block is cut into `chunks`
@@ -36,9 +36,9 @@
  *   SCATTER                n        0, 1, ... n - 1; at root   r
  *   ALL_TO_ALL             n * n    r n, r n + 1, ...          r, n + r, 2 n + r, ...
  *
- * Chunk c of a space is chunk c % chunks of the (c / chunks)-th block in that space. Chunks of the
- * data are numbered in the same way. In an in-place call, a block that IN and OUT both hold is at
- * the same address in both. ALL_TO_ALL has no in-place form.
+ * Chunk c of a space is chunk c % chunks of the (c / chunks)-th block in that space. Chunk c of the
+ * data is chunk c % chunks of block c / chunks. In an in-place call, a block that IN and OUT both
+ * hold is at the same address in both. ALL_TO_ALL has no in-place form.
  *
  * The data of a step are a range of chunks, which must be consecutive in IN or OUT too, or a list
  * of chunks, so that one message can contain several blocks packed in scratch. The blocks of a _V
@@ -64,7 +64,7 @@ enum disti_step_kind {
 
 enum disti_space { DISTI_IN, DISTI_OUT, DISTI_SCRATCH };
 
-/* A chunk's location: its index in a space. */
+/* A chunk's location: a space, and the chunk's index in it. */
 struct disti_chunk_ref {
     uint32_t chunk;
     uint8_t space;
@@ -82,7 +82,7 @@ struct disti_step {
     uint32_t wait_step; /* index in that lane */
     int32_t peer;
     uint32_t first, chunks; /* the data: chunks [first, first + chunks) */
-    uint32_t list;          /* or the plan's data[list .. list + chunks), if not DISTI_NO_LIST */
+    uint32_t list; /* unless DISTI_NO_LIST: instead data[list .. list + chunks) of the plan */
     struct disti_chunk_ref dst, src;
 };
 #define DISTI_NO_LIST UINT32_MAX
@@ -185,8 +185,11 @@ static inline struct disti_chunk_ref disti_scratch(uint32_t slot)
     return (struct disti_chunk_ref){slot, DISTI_SCRATCH};
 }
 
-/* disti_build_chunks() sets the chunks per block and must be called first. disti_build_scratch()
- * requests scratch slots and may be called at any time; the largest request counts. */
+/*
+ * disti_build_chunks() sets the number of chunks per block and must be called first.
+ * disti_build_scratch() requests scratch slots and may be called at any time; the plan gets as many
+ * slots as the largest request.
+ */
 void disti_build_chunks(struct disti_builder *b, uint32_t chunks);
 void disti_build_scratch(struct disti_builder *b, uint32_t slots);
 
@@ -240,7 +243,7 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
 #define disti_build_kind(b, kind, ...)                                                             \
     disti_build_step(b, kind, &(const struct disti_draft){__VA_ARGS__})
 
-/* Writes the plan of shape->rank; at least 2 ranks. The plan depends on nothing but the shape. */
+/* Writes the plan of shape->rank. Requires at least 2 ranks. The plan depends only on the shape. */
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);
 
 /*

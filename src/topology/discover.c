@@ -22,7 +22,7 @@
 #include <hwloc.h>
 #endif
 
-/* Reads a short file as text. False: it does not exist or is empty. */
+/* Reads a short file as text. Returns false if it does not exist or is empty. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
@@ -51,7 +51,7 @@ struct sysfs_machine {
     char list[SYSFS_LIST], text[SYSFS_LIST];
 };
 
-/* Parses the next range of a list. False: end of the list, or malformed. */
+/* Parses the next range of a list. Returns false at the end of the list, or if it is malformed. */
 static bool sysfs_range(const char **text, int *first_p, int *last_p)
 {
     char *end;
@@ -209,7 +209,7 @@ out:
 
 /* ---- number of CPUs that this process may use ---- */
 
-#define CPUS_TEXT 128 /* of a file */
+#define CPUS_TEXT 128 /* buffer size for the text of a cgroup file */
 
 /* Allocated on the heap, since it is too large for a small stack. */
 struct cpus_paths {
@@ -254,8 +254,10 @@ static int cpus_minimum(int a, int b)
     return a < b ? a : b;
 }
 
-/* Returns the tightest quota of the group and all groups above it. Inside a container the group's
- * own path may not exist, only the top. */
+/*
+ * Returns the tightest quota of the group and all groups above it. Inside a container the group's
+ * path may not exist; then only the top is read.
+ */
 static int cpus_of_path(struct cpus_paths *paths, const char *mount, const char *group, int version)
 {
     char *folder = paths->folder;
@@ -295,8 +297,10 @@ int disti_quota_cpus(const char *membership, const char *mounts)
     return cpus;
 }
 
-/* Counts the CPUs of the affinity mask and sets their bits in words[], modulo the number of bits.
- * The mask is enlarged until the kernel's mask fits. 0: unknown. */
+/*
+ * Returns the number of CPUs in the affinity mask, or 0 if unknown, and sets their bits in words[],
+ * modulo the number of bits there. Enlarges the mask until the kernel's mask fits.
+ */
 static int cpus_of_affinity(uint64_t *words, int word_count)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
@@ -318,7 +322,7 @@ static int cpus_of_affinity(uint64_t *words, int word_count)
 
 int disti_usable_cpus(void)
 {
-    /* The quota is needed for every group, so its many files are read only once. */
+    /* Opening each group needs the quota, so the many files of the cgroup are read only once. */
     static atomic_int known = -1;
     int quota = atomic_load(&known);
 
@@ -350,8 +354,10 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
     hwloc_topology_t topology;
     bool loaded = hwloc_topology_init(&topology) == 0;
     if (loaded) {
-        /* Only the object types of a locality, since loading all would take much longer. Groups are
-         * kept because NUMA nodes are attached to them. */
+        /*
+         * Load only the object types of a locality, since loading all types would take much longer.
+         * Keep groups, because NUMA nodes are attached to them.
+         */
         hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
         hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
         hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);

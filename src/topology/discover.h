@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds where this process runs. Only this part of the module does I/O. */
+/* Finds where this process runs, and which ranks share CPUs. Only discover.c does I/O. */
 #ifndef DISTI_TOPOLOGY_DISCOVER_H
 #define DISTI_TOPOLOGY_DISCOVER_H
 
@@ -26,7 +26,7 @@ struct disti_locality {
 };
 
 /*
- * Determines this process's locality from the kernel's files. Uses hwloc instead if these are
+ * Determines this process's locality from the kernel's files. Uses hwloc instead if those files are
  * insufficient, or if hwloc's variables (HWLOC_SYNTHETIC, HWLOC_XMLFILE, ...) replace the real
  * machine. The locality is that of the CPUs to which the process is bound. If several cores are
  * available, they are distributed over the local ranks.
@@ -45,8 +45,10 @@ int disti_usable_cpus(void);
  */
 bool disti_crowded(const struct disti_locality *localities, int ranks, int rank);
 
-/* Returns the number of CPUs of all ranks together, if the ranks are on several machines that are
- * containers of one kernel; 0: not so, or unknown. */
+/*
+ * If the ranks are on several machines that are containers of one kernel, returns the number of
+ * CPUs of all ranks together; otherwise, or if unknown, returns 0.
+ */
 int disti_shared_cpus(const struct disti_locality *localities, int ranks);
 
 /* Numbers the machines from 0 in the order of ranks, stores the number in numbered[rank].node, and
@@ -67,10 +69,10 @@ int disti_quota_cpus(const char *membership, const char *mounts);
 
 /*
  * Assigns a core to local_rank among those that overlap with the affinity `cpus` (DISTI_CPU_WORDS
- * words; all zero: any core), in order. Sets core, package and numa of *locality_p, numbered like
- * hwloc: packages, NUMA nodes in them, cores in these. `root` is /sys/devices/system. Returns false
- * if the files are insufficient or there are more CPUs than bits. Reads one file per core, package
- * and node.
+ * words; all zero: any core), in order. Sets core, package and numa of *locality_p, numbered as
+ * hwloc numbers them: in the order of packages, in a package of NUMA nodes, in a NUMA node of
+ * cores. `root` is /sys/devices/system. Returns false if the files are insufficient or there are
+ * more CPUs than bits. Reads one file per core, package and node.
  */
 bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
                           struct dist_place *locality_p);

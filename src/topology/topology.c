@@ -129,7 +129,7 @@ int disti_node_member(const struct disti_topology *topology, int node, int i)
 
 /* ---- ranks that share CPUs ---- */
 
-/* Adds b to a. True: a has grown. */
+/* Adds the CPUs of b to a. Returns true if a has grown. */
 static bool crowd_join(uint64_t *a, const uint64_t *b)
 {
     bool grew = false;
@@ -221,7 +221,7 @@ static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", 
  * Returns an error message, or NULL. */
 static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ranks_p)
 {
-    int below = 0; /* levels before this one are no longer accepted */
+    int below = 0; /* the first level that may still follow */
     long ranks = 1;
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         size_t length = strcspn(text, ": ");

@@ -3,9 +3,9 @@
 #include "topology/topology.h"
 
 /*
- * A binomial tree over 0 .. count - 1 with root 0. A number's parent is the number without its
- * lowest bit. Its children add a bit below the limit, which this function returns. The subtree of
- * the child v with bit `bit` is [v, v + bit).
+ * A binomial tree over 0 .. count - 1 with root 0. The parent of a number is the number without its
+ * lowest bit. Its children are number + bit (if less than count) for each power of two `bit` below
+ * the limit that this function returns. The subtree of that child v is [v, v + bit).
  *
  *          0
  *       /  |  \
@@ -77,8 +77,9 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
 }
 
 /*
- * Tree 0, over the numbers 1 .. count, in order. The height of a number is the position of its
- * lowest bit, so odd numbers are leaves and even numbers inner vertices.
+ * Tree 0 is a binary search tree over the numbers 1 .. count. The height of a number is the
+ * position of its lowest bit, so odd numbers are leaves and even numbers are inner vertices.
+ * Returns the root.
  *
  *                 8
  *          4             (12)         a right child greater than count is replaced by the first
@@ -93,8 +94,10 @@ static int64_t inorder_root(int64_t count)
     return root;
 }
 
-/* Tree 1 is tree 0 with odd and even numbers exchanged: mirrored if the count is even, shifted by
- * one if it is odd. */
+/*
+ * Returns the label (0 .. count - 1) at a number of a tree. Tree 1 is tree 0 with odd and even
+ * numbers exchanged: mirrored if the count is even, shifted by one if it is odd.
+ */
 static int double_label(int count, int which, int64_t number)
 {
     if (which == 0)
@@ -108,7 +111,10 @@ static void double_tree(int count, int which, int label, struct disti_tree_neigh
                      : count % 2 == 0 ? count - label
                                       : (label + 1) % count + 1;
     int64_t half = (number & -number) / 2, right = half;
-    /* The right child is half the height above, or less at the edge of the tree. */
+    /*
+     * The right child is number + half. If it exceeds the count, take the first of its left
+     * descendants that does not.
+     */
     while (right > 0 && number + right > count)
         right /= 2;
     *tree_p = (struct disti_tree_neighbours){.parent = -1};
@@ -146,15 +152,19 @@ static int double_delegate(const struct disti_topology *topology, int which, int
     return disti_node_member(topology, node, double_label(size, which, inorder_root(size)));
 }
 
-/* Returns the label-th node, counted from the one after `home`, which is left out (-1: none is left
- * out). */
+/*
+ * Returns the label-th node of a tree without node `home`, counted from the node after it. home -1:
+ * the tree has all nodes.
+ */
 static int double_node(const struct disti_topology *topology, int home, int label)
 {
     return (home + 1 + label) % topology->nodes;
 }
 
-/* Returns the label-th member of a node, counted from the one after `skip`, which is left out (-1:
- * none is left out). */
+/*
+ * Returns the label-th member of a node in a tree without member `skip`, counted from the member
+ * after it. skip -1: the tree has all members.
+ */
 static int double_member(const struct disti_topology *topology, int node, int skip, int label)
 {
     return disti_node_member(topology, node, (skip + 1 + label) % disti_node_size(topology, node));
@@ -174,8 +184,11 @@ static void double_inside(const struct disti_topology *topology, int which, int 
         tree->child[tree->children++] = double_member(topology, node, skip, in.child[i]);
 }
 
-/* Children in other nodes come first, since their data have the most steps. top: the parent of the
- * tree's root. */
+/*
+ * Finds a rank's neighbours in a tree without node `home` (-1: with all nodes), whose root has the
+ * parent `top`. Children in other nodes come first, since the data for them pass through the most
+ * steps.
+ */
 static void double_neighbours(const struct disti_topology *topology, int which, int home, int rank,
                               int top, struct disti_tree_neighbours *tree_p)
 {

@@ -83,10 +83,10 @@ struct disti_chosen {
 /*
  * Selects for blocks of `bytes` bytes (as in disti_select). If predictions are possible, simulates
  * each algorithm with several numbers of segments. The fastest wins if it is 10 % faster than the
- * choice of the rules. The work is bounded to some ten thousand simulated steps. The result depends
- * only on the arguments, so ranks with equal arguments get equal results; if something cannot be
- * simulated, the rules decide. ERR_NO_MEMORY: *chosen_p is not usable, since a rank with memory
- * might have selected another algorithm.
+ * choice of the rules. It simulates at most some ten thousand steps. The result depends only on the
+ * arguments, so ranks with equal arguments get equal results; if something cannot be simulated, the
+ * rules decide. ERR_NO_MEMORY: *chosen_p is not usable, since a rank with memory might have
+ * selected another algorithm.
  */
 dist_status disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
                          const struct disti_topology *topology, dist_collective collective,

@@ -48,20 +48,27 @@ struct disti_cost {
     double step_s;                   /* cost of a step in the engine */
     double switch_s;                 /* context switch of a CPU from one rank to another */
     int node_cpus;                   /* CPUs shared by the ranks of a node; 0: one per rank */
-    int all_cpus; /* CPUs shared by all ranks, if the nodes are containers of one kernel; 0: not so
-                   */
+    int all_cpus; /* CPUs shared by all ranks, if the nodes are containers of one kernel; otherwise
+                     0 */
 };
 
-/* The costs used if nothing has been measured: typical servers, 10 Gbit/s Ethernet, 40 Gbit/s
- * between racks. */
+/*
+ * The costs used if none have been measured: those of typical servers with 10 Gbit/s Ethernet and
+ * 40 Gbit/s between racks.
+ */
 extern const struct disti_cost disti_cost_usual;
 
-/* The rates of copying and reducing are those of long vectors. Data of up to DISTI_CACHED_BYTES are
- * in a core's own cache, which is DISTI_CACHED_TIMES as fast. */
+/*
+ * The rates of copying and reducing are those of long vectors. Up to DISTI_CACHED_BYTES, the data
+ * are in a core's own cache, and the rates are DISTI_CACHED_TIMES as high.
+ */
 #define DISTI_CACHED_BYTES 131072.0
 #define DISTI_CACHED_TIMES 3.0
 
-/* Bytes of a piece: some TCP packets, which the receiver processes while the next ones arrive. */
+/*
+ * Size of the pieces in which a CPU sends data to the network: a few TCP packets. The receiver
+ * processes one piece while the next one arrives.
+ */
 #define DISTI_NETWORK_PIECE 16384.0
 
 /* The traffic over the links of one distance. Inside a node there are no lines. */
@@ -69,7 +76,7 @@ struct disti_traffic {
     uint64_t messages; /* between ranks at this distance */
     double bytes;
     double waited_s; /* total time that messages waited for the lines of nodes or racks */
-    double busiest;  /* the fraction of time that the busiest of these lines was in use */
+    double busiest;  /* the fraction of the time in which the busiest of these lines was in use */
 };
 
 struct disti_forecast {

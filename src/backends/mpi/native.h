@@ -7,7 +7,7 @@
 
 #include <dist/backend.h>
 
-/* An open group, in the list of groups to notify when MPI ends. */
+/* An entry of the list of open groups, which are notified when MPI ends. */
 struct mpi_end {
     struct mpi_end *next;
     const struct dist_backend_config *config;
@@ -43,8 +43,8 @@ struct disti_native_call {
 };
 
 /*
- * True if MPI executes this call: it must have the type and operation, and its ints must be able to
- * count the bytes. All ranks must get the same result, so it depends only on what all ranks know:
+ * True if MPI executes this call: MPI must have the type and operation, and the counts and offsets
+ * must fit into int. All ranks must get the same result, so it depends only on what all ranks know:
  * not on in-place buffers, and not on the counts of GATHER_V, SCATTER_V and ALL_TO_ALL_V. GATHER_V
  * and SCATTER_V always use plans.
  */

@@ -33,19 +33,19 @@ struct disti_nccl_call {
     TAILQ_ENTRY(disti_nccl_call) next;
     struct dist_call call; /* as passed to NCCL: with device memory */
     struct dist_ticket *ticket;
-    struct disti_nccl_stage *stage; /* NULL: nothing is in host memory */
-    void *stream;                   /* the stream of the call */
-    void *end;                      /* event recorded after the call; NULL while it is held */
-    struct disti_nccl_call
-        *sent_copy; /* message to the own rank: the copy that is received, freed with this call */
-    bool captured;  /* it is captured into a graph */
-    bool done;      /* the device has completed it */
+    struct disti_nccl_stage *stage;    /* NULL: nothing is in host memory */
+    void *stream;                      /* the stream of the call */
+    void *end;                         /* event recorded after the call; NULL while it is held */
+    struct disti_nccl_call *sent_copy; /* for a message to this rank itself: the copy that is
+                                          received; freed with this call */
+    bool captured;                     /* it has been captured into a graph */
+    bool done;                         /* the device has completed it */
 };
 
 /* Calls, oldest first. */
 TAILQ_HEAD(disti_nccl_queue, disti_nccl_call);
 
-/* A pinned buffer: a ring of slots for copies from and to host memory. */
+/* A buffer in pinned memory: a ring of slots for copies from and to host memory. */
 struct disti_nccl_pinned {
     char *memory;
     void *events[DISTI_NCCL_SLOTS]; /* recorded after the last copy from or to the slot */
@@ -81,15 +81,15 @@ struct disti_nccl_state {
     int rank, ranks;
     int timeout_ms;
     const struct dist_backend_config *opening; /* NULL after opening */
-    int device; /* its index among the visible devices; -1: none yet */
+    int device; /* the device's index among the visible devices; -1: none yet */
     struct disti_nccl_gpu *gpu;
     void *comm;                     /* NULL: none, or aborted */
     struct disti_nccl_queue held;   /* not passed to NCCL yet */
     struct disti_nccl_queue issued; /* passed to NCCL, not ended */
     struct disti_nccl_queue
         unmatched; /* sends and receives of this rank with itself that are not matched yet */
-    struct disti_nccl_queue kept;     /* copies of such sends that graphs read */
-    bool batch;                       /* a batch has begun: posts are started together at its end */
+    struct disti_nccl_queue kept; /* copies of such sends that graphs read */
+    bool batch; /* a batch has begun: the calls posted in it are started together at its end */
     int64_t quiet_ns;                 /* held calls are started if nothing is posted until then */
     int64_t check_ns;                 /* time of the next check for asynchronous errors */
     struct disti_nccl_memory *memory; /* memory from alloc */
@@ -97,8 +97,10 @@ struct disti_nccl_state {
 
 /* ---- nccl.c: contexts, streams, events ---- */
 
-/* Enter makes the group's device current in this thread, in a mode that does not disturb the
- * capture of graphs, until exit. False: the device cannot be used. */
+/*
+ * disti_nccl_enter makes the group's device current in this thread until disti_nccl_exit, in a mode
+ * that does not disturb the capture of graphs. Returns false if the device cannot be used.
+ */
 struct disti_nccl_visit {
     int mode;
 };
