@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to this number of ranks, dist_explain simulates what is too expensive to simulate at a
- * call. */
+/*
+ * Up to this number of ranks, dist_explain simulates candidates that are too expensive to simulate
+ * at a call.
+ */
 #define EXPLAIN_RANKS 512
 #define EXPLAIN_ROWS (DISTI_CANDIDATES_MAX + 2)
 
@@ -24,12 +26,12 @@ struct explain {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_topology *topology;
-    int32_t effort; /* not 0: a job would first measure costs */
+    int32_t effort; /* not 0: a job would first measure the costs */
     const char
         *in_memory; /* description, if the call would use shared node memory; otherwise NULL */
 };
 
-/* The row of such a call. */
+/* Name and reason in the row of a call that would use shared node memory. */
 #define EXPLAIN_MEMORY "shared memory"
 #define EXPLAIN_MEMORY_REASON                                                                      \
     "all ranks are on one machine (DIST_NODE_MEMORY=0 would send messages instead)"
@@ -68,7 +70,7 @@ static dist_status explain_topology(const struct dist_question *question,
     if (status == DIST_OK && question->ranks && question->ranks != topology->ranks)
         status = disti_fail(
             DIST_ERR_INVALID_ARGUMENT,
-            "explain: topology \"%.200s\" has %d ranks, not %d: set ranks to its number, or to 0",
+            "explain: topology \"%.200s\" has %d ranks, not %d: set ranks to that number, or to 0",
             question->topology, topology->ranks, question->ranks);
     if (status != DIST_OK) {
         disti_topology_free(topology);
@@ -133,8 +135,10 @@ static dist_status explain_open(const struct dist_question *question, struct exp
             explain->in_memory =
                 disti_node_summary(question->collective, explain->topology->ranks, question->bytes);
     }
-    /* A described topology has one CPU per rank, unless it is the topology of this process's
-     * job. */
+    /*
+     * Assume one CPU per rank for a topology from a description, unless it is the topology of this
+     * process's job.
+     */
     if (status == DIST_OK && !disti_tune_recall_cpus(explain->topology, &explain->tuning.cost))
         explain->tuning.cost.node_cpus =
             question->topology ? 0 : disti_tune_node_cpus(explain->topology, disti_usable_cpus());
@@ -170,7 +174,10 @@ static int explain_compare(const void *left, const void *right)
     return a->least < b->least ? -1 : a->least > b->least;
 }
 
-/* Predicts the time of a candidate that was not simulated in the selection: too long, or fixed. */
+/*
+ * Predicts the time of a candidate that the selection did not simulate, because its plan is too
+ * long or the choice is fixed.
+ */
 static void explain_predict(const struct explain *explain, dist_collective collective, size_t bytes,
                             struct disti_candidate *row)
 {
@@ -204,7 +211,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
         status = explain_open(question, &explain);
     if (status != DIST_OK)
         goto out;
-    /* Calls are classified by size. */
+    /* A job selects once per size class, for the largest size of the class. */
     bytes = disti_size_class_most(disti_size_class(question->bytes));
     status = disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective,
                           bytes, &chosen);
@@ -231,7 +238,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
              cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
              far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
              cost->reduce_bytes_per_second * 1e-9);
-    /* The row of node memory comes first if it is used, then the algorithms. */
+    /* The row for shared memory comes first if the call would use it, then the algorithms. */
     if (explain.in_memory && at < room)
         candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
                                                    .summary = explain.in_memory,

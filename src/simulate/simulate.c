@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Simulates how long the plans of all ranks take together. A program is the simulator's form of a
- * plan. A machine consists of ranks, nodes, lines and wires. A run processes events in the order of
+ * plan. A machine consists of ranks, nodes, lines and flows. A run processes events in the order of
  * time.
  */
 #include "base/log.h"
@@ -82,7 +82,7 @@ struct sim_node {
 
 struct sim_rank {
     uint32_t node;
-    uint32_t first_lane, first_send, first_wire;
+    uint32_t first_lane, first_send, first_flow;
     uint64_t free, busy;
 };
 
@@ -101,20 +101,20 @@ struct sim_lane {
     uint32_t awaited;              /* the first step that they wait for */
 };
 
-/* The receiving end of the messages from one rank to another on one channel. */
-struct sim_wire {
+/* A flow: the messages from one rank to another on one channel, as their receiver sees them. */
+struct sim_flow {
     uint32_t rank;    /* the receiver */
     uint32_t arrived; /* messages that have arrived and have not been received */
     uint32_t lane;    /* the lane that waits for a message, or SIM_NONE */
-    uint32_t sender; /* the lane whose send ends when the last message that has arrived is received,
-                        or SIM_NONE */
+    uint32_t sender;  /* the lane whose send ends when all messages that have arrived have been
+                         received, or SIM_NONE */
     uint8_t distance;
 };
 
 /* A message in transit. */
 struct sim_message {
-    uint32_t lane; /* the sender's lane; the next unused message if this one is unused */
-    uint32_t wire;
+    uint32_t lane; /* the sender's lane; in an unused message: the next unused message */
+    uint32_t flow;
     uint8_t stage;
     bool blocks; /* its send ends only when it is received */
     double bytes;
@@ -138,8 +138,8 @@ struct sim {
     const struct sim_programs *programs;
     const struct disti_topology *topology;
     uint32_t count;  /* simulated ranks */
-    uint32_t period; /* ranks of a unit, one of which can represent all units; all ranks if there is
-                        none */
+    uint32_t period; /* number of ranks of a unit (a node or rack), if one unit can represent all
+                        units; otherwise all ranks */
     double chunk_bytes;
     double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
     uint64_t step, context_switch; /* step_s, switch_s */
@@ -153,8 +153,8 @@ struct sim {
     uint32_t node_count, rack_count, lane_count;
     struct sim_cpu *cpus;
     struct sim_lane *lanes;
-    uint32_t *routes; /* by send: its wire */
-    struct sim_wire *wires;
+    uint32_t *routes; /* by send: index of its flow */
+    struct sim_flow *flows;
 
     struct sim_message *messages;
     uint32_t message_count, message_room, unused; /* unused: head of a list */
@@ -189,7 +189,7 @@ static double machine_per_byte(double bytes_per_second)
     return bytes_per_second > 0 ? SIM_SECOND / bytes_per_second : 0;
 }
 
-/* ---- the machine: ranks, nodes and wires ---- */
+/* ---- the machine: ranks, nodes and flows ---- */
 
 static int end_compare(const void *left, const void *right)
 {
@@ -215,7 +215,7 @@ enum disti_distance disti_distance(const struct disti_topology *topology, int on
     return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
 }
 
-/* Finds the receiving wire of each send of the rank. */
+/* Finds the flow of each send of the rank. */
 static dist_status machine_routes(struct sim *sim, uint32_t rank)
 {
     const struct sim_program *program = sim->programs->at[rank];
@@ -225,18 +225,18 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
         uint32_t to = (rank + end.offset) % sim->programs->ranks, representative = to % sim->count;
         const struct sim_program *other = sim->programs->at[representative];
         struct sim_end back = {sim->programs->ranks - end.offset, end.channel};
-        uint32_t wire = sim_end_find(other->recvs, other->recv_count, back);
-        if (wire == SIM_NONE)
+        uint32_t flow = sim_end_find(other->recvs, other->recv_count, back);
+        if (flow == SIM_NONE)
             return disti_fail(DIST_ERR_INTERNAL,
                               "no rank receives the message from position %u to %u", rank, to);
-        wire += sim->ranks[representative].first_wire;
-        sim->wires[wire].distance = (uint8_t)disti_distance(sim->topology, order[rank], order[to]);
-        sim->routes[sim->ranks[rank].first_send + i] = wire;
+        flow += sim->ranks[representative].first_flow;
+        sim->flows[flow].distance = (uint8_t)disti_distance(sim->topology, order[rank], order[to]);
+        sim->routes[sim->ranks[rank].first_send + i] = flow;
     }
     return DIST_OK;
 }
 
-static bool machine_allocate(struct sim *sim, uint32_t sends, uint32_t wires)
+static bool machine_allocate(struct sim *sim, uint32_t sends, uint32_t flows)
 {
     uint32_t cpus = sim->all_cpus        ? (uint32_t)sim->all_cpus
                     : sim->node_cpus > 0 ? (uint32_t)sim->node_cpus * sim->node_count
@@ -247,20 +247,20 @@ static bool machine_allocate(struct sim *sim, uint32_t sends, uint32_t wires)
     sim->rack_lines = calloc(sim->rack_count + 1, 2 * sizeof(*sim->rack_lines));
     sim->lanes = calloc(sim->lane_count + 1, sizeof(*sim->lanes));
     sim->routes = calloc(sends + 1, sizeof(*sim->routes));
-    sim->wires = calloc(wires + 1, sizeof(*sim->wires));
+    sim->flows = calloc(flows + 1, sizeof(*sim->flows));
     sim->cpus = calloc(cpus + 1, sizeof(*sim->cpus));
     sim->orders = calloc(sim->count / sim->period, sizeof(*sim->orders));
     return sim->ranks && sim->nodes && sim->node_lines && sim->rack_lines && sim->lanes &&
-           sim->routes && sim->wires && sim->cpus && sim->orders;
+           sim->routes && sim->flows && sim->cpus && sim->orders;
 }
 
-/* Lays out the machine and its wires. whole: all ranks, even if some could represent all. Errors:
- * ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL. */
+/* Lays out the machine and its flows. If `whole` is true, all ranks are simulated, even if some
+ * could represent all ranks. Errors: ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL. */
 static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
                                     bool whole)
 {
-    uint64_t lanes = 0, sends = 0, wires = 0;
-    uint32_t lane = 0, send = 0, wire = 0;
+    uint64_t lanes = 0, sends = 0, flows = 0;
+    uint32_t lane = 0, send = 0, flow = 0;
     dist_status status = DIST_OK;
     sim->chunk_bytes = (double)bytes / sim->programs->chunks;
     sim->reduce_per_byte = machine_per_byte(cost->reduce_bytes_per_second);
@@ -283,7 +283,7 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
         const struct sim_program *program = sim->programs->at[i];
         lanes += program->lane_count;
         sends += program->send_count;
-        wires += program->recv_count;
+        flows += program->recv_count;
     }
     if (lanes > SIM_STEPS_MAX)
         return disti_fail(
@@ -295,7 +295,7 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
     if (sim->topology->rack_nodes)
         sim->rack_count = (sim->node_count - 1) / (uint32_t)sim->topology->rack_nodes + 1;
     sim->lane_count = (uint32_t)lanes;
-    if (!machine_allocate(sim, (uint32_t)sends, (uint32_t)wires))
+    if (!machine_allocate(sim, (uint32_t)sends, (uint32_t)flows))
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %u ranks", sim->count);
     for (uint32_t n = 0; n < sim->node_count; n++) {
         struct sim_node *node = &sim->nodes[n];
@@ -315,11 +315,11 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
             .node = (uint32_t)disti_node_of(sim->topology, sim->topology->order[i]),
             .first_lane = lane,
             .first_send = send,
-            .first_wire = wire};
+            .first_flow = flow};
         for (uint32_t l = 0; l < program->lane_count; l++)
             sim->lanes[lane++] = (struct sim_lane){.rank = i, .waiters = SIM_NONE};
         for (uint32_t w = 0; w < program->recv_count; w++)
-            sim->wires[wire++] = (struct sim_wire){.rank = i, .lane = SIM_NONE, .sender = SIM_NONE};
+            sim->flows[flow++] = (struct sim_flow){.rank = i, .lane = SIM_NONE, .sender = SIM_NONE};
         send += program->send_count;
     }
     for (uint32_t i = 0; i < sim->count && status == DIST_OK; i++)
@@ -330,9 +330,9 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
 /* ---- CPU and memory time ---- */
 
 /*
- * Occupies the rank for `work` picoseconds, from `from` at the earliest. Meanwhile it transfers
- * data through its node's memory, which is busy with it for `memory` picoseconds. Stores the start
- * in *start_p and returns the end.
+ * Occupies the rank for `work` picoseconds, from `from` at the earliest. Meanwhile the rank
+ * transfers data through its node's memory, which is busy with them for `memory` picoseconds.
+ * Stores the start in *start_p and returns the end.
  *
  * The memory is reserved from the current time even if the rank starts later. Otherwise a busy
  * rank's reservation in the future would block other ranks from memory that is free until then.
@@ -345,8 +345,11 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
     struct sim_cpu *cpu = NULL;
     uint64_t begin = from > r->free ? from : r->free, start = begin;
     bool wakes = from > r->free || !r->free;
-    /* Selects the CPU that can run the rank first. There is no context switch on the CPU that last
-     * ran the rank, or if the rank is running anyway and handles what has arrived meanwhile. */
+    /*
+     * Selects the CPU that can run the rank first. A context switch is not needed on the CPU that
+     * last ran the rank, or if the rank is already running, so that it handles the message when it
+     * has finished other work.
+     */
     for (int i = 0; i < node->cpu_count && node->cpus; i++) {
         struct sim_cpu *other = &node->cpus[i];
         uint64_t at = begin > other->free ? begin : other->free;
@@ -556,8 +559,10 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
         programs->steps += plan->step_count;
         if (position == 0 || plan->step_count < programs->shortest)
             programs->shortest = plan->step_count;
-        /* Rejects too many steps: in the plans so far, or if all other plans have as many as the
-         * shortest so far. */
+        /*
+         * Rejects too many steps: the plans so far have too many, or all plans together would if
+         * each had as many as the shortest so far.
+         */
         uint64_t all = (uint64_t)programs->shortest * programs->period;
         if (status == DIST_OK && (programs->steps > SIM_STEPS_MAX ||
                                   (position + 1 >= PROGRAMS_SEEN && all > SIM_STEPS_MAX)))
@@ -617,7 +622,7 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
     for (uint32_t i = programs->period; i < programs->ranks; i++)
         programs->at[i] = programs->at[i - programs->period];
     bool symmetric =
-        status == DIST_OK; /* for some algorithms this holds only with some numbers of ranks */
+        status == DIST_OK; /* some algorithms are symmetric only with some numbers of ranks */
     for (uint32_t i = period; i < programs->ranks && symmetric; i++)
         symmetric = programs->at[i] == programs->at[i - period];
     if (symmetric)
@@ -714,22 +719,22 @@ static const struct sim_step *lane_step(const struct sim *sim, uint32_t lane)
 }
 
 /*
- * The lane receives its message, whose first byte arrived at `head` and whose last byte at `tail`,
- * now or earlier. Between nodes, data are reduced while they arrive. Inside a node, the receiver
- * first copies them.
+ * The lane receives its message. The first byte has arrived at time `head`, the last byte at
+ * `tail`, both not later than now. Between nodes, data are reduced while they arrive. Inside a
+ * node, the receiver first copies them.
  */
-static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, uint64_t head,
+static void run_receive(struct sim *sim, uint32_t lane, struct sim_flow *flow, uint64_t head,
                         uint64_t tail)
 {
     const struct sim_step *step = lane_step(sim, lane);
-    const struct sim_link *link = &sim->links[wire->distance];
+    const struct sim_link *link = &sim->links[flow->distance];
     double bytes = step->chunks * sim->chunk_bytes;
     uint64_t start, engine = sim->step + link->overhead, work = 0, memory = 0;
     if (step->kind == DISTI_RECV_REDUCE) {
         work += run_vector(bytes, sim->reduce_per_byte);
         memory += sim_bytes(bytes, sim->memory_per_byte);
     }
-    if (wire->distance < DISTI_OTHER_NODE) {
+    if (flow->distance < DISTI_OTHER_NODE) {
         work += sim_bytes(bytes, link->per_byte);
         memory += sim_bytes(bytes, sim->memory_per_byte);
     } else {
@@ -738,13 +743,13 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
         work -= run_piece(sim, bytes);
     }
     uint64_t posted = sim->lanes[lane].since;
-    uint64_t end = sim_work(sim, wire->rank, later(posted, head), work + engine, memory, &start);
+    uint64_t end = sim_work(sim, flow->rank, later(posted, head), work + engine, memory, &start);
     if (end < tail + engine)
-        end = sim->ranks[wire->rank].free = tail + engine;
+        end = sim->ranks[flow->rank].free = tail + engine;
     event_put(sim, end, lane);
-    if (wire->arrived == 0 && wire->sender != SIM_NONE) {
-        event_put(sim, end, wire->sender);
-        wire->sender = SIM_NONE;
+    if (flow->arrived == 0 && flow->sender != SIM_NONE) {
+        event_put(sim, end, flow->sender);
+        flow->sender = SIM_NONE;
     }
 }
 
@@ -754,12 +759,12 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
  * none. */
 static struct sim_line *message_line(const struct sim *sim, const struct sim_message *message)
 {
-    const struct sim_wire *wire = &sim->wires[message->wire];
+    const struct sim_flow *flow = &sim->flows[message->flow];
     uint32_t from = sim->ranks[sim->lanes[message->lane].rank].node;
-    uint32_t to = sim->ranks[wire->rank].node, rack = (uint32_t)sim->topology->rack_nodes;
-    if (wire->distance < DISTI_OTHER_NODE)
+    uint32_t to = sim->ranks[flow->rank].node, rack = (uint32_t)sim->topology->rack_nodes;
+    if (flow->distance < DISTI_OTHER_NODE)
         return NULL;
-    switch (message->stage + (wire->distance == DISTI_OTHER_NODE && message->stage > 0 ? 2 : 0)) {
+    switch (message->stage + (flow->distance == DISTI_OTHER_NODE && message->stage > 0 ? 2 : 0)) {
     case 0:
         return &sim->node_lines[2 * from];
     case 1:
@@ -780,15 +785,15 @@ static void run_message(struct sim *sim, uint32_t number)
     struct sim_message *message = &sim->messages[number];
     struct sim_line *line = message_line(sim, message);
     if (!line) {
-        struct sim_wire *wire = &sim->wires[message->wire];
-        uint32_t lane = wire->lane;
+        struct sim_flow *flow = &sim->flows[message->flow];
+        uint32_t lane = flow->lane;
         if (message->blocks)
-            wire->sender = message->lane;
+            flow->sender = message->lane;
         if (lane == SIM_NONE)
-            wire->arrived++;
+            flow->arrived++;
         else {
-            wire->lane = SIM_NONE;
-            run_receive(sim, lane, wire, message->head, message->tail);
+            flow->lane = SIM_NONE;
+            run_receive(sim, lane, flow, message->head, message->tail);
         }
         message->lane = sim->unused;
         sim->unused = number;
@@ -801,7 +806,7 @@ static void run_message(struct sim *sim, uint32_t number)
     message->head = begin;
     message->tail = later(message->tail, begin + time);
     if (message->stage++ == 0) {
-        uint64_t latency = sim->links[sim->wires[message->wire].distance].latency;
+        uint64_t latency = sim->links[sim->flows[message->flow].distance].latency;
         event_put(sim, later(message->sent, message->tail), message->lane);
         message->head += latency;
         message->tail += latency;
@@ -819,8 +824,8 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
         number = sim->message_count++;
     else
         sim->unused = sim->messages[number].lane;
-    uint32_t wire = sim->routes[sim->ranks[rank].first_send + step->end];
-    uint8_t distance = sim->wires[wire].distance;
+    uint32_t flow = sim->routes[sim->ranks[rank].first_send + step->end];
+    uint8_t distance = sim->flows[flow].distance;
     const struct sim_link *link = &sim->links[distance];
     double bytes = step->chunks * sim->chunk_bytes;
     bool inside = distance < DISTI_OTHER_NODE;
@@ -829,7 +834,7 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
     uint64_t end = sim_work(sim, rank, sim->now, sim->step + link->overhead + put, 0, &start);
     uint64_t begin = start + sim->step + (inside ? link->latency : run_piece(sim, bytes));
     sim->messages[number] = (struct sim_message){.lane = lane,
-                                                 .wire = wire,
+                                                 .flow = flow,
                                                  .blocks = inside && bytes > (double)sim->eager,
                                                  .bytes = bytes,
                                                  .head = begin,
@@ -855,9 +860,8 @@ static dist_status run_begin(struct sim *sim, uint32_t lane)
     const struct sim_step *step = lane_step(sim, lane);
     struct sim_lane *other =
         step->wait_lane == DISTI_NO_LANE ? NULL : &sim->lanes[rank->first_lane + step->wait_lane];
-    if (other &&
-        other->next <=
-            step->wait_step) { /* adds the lane to the list of the lane that it waits for */
+    if (other && other->next <= step->wait_step) {
+        /* Adds the lane to the list of the lane that it waits for. */
         if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
             other->awaited = step->wait_step;
         l->next_waiter = other->waiters;
@@ -867,13 +871,13 @@ static dist_status run_begin(struct sim *sim, uint32_t lane)
     if (step->kind == DISTI_SEND)
         return run_send(sim, lane, step);
     if (step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE) {
-        struct sim_wire *wire = &sim->wires[rank->first_wire + step->end];
+        struct sim_flow *flow = &sim->flows[rank->first_flow + step->end];
         sim->lanes[lane].since = sim->now;
-        if (wire->arrived == 0)
-            wire->lane = lane;
+        if (flow->arrived == 0)
+            flow->lane = lane;
         else {
-            wire->arrived--;
-            run_receive(sim, lane, wire, sim->now, sim->now);
+            flow->arrived--;
+            run_receive(sim, lane, flow, sim->now, sim->now);
         }
         return DIST_OK;
     }
@@ -924,10 +928,10 @@ static dist_status sim_run(struct sim *sim)
             uint32_t rank;
             if (event.target & SIM_MESSAGE) {
                 const struct sim_message *message = &sim->messages[event.target & ~SIM_MESSAGE];
-                const struct sim_wire *wire = &sim->wires[message->wire];
-                int sender_stages = wire->distance == DISTI_OTHER_RACK ? 2 : 1;
+                const struct sim_flow *flow = &sim->flows[message->flow];
+                int sender_stages = flow->distance == DISTI_OTHER_RACK ? 2 : 1;
                 bool sends = message->stage < sender_stages;
-                rank = sends ? sim->lanes[message->lane].rank : wire->rank;
+                rank = sends ? sim->lanes[message->lane].rank : flow->rank;
             } else
                 rank = sim->lanes[event.target].rank;
             sim->unit = rank / sim->period;
@@ -1070,7 +1074,7 @@ out:
     free(sim.rack_lines);
     free(sim.lanes);
     free(sim.routes);
-    free(sim.wires);
+    free(sim.flows);
     free(sim.cpus);
     free(sim.orders);
     free(sim.messages);

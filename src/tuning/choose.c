@@ -59,8 +59,10 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     /* Each byte crosses the network once per node, and the ranks of a node share the additions. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
-    /* Both send the fewest bytes. The ring's n steps pay off when each is long enough to hide its
-     * fixed cost. */
+    /*
+     * halving_doubling and ring both send the fewest bytes. The ring has n steps, which pays off
+     * when each step is long enough to hide its fixed cost.
+     */
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 512 * KIB, ANY_RANKS, "halving_doubling"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, ANY_BYTES, ANY_RANKS, "ring"},
 
@@ -76,21 +78,24 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_REDUCE, ANYWHERE, 8 * KIB, ANY_RANKS, "binomial"},
     /* In shared memory all ranks share the additions and read the data in place. */
     {DIST_COLL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "scatter_gather"},
-    /* The same as for the broadcast. */
+    /* The reasons are those for the broadcast. */
     {DIST_COLL_REDUCE, ANYWHERE, 2 * SEGMENT_BYTES, ANY_RANKS, "binomial"},
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, 16, "chain"},
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "tree"},
 
-    /* Short blocks: fewer messages, though blocks are forwarded by several ranks. */
+    /* For short blocks, bruck sends fewer messages, although several ranks forward each block. */
     {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "bruck"},
-    /* One step. Over a network, long blocks between all ranks at once would cause congestion. */
+    /*
+     * direct has one step. Over a network, long blocks between all ranks at once would cause
+     * congestion.
+     */
     {DIST_COLL_ALL_GATHER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
-    /* A block enters each node once, over a ring of nodes. */
+    /* With hierarchical, a block enters each node once, over a ring of nodes. */
     {DIST_COLL_ALL_GATHER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
-    /* One message per block in any case, so forwarding is useless. */
+    /* Every algorithm of a _V form sends one message per block, so forwarding saves no messages. */
     {DIST_COLL_ALL_GATHER_V, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER_V, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_ALL_GATHER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
@@ -98,8 +103,10 @@ static const struct select_rule select_rules[] = {
 
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "recursive_halving"},
-    /* The same as for all-reduce: read data in place; cross the network once per node; no
-     * congestion. */
+    /*
+     * The reasons are those for all-reduce: data are read in place, they cross the network once per
+     * node, and there is no congestion.
+     */
     {DIST_COLL_REDUCE_SCATTER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_halving"},
@@ -120,7 +127,7 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
 
-    /* Each block is sent log2 n / 2 times, in n / 2 times fewer messages. */
+    /* bruck sends each block log2 n / 2 times on average, but a rank sends only log2 n messages. */
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, SHORT_BLOCK / 4, FEW_RANKS, "direct"},
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, SHORT_BLOCK / 4, ANY_RANKS, "bruck"},
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, ANY_BYTES, CROWD_RANKS, "direct"},
@@ -134,9 +141,9 @@ static const struct select_rule select_rules[] = {
 static const struct select_rule select_ordered_rules[] = {
     {DIST_COLL_ALL_REDUCE, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
     {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
-    /* The fewest bytes over the network, without congestion. */
+    /* halving_doubling sends the fewest bytes over the network, without congestion. */
     {DIST_COLL_ALL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "halving_doubling"},
-    /* Additions are shared by the ranks, and segments are pipelined. */
+    /* binomial_ordered distributes the additions over the ranks, and pipelines segments. */
     {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "binomial_ordered"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
@@ -291,15 +298,17 @@ dist_status disti_choice_parse(const char *text, bool reproducible, struct disti
 
 /* ---- selection by predicted time ---- */
 
-/* Limit on the steps, of all ranks, that one selection simulates: some milliseconds. */
+/* Limit on the steps, of all ranks, that one selection simulates. They take some milliseconds. */
 #define CHOOSE_STEPS 100000
 /* A longer plan would leave too few steps for the other algorithms. */
 #define CHOOSE_STEPS_EACH (CHOOSE_STEPS / 2)
 /* Limits on the segments that are tried. */
 #define CHOOSE_SEGMENT_LEAST 4096
 #define CHOOSE_SEGMENTS_MAX 64
-/* An algorithm replaces the choice of the rules only if its time is below this fraction of
- * theirs. */
+/*
+ * An algorithm replaces the choice of the rules only if its predicted time is below this fraction
+ * of the time of that choice.
+ */
 #define CHOOSE_GAIN 0.9
 
 /* The state of one selection. */
@@ -315,7 +324,10 @@ struct choose {
                            another algorithm */
 };
 
-/* True if status is OK. Only ERR_NO_MEMORY is an error of the selection; a missing plan is not. */
+/*
+ * True if the status is DIST_OK. Only ERR_NO_MEMORY makes the selection fail; an algorithm without
+ * a plan is skipped.
+ */
 static bool choose_is_known(struct choose *choose, dist_status status)
 {
     if (status == DIST_ERR_NO_MEMORY)
@@ -517,7 +529,9 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
     chosen_p->reason = choose_obstacle(&choose);
     chosen_p->best = chosen_p->rule;
     if (chosen_p->reason == DISTI_REASON_PREDICTED) {
-        /* The rules' choice comes first, as the time to compare with. */
+        /*
+         * Simulate the rules' choice first, since the other candidates are compared with its time.
+         */
         bool ordered = choose.choice->reproducible && disti_algorithm_reduces(choose.collective);
         const struct disti_algorithm *forced = choose.choice->forced[choose.collective];
         chosen_p->rule = choose_rule_segments(&choose, chosen_p->rule.algorithm);

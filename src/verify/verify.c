@@ -84,8 +84,9 @@ struct verify {
 
     struct verify_rank *rank; /* ranks + 1 entries */
     struct verify_list steps, items, waits, lanes, sends, recvs;
-    uint32_t *counters;          /* number of messages so far, by direction, channel, peer */
-    uint32_t *seen;              /* by followed chunk: the list that contained it last */
+    uint32_t *counters; /* of the plan being read: number of messages so far, by direction, channel
+                           and peer */
+    uint32_t *seen;     /* by followed chunk: the list that contained it last */
     struct verify_cell *cells;   /* [rank][IN, OUT][count] */
     struct verify_cell *scratch; /* the scratch slots of all ranks */
     uint32_t *order; /* the steps in the order of execution; a SEND immediately before its RECV* */
@@ -253,7 +254,10 @@ static uint32_t reader_items(struct verify *v, const struct disti_plan *plan,
     return (uint32_t)(v->items.count - before);
 }
 
-/* Counts the step's message, and keeps the step if it handles followed chunks. False: a fault. */
+/*
+ * Counts the step's message, and keeps the step if it handles followed chunks. Returns false after
+ * a fault.
+ */
 static bool reader_step(struct verify *v, struct reader *r, const struct disti_lane *lane,
                         uint32_t at, uint32_t lane_number)
 {
@@ -360,7 +364,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
         good = good && !v->no_memory;
     }
     for (uint32_t l = 0; l < plan->lane_count && good; l++) {
-        /* Steps without waits, which are most, are skipped with this table. */
+        /* This table serves to skip steps without waits; most steps have none. */
         uint32_t begin = plan->lanes[l].first, next = begin + plan->lanes[l].count;
         for (uint32_t at = next; at-- > begin;) {
             if (plan->steps[at].wait_lane != DISTI_NO_LANE)
@@ -551,7 +555,10 @@ static struct verify_cell *verify_cell(const struct verify *v, uint32_t rank,
 
 /* ---- movement of data ---- */
 
-/* Reads the step's i-th chunk; its chunks begin at `ref`. False: a fault. */
+/*
+ * Reads the i-th followed chunk of the step, whose chunks begin at `ref`. Returns false after a
+ * fault.
+ */
 static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref, uint32_t i,
                      struct verify_cell *value_p)
 {
@@ -641,7 +648,7 @@ static bool run_step(struct verify *v, uint32_t step)
     return true;
 }
 
-/* Runs the lane's next step if it can run. False: a fault. */
+/* Runs the lane's next step if it can run. Returns false after a fault. */
 static bool run_lane(struct verify *v, uint32_t lane)
 {
     uint32_t step = run_head(v, lane);
@@ -663,11 +670,11 @@ static bool run_lane(struct verify *v, uint32_t lane)
         return run_step(v, step);
     if (run_head(v, verify_step(v, s->match)->lane) != s->match ||
         run_waited(v, s->match) != VERIFY_NONE)
-        return true; /* the peer's lane looks for this step when it gets there */
+        return true; /* when the peer's lane reaches the matching step, it will run both */
     return run_step(v, s->kind == DISTI_SEND ? s->match : step);
 }
 
-/* Runs all steps until none can run. False: a fault, such as a deadlock. */
+/* Runs steps until none can run. Returns false after a fault, such as a deadlock. */
 static bool verify_run(struct verify *v)
 {
     v->queue = malloc((v->lanes.count + 1) * sizeof(*v->queue));
@@ -778,8 +785,10 @@ static bool verify_outputs(struct verify *v, uint64_t order)
     return true;
 }
 
-/* Checks the promise of a barrier for the ranks of the window: a rank that has left it has heard
- * from all of them. */
+/*
+ * Checks the promise of a barrier for the ranks of the window: a rank that leaves the barrier has
+ * heard from all ranks of the window.
+ */
 static bool verify_barrier(struct verify *v)
 {
     uint32_t of_window = v->ranks - v->window;
@@ -792,8 +801,8 @@ static bool verify_barrier(struct verify *v)
         if (entered != all)
             return verify_fault(
                 v, VERIFY_NONE,
-                "rank %u leaves the barrier after hearing from ranks %#llx only, of 64 from rank "
-                "%u on",
+                "rank %u leaves the barrier after hearing only from ranks %#llx (a bit mask of 64 "
+                "ranks from rank %u on)",
                 rank, (unsigned long long)entered, v->window);
     }
     return true;
@@ -865,7 +874,8 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
     race->searches++;
     if (verify_receives(verify_step(v, late)))
         race_push(race, &depth, verify_step(v, late)->match);
-    race_push(race, &depth, late); /* searched first, since the answer is usually on its own rank */
+    race_push(race, &depth,
+              late); /* pushed last, so searched first: the answer is usually on its own rank */
     while (depth > 0) {
         uint32_t step = race->stack[--depth];
         for (uint32_t i = 0; i <= verify_step(v, step)->waits; i++) {
@@ -901,7 +911,10 @@ static bool race_bit(const struct race *race, uint32_t early, uint32_t late)
     return race->before[late * race->words + early / 64] >> early % 64 & 1;
 }
 
-/* Adds to the set of `late` the events over before `early`, and `early` itself if it is over. */
+/*
+ * Adds to the set of event `late` the events that are over before event `early`, and `early` itself
+ * if `over` is true.
+ */
 static void race_join(struct race *race, uint32_t late, uint32_t early, bool over)
 {
     uint64_t *to = race->before + late * race->words;
@@ -937,8 +950,10 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
     *latest = event;
 }
 
-/* True if the reference is the chunk in OUT, possibly through IN. (IN is not written in other
- * cases.) */
+/*
+ * True if the reference is the chunk in OUT, possibly through IN. (If IN is separate memory, it is
+ * never written.)
+ */
 static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
 {
     return ref.space == DISTI_OUT || (ref.space == DISTI_IN && race->v->aliased);
@@ -1086,7 +1101,9 @@ static bool verify_races(struct verify *v)
         for (uint32_t c = 0; c < s->items; c++)
             race.steps[race.first[verify_data(v, v->order[i], c)]++] = v->order[i];
     }
-    /* first[c] is the end of chunk c here, which is the beginning of chunk c + 1 */
+    /*
+     * Here first[c] is the end of chunk c's events, which is the beginning of those of chunk c + 1.
+     */
     memmove(race.first + 1, race.first, v->data_chunks * sizeof(*race.first));
     race.first[0] = 0;
     for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
@@ -1113,8 +1130,10 @@ out:
     return good;
 }
 
-/* Verifies the collected plans. The results are checked before races, although a race makes them
- * meaningless, because a wrong result is the more useful message. */
+/*
+ * Verifies the collected plans. Checks the results before it searches for races: a race makes the
+ * results meaningless, but a wrong result is the more useful message.
+ */
 static void verify_all(struct verify *v)
 {
     uint64_t *sums = calloc(v->ranks, sizeof(*sums));

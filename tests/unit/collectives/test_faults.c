@@ -316,7 +316,7 @@ static void test_a_barrier_without_its_last_round_is_detected(void **state)
         planted_drop(&p, rank, planted_find(&p, rank, DISTI_SEND, 2));
         planted_drop(&p, rank, planted_find(&p, rank, DISTI_RECV, 2));
     }
-    planted_wrong(&p, false, "rank 0 leaves the barrier after hearing from ranks 0xe1 only");
+    planted_wrong(&p, false, "rank 0 leaves the barrier after hearing only from ranks 0xe1 ");
     planted_free(&p);
 }
 
