@@ -10,7 +10,10 @@
 #include "base/log.h"
 #include "engine/engine.h"
 
-/* Limits per process: wrapped backends, and transports of an engine. */
+/*
+ * Maximum numbers of wrapped backends per process (FAULTY_EACH has an entry for each), and of
+ * transports per engine.
+ */
 #define FAULTY_EACH(X) X(0) X(1) X(2) X(3)
 #define FAULTY_TABLES 4
 #define FAULTY_TRANSPORTS 16

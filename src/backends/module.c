@@ -104,7 +104,7 @@ static bool file_is_unsafe(const struct stat *status, char *reason, size_t size)
     struct stat library = {.st_uid = 0};
     uid_t user = geteuid();
     Dl_info info;
-    /* This library's own file, which is trusted, if it can be examined. */
+    /* True if this library's own file, which is trusted, can be examined. */
     bool known = dladdr((void *)(uintptr_t)disti_module_loadable, &info) && info.dli_fname &&
                  stat(info.dli_fname, &library) == 0;
     mode_t safe =
@@ -184,8 +184,10 @@ static bool place_walk(const char *path, bool (*fn)(const char *folder, void *ar
     return true;
 }
 
-/* True if the group or everybody (`to`) can replace files in the directory: it is writable for them
- * and not sticky, like /tmp. */
+/*
+ * True if the group or everybody (`to`) can replace files in the directory: they can write it, and
+ * it does not have the sticky bit, which /tmp has.
+ */
 static bool place_is_open(const struct stat *status, mode_t to)
 {
     return (status->st_mode & to) && !(status->st_mode & S_ISVTX);
@@ -215,7 +217,10 @@ static bool place_trusts_user(const struct place_trust *trust, uid_t user)
     return trust->anybody || disti_file_owner_is_safe(user);
 }
 
-/* A directory of root that a group may write is the administrator's choice, and trusted. */
+/*
+ * True if the group that may write the directory is trusted. A group is always trusted in a
+ * directory of root, since the administrator has chosen it.
+ */
 static bool place_trusts_group(const struct place_trust *trust, const struct stat *status)
 {
     for (int i = 0; i < trust->group_count; i++) {
@@ -321,7 +326,7 @@ static bool folders_own(char *folder, size_t size)
 /*
  * Stores the i-th directory where modules are searched for: those of DIST_PLUGIN_PATH (separated by
  * ':'), dist/ beside the library, the library's own directory (for a build tree), the configured
- * installation directory. False: there are no more.
+ * installation directory. Returns false if there are no more.
  */
 static bool folders_item(int i, char *folder, size_t size)
 {
@@ -390,7 +395,10 @@ size_t disti_module_folders(char *text, size_t size)
 
 /* ---- lists of modules ---- */
 
-/* Inserts a name in alphabetical order, if it is not there yet. False: no memory. */
+/*
+ * Inserts a name in alphabetical order, if it is not in the list yet. Returns false if there is no
+ * memory.
+ */
 static bool folders_add(struct disti_module_names *names, const char *name)
 {
     void *grown;
@@ -469,7 +477,7 @@ static struct disti_module *module_loaded;
     "configure found no " what " (apt-get install " packages                                       \
     ", then configure and build libdist again)"
 
-/* Why a module of this project may be missing, and how to build it. */
+/* For each module of this project: why it may be missing, and how to build it. */
 static const struct {
     const char *name, *why;
 } module_makers[] = {
@@ -513,7 +521,7 @@ static void module_missing(const char *name, char *reason, size_t size)
 
 /* ---- content of a module ---- */
 
-/* Checks the whole module before anything in it is called. */
+/* Checks the module's tables before any function in them is called. */
 static dist_status module_check(const struct dist_module *entry, const char *path)
 {
     dist_status status = DIST_OK;

@@ -136,8 +136,10 @@ dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), 
 
 /* ---- backends ---- */
 
-/* Stores the module names to try for a backend and returns their number. Only for mpi can it be 2,
- * or 0 with a reason. */
+/*
+ * Stores the names of the modules to try for a backend and returns their number: 1, or for backend
+ * mpi also 2, or 0 with a reason.
+ */
 static int registry_module_names(const char *name, const char *names[DISTI_MPI_FLAVOURS],
                                  char *reason, size_t reason_size)
 {
@@ -398,7 +400,7 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
 #define LIST_REASON 1024
 #define LIST_PROBE 2400 /* bytes: two lines, each with a reason */
 
-/* A text being appended to a buffer. `used` also counts what does not fit. */
+/* A buffer to which text is appended. `used` also counts text that does not fit. */
 struct list {
     char *buffer;
     size_t size, used;
@@ -481,13 +483,16 @@ static void list_probe_in_process(const char *name, char *text, size_t size)
     }
 }
 
-/* ---- probes in a child process: a loaded module stays, may handle signals, start threads, or
- * crash ---- */
+/*
+ * ---- probes in a child process ----
+ *
+ * A module that is loaded here would stay loaded, and may handle signals, start threads, or crash.
+ */
 
-/* A probe should not block, but looking for a device can take a while. */
+/* Time limit of a probe. A probe should not block, but searching for a device can take a while. */
 #define CHILD_SECONDS 5
 
-/* Reads until the child closes its end of the pipe. False: the deadline has passed. */
+/* Reads until the child closes its end of the pipe. Returns false if the deadline has passed. */
 static bool child_read(int fd, int64_t deadline, char *text, size_t size)
 {
     size_t used = 0;
@@ -526,8 +531,10 @@ static void child_describe(const char *name, int how, bool late, char *text, siz
                name, REGISTRY_REASON - 1, path[0], what);
 }
 
-/* Reads the child's answer and reaps it. If the program reaped it elsewhere, a child that has
- * answered counts as successful. */
+/*
+ * Reads the child's answer and reaps the child. If the program has already reaped the child
+ * elsewhere, the probe succeeds if the child has answered.
+ */
 static void child_collect(const char *name, pid_t child, int fd, char *text, size_t size)
 {
     const int64_t deadline = disti_deadline_ms(CHILD_SECONDS * 1000);
@@ -549,7 +556,7 @@ static void child_collect(const char *name, pid_t child, int fd, char *text, siz
         child_describe(name, how, late, text, size);
 }
 
-/* Consumes the SIGCHLD of our child, if this thread would receive it. */
+/* Consumes the SIGCHLD of the probing child, if this thread would receive it. */
 static void child_consume_signal(const sigset_t *before)
 {
     const struct timespec now = {0, 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Checks the values of the library's variables before a job starts, and for dist_info. Each value
- * is also checked where it is used, but not every job uses all of them: a job of one rank has no
- * transports and needs no token.
+ * is also checked where it is used, but not every job uses all variables: a job of one rank, for
+ * example, has no transports and needs no token.
  */
 #include "backends/module.h"
 #include "backends/registry.h"

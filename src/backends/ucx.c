@@ -9,7 +9,9 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
                                                                      : DIST_ERR_NO_BACKEND;
 }
 
-/* Without a state there is no host; the caller of such a general query has checked op and dtype. */
+/*
+ * A query without a state has no host; its caller has already checked that the op fits the dtype.
+ */
 static dist_status ucx_query(const void *state, dist_collective collective, dist_dtype dtype,
                              dist_op op)
 {

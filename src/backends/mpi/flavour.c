@@ -24,8 +24,10 @@ static int flavour_visit(struct dl_phdr_info *info, size_t size, void *path)
     return 1;
 }
 
-/* Gets the version text of the MPI and the library that contains it. False: the program uses no MPI
- * yet. */
+/*
+ * Gets the version text of the MPI, and the library that contains it. Returns false if the program
+ * has not loaded an MPI.
+ */
 static bool flavour_version(char text[DISTI_MPI_VERSION_TEXT], Dl_info *object)
 {
     int (*version)(char *, int *);
@@ -46,8 +48,10 @@ static bool flavour_has_openmpi_handles(const Dl_info *object)
     return handle && dladdr(handle, &there) && there.dli_fbase == object->dli_fbase;
 }
 
-/* Returns the module for the loaded MPI. NULL: no MPI is loaded, or (with a reason) an unsupported
- * one. */
+/*
+ * Returns the module for the loaded MPI. Returns NULL without a reason if no MPI is loaded, and
+ * NULL with a reason if the MPI is not supported.
+ */
 static const char *flavour_loaded(char *reason, size_t size)
 {
     char text[DISTI_MPI_VERSION_TEXT] = "", path[PATH_MAX] = "";

@@ -37,7 +37,7 @@ static int end_notify(void)
 
 /* ---- GPU memory, if the MPI supports it: only for its own collectives ---- */
 
-/* Both MPIs have it if they support GPUs at all. */
+/* Open MPI and MPICH have this function if they support GPUs. */
 extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
 /* True if the MPI accepts GPU memory. DIST_MPI_CUDA=0|1 overrides what the MPI reports. */
@@ -81,7 +81,7 @@ static dist_status native_wait_stream(const struct disti_native *native,
 
 struct mpi_state {
     struct disti_planned
-        planned; /* first member: for plans, and for calls that native mode does not support */
+        planned; /* runs the calls that native mode does not support; must be the first member */
     const struct dist_backend_config *config;
     MPI_Comm comm; /* a communicator for this group only */
     struct disti_native native;
@@ -110,8 +110,10 @@ static dist_status mpi_query(const void *state, dist_collective collective, dist
     bool fits = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
                 (unsigned)op < DIST_OP_COUNT;
 
-    /* Without a state there is no host; the caller of such a general query has checked op and
-     * dtype. */
+    /*
+     * A query without a state has no host; its caller has already checked that the op fits the
+     * dtype.
+     */
     if (fits && mpi && mpi->planned.host)
         fits = mpi->planned.host->op_fits(op, dtype);
     return fits ? DIST_OK : DIST_ERR_UNSUPPORTED;
@@ -121,7 +123,7 @@ static dist_status mpi_query(const void *state, dist_collective collective, dist
 
 static int mpi_identify_timeout_ms;
 
-/* Blocks, but at most for the timeout, if a rank does not join. */
+/* Blocks until all ranks have joined, but at most for the timeout. */
 static int mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     MPI_Request request;
@@ -199,7 +201,10 @@ static dist_status mpi_open_all(void *state, const struct dist_backend_config *c
     return status;
 }
 
-/* If a rank did not join, it will not call MPI_Finalize either, so MPI must not be finalized. */
+/*
+ * A rank that did not join will not call MPI_Finalize either, where this rank would wait for it. So
+ * disti_mpi_broken() makes this rank skip MPI_Finalize.
+ */
 static dist_status mpi_open(void *state, const struct dist_backend_config *config)
 {
     dist_status status = mpi_open_all(state, config);

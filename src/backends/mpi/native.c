@@ -25,8 +25,10 @@ static bool native_is_float(dist_dtype dtype)
     return dtype == DIST_FLOAT32 || dtype == DIST_FLOAT64;
 }
 
-/* Returns MPI's operation, or MPI_OP_NULL. For AVG, MPI computes the sum, which native_average()
- * divides; only for float types. PREMUL_SUM and USER use plans. */
+/*
+ * Returns MPI's operation, or MPI_OP_NULL. AVG is supported for float types only: MPI computes the
+ * sum, and native_average() divides it. PREMUL_SUM and USER use plans.
+ */
 static MPI_Op native_op(dist_op op, dist_dtype dtype)
 {
     static const MPI_Op ops[DIST_OP_COUNT] = {
@@ -124,12 +126,11 @@ void disti_native_drop(struct disti_native *native)
     }
 }
 
-/* ---- how calls are passed to MPI ---- */
-
 /* ---- memory ---- */
 
 /* MPI's in-place reduce-scatter stores the result at the beginning and overwrites the other blocks,
- * whereas ours stores it in the rank's block and keeps the other blocks. MPI's offsets are ints. */
+ * whereas libdist's stores it in the rank's block and keeps the other blocks. MPI's offsets are
+ * ints. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
                          size_t *count_p)
 {
@@ -243,8 +244,10 @@ bool disti_native_copies_own(const struct disti_native *native, const struct dis
     }
 }
 
-/* Copies this rank's part to its place in OUT, unless it is there. MPI requires MPI_IN_PLACE on all
- * ranks or on none, and a rank knows only its own buffers, so all ranks use it. */
+/*
+ * Copies this rank's part to its place in OUT, unless it is there. MPI requires MPI_IN_PLACE on all
+ * ranks or on none, and a rank knows only its own buffers, so all ranks use MPI_IN_PLACE.
+ */
 static void native_copy_own(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes)
@@ -307,7 +310,7 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
 
 /* ---- _v calls: MPI's counts and offsets are ints ---- */
 
-#define NATIVE_RUN ((size_t)1 << 30) /* bytes of a part of a block that exceeds an int */
+#define NATIVE_RUN ((size_t)1 << 30) /* bytes per part of a block whose size exceeds an int */
 
 static int native_all_gather_v(const struct disti_native *native, struct disti_native_call *c)
 {
@@ -370,7 +373,7 @@ static int native_large_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
     return code;
 }
 
-/* Stores the lowest offset of a nonempty block. False: all blocks are empty. */
+/* Stores the lowest offset of a nonempty block. Returns false if all blocks are empty. */
 static bool native_first(const size_t *counts, const size_t *offsets, int ranks, size_t *first_p)
 {
     bool found = false;
@@ -420,9 +423,9 @@ static void native_free_types(const struct disti_native *native, struct disti_na
 }
 
 /*
- * Uses MPI_Ialltoallw, since only it has a type per rank, so that a rank with blocks larger than an
- * int can call the same function as the other ranks. No rank knows the counts of all ranks, and all
- * must call the same function.
+ * Uses MPI_Ialltoallw on all ranks. Only this function has a type per rank, which a rank needs if
+ * its blocks are larger than an int. All ranks must call the same function, and no rank knows the
+ * counts of all ranks.
  *
  * in and out may have the same address, with the blocks of one in the gaps of the other, but Open
  * MPI takes equal addresses as in-place. Therefore the addresses of the first blocks are passed,

@@ -23,7 +23,7 @@ static bool library_loaded;
 /* Returns a version like "2.28.9". */
 static const char *nccl_version_text(int version, char text[32])
 {
-    /* Versions up to 2.8 have two digits less. */
+    /* Versions up to 2.8 are encoded as major * 1000 + minor * 100 + patch. */
     int scale = version < 10000 ? 1000 : 10000;
 
     snprintf(text, 32, "%d.%d.%d", version / scale, version % scale / 100, version % 100);
@@ -69,7 +69,10 @@ static bool library_try(const struct disti_driver *driver, char *reason, size_t 
                  dlerror(), hip ? "AMD's rccl" : "NVIDIA's libnccl2");
     if (!handle)
         return false;
-    /* Checks the version first, since old versions lack functions too. 0: there is no version. */
+    /*
+     * Checks the version before the functions, since an old version also lacks functions. An
+     * unknown version is 0.
+     */
     symbol = dlsym(handle, "ncclGetVersion");
     memcpy(&get_version, &symbol, sizeof(symbol));
     library_api.version = 0;
@@ -112,8 +115,10 @@ static const struct disti_nccl_api *nccl_load(const struct disti_driver *driver,
 
 /* ---- the device, streams and events of a group ---- */
 
-/* While any thread captures a graph in global mode, calls such as cuMemAlloc or cuEventQuery would
- * invalidate it, even from another thread, unless this thread is in relaxed mode. */
+/*
+ * Sets this thread to relaxed capture mode. Otherwise, while another thread captures a graph in
+ * global mode, calls such as cuMemAlloc or cuEventQuery in this thread would invalidate that graph.
+ */
 bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit)
 {
     if (!gpu || !gpu->context || gpu->driver->context_push(gpu->context) != 0)
@@ -609,8 +614,10 @@ static size_t memory_page(size_t bytes)
     return bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
 }
 
-/* Allocates memory from NCCL and registers it, which avoids intermediate copies. False: not
- * possible. */
+/*
+ * Allocates memory from NCCL and registers it, which avoids intermediate copies. Returns false if
+ * NCCL cannot allocate suitable memory.
+ */
 static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct disti_nccl_memory *m)
 {
     const struct disti_nccl_api *api = nccl->api;
@@ -618,8 +625,8 @@ static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct d
     if (!api->mem_alloc || !api->mem_free ||
         api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
         return false;
-    if ((uintptr_t)m->nccl %
-        memory_page(bytes)) { /* not aligned: NCCL's allocator has no virtual memory support here */
+    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* not aligned: NCCL's allocator does not use
+                                                      virtual memory management here */
         api->mem_free(m->nccl);
         m->nccl = NULL;
         return false;
@@ -644,7 +651,7 @@ static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
     return m->base != 0;
 }
 
-/* Zeroes the memory on a stream of its own, so it does not wait for other calls. */
+/* Zeroes the memory on a separate stream, so that it does not wait for other calls. */
 static bool memory_zero(struct disti_nccl_state *nccl, void *memory, size_t bytes)
 {
     const struct disti_driver *driver = nccl->driver;

@@ -186,8 +186,10 @@ static dist_status stage_wait(struct disti_nccl_state *nccl, unsigned slot)
 
 /* ---- copies between pieces of host memory and a slot ---- */
 
-/* Copies `bytes` bytes from the side's current position to the slot, or (in false) in the other
- * direction. */
+/*
+ * Copies `bytes` bytes from the side's current position to the slot or, if `in` is false, from the
+ * slot to that position.
+ */
 static void stage_move(struct disti_nccl_side *side, char *slot, size_t bytes, bool in)
 {
     while (bytes) {
@@ -243,7 +245,10 @@ static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_ncc
     return nccl_follow(nccl, stream, nccl->gpu->copies);
 }
 
-/* Copies as much as fits into all slots. All slots are free again afterwards. */
+/*
+ * Copies the next bytes of the side, as many as fit into all slots, to host memory, and waits for
+ * the copies. All slots are free again afterwards.
+ */
 static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nccl_side *side)
 {
     size_t sizes[DISTI_NCCL_SLOTS] = {0}, done = side->done;
@@ -324,8 +329,10 @@ static void stage_side_free(struct disti_nccl_side *side)
 
 /* ---- staged calls ---- */
 
-/* Replaces the call's host memory by device memory and copies its input there. It waits only for
- * its own copies. c->stream will wait for the copies. */
+/*
+ * Replaces the call's host memory by device memory and starts copying its input there; c->stream
+ * waits for these copies. Blocks only while no slot of pinned memory is free.
+ */
 static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -357,7 +364,7 @@ static dist_status nccl_stage_in(struct disti_nccl_state *nccl, struct disti_ncc
     return status;
 }
 
-/* Copies the data that the call sends to a region of its own, on the call's stream. */
+/* Copies the data that the call sends to a new region, on the call's stream. */
 static dist_status nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
                                    struct disti_nccl_call *c)
 {
@@ -383,8 +390,10 @@ static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti
     return c->call.count * nccl->host->dtype_size(c->call.dtype);
 }
 
-/* No receive has been posted: copies the data, so that the send can complete. The copy is queued in
- * place of the send, without a ticket. */
+/*
+ * Handles a send to this rank itself whose receive has not been posted: copies the data, so that
+ * the send can complete. Queues the copy in place of the send, without a ticket.
+ */
 static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     struct disti_nccl_call *sent_copy = calloc(1, sizeof(*sent_copy));
@@ -434,8 +443,10 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
     return error ? nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
-/* The call is on its stream: records an event that completes its ticket. A captured call's ticket
- * completes at once. */
+/*
+ * Call when the call is on its stream: records an event, after which the ticket completes. The
+ * ticket of a captured call completes at once.
+ */
 static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     dist_status status;
@@ -455,7 +466,7 @@ static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return error ? nccl_driver_fail(nccl, error, "record the end of a call") : DIST_OK;
 }
 
-/* A receive whose message has already been sent. */
+/* Handles a receive from this rank itself whose message has already been sent. */
 static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl_call *recv,
                                 struct disti_nccl_call *sent_copy)
 {
@@ -474,7 +485,7 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
     return nccl_mark(nccl, recv);
 }
 
-/* A send whose receive is waiting. */
+/* Handles a send to this rank itself whose receive has already been posted. */
 static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_call *send,
                              struct disti_nccl_call *recv)
 {
@@ -496,7 +507,7 @@ static dist_status self_send(struct disti_nccl_state *nccl, struct disti_nccl_ca
     return status;
 }
 
-/* A send or receive whose peer is this rank. Takes ownership of c. */
+/* Handles a send or receive whose peer is this rank itself. Takes ownership of c. */
 static dist_status nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const bool sends = c->call.collective == DIST_COLL_SEND;
@@ -686,7 +697,9 @@ static int compose_exchange(const struct compose *a)
 
     for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         const size_t count =
-            r == call->root ? call->count : 0; /* rooted collectives: with the root only */
+            r == call->root
+                ? call->count
+                : 0; /* in gathers and scatters, a rank exchanges its block only with the root */
         struct compose_block outgoing = {NULL, 0}, incoming = {NULL, 0};
 
         if (gather)
@@ -803,7 +816,7 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
     return result;
 }
 
-/* Puts the calls on their streams, in one NCCL group. */
+/* Passes the calls to NCCL in one NCCL group, which puts them on their streams. */
 static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_queue *calls)
 {
     const struct disti_nccl_call *current = TAILQ_FIRST(calls), *c;
@@ -850,8 +863,10 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     free(c);
 }
 
-/* Passes the calls to NCCL as one group. Frees them on failure, after which the core fails the
- * group. */
+/*
+ * Passes the calls to NCCL in one NCCL group. On failure, frees the calls; the core then marks the
+ * libdist group as failed.
+ */
 static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_queue *calls)
 {
     dist_status status = nccl_issue(nccl, calls);
@@ -869,10 +884,11 @@ static dist_status post_start(struct disti_nccl_state *nccl, struct disti_nccl_q
 
 /* ---- held calls ---- */
 
-/* Starts all held calls. The caller has entered the device. */
+/* Starts all held calls. The caller must have called disti_nccl_enter. */
 static dist_status nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_queue queues[2]; /* an NCCL group is captured as a whole or not at all */
+    struct disti_nccl_queue queues[2]; /* captured calls and other calls, since an NCCL group is
+                                          captured as a whole or not at all */
     dist_status status = DIST_OK;
     struct disti_nccl_call *c;
 
@@ -891,8 +907,10 @@ static dist_status nccl_flush(struct disti_nccl_state *nccl)
 
 /* ---- posts ---- */
 
-/* True if the call must wait for the work on the program's stream. Calls that the host waits for do
- * not run on that stream, but may use its results. */
+/*
+ * True if the call must wait for the work on the program's stream. Calls for which the host waits
+ * run on another stream, but may use results of the program's stream.
+ */
 static bool post_follows(const struct disti_nccl_state *nccl, const struct dist_call *call)
 {
     int status = 0;
@@ -955,8 +973,10 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     struct disti_nccl_call *c;
     dist_status status;
 
-    /* The source of a message is known, so it is set now; a program that waits on a stream never
-     * reads it later. */
+    /*
+     * Set the source of the message now, since it is known: if the program waits on a stream, there
+     * is no later point at which to set it.
+     */
     if (call->collective == DIST_COLL_RECV)
         *call->source = call->root;
     if (call->count == 0 && call->collective != DIST_COLL_BARRIER &&
