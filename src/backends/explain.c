@@ -100,7 +100,7 @@ static dist_status explain_check(const struct dist_question *question,
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 
-/* Reads variables, topology and tuning as the engine of such a job would. */
+/* Reads the variables, the topology and the tuning, as the engine of a job of these ranks would. */
 static dist_status explain_open(const struct dist_question *question, struct explain *explain)
 {
     const char *allowed = disti_env("DIST_TRANSPORT"), *transports = allowed ? allowed : "shm,tcp";

@@ -324,9 +324,9 @@ static bool folders_own(char *folder, size_t size)
 }
 
 /*
- * Stores the i-th directory where modules are searched for: those of DIST_PLUGIN_PATH (separated by
- * ':'), dist/ beside the library, the library's own directory (for a build tree), the configured
- * installation directory. Returns false if there are no more.
+ * Stores the i-th directory where modules are searched for: the directories of DIST_PLUGIN_PATH
+ * (separated by ':'), dist/ beside the library, the library's own directory (for a build tree), the
+ * configured installation directory. Returns false if there are no more.
  */
 static bool folders_item(int i, char *folder, size_t size)
 {
@@ -558,7 +558,7 @@ static dist_status module_check(const struct dist_module *entry, const char *pat
 static const char *module_advice(const char *text)
 {
     static const struct {
-        const char *said, *advice;
+        const char *fragment, *advice;
     } advices[] = {
         {"undefined symbol: dist_", "a module must call the library through struct dist_host"},
         {"undefined symbol", "link the module with the library that has this symbol"},
@@ -569,7 +569,7 @@ static const char *module_advice(const char *text)
     };
 
     for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
-        if (strstr(text, advices[i].said))
+        if (strstr(text, advices[i].fragment))
             return advices[i].advice;
     }
     return "build it with cc -shared -fPIC for this machine";

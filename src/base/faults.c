@@ -164,7 +164,7 @@ static struct {
     int rank;
     _Atomic int64_t operation; /* the last operation that has begun; -1: none */
     _Atomic int64_t step;      /* messages sent since that operation began */
-    _Atomic uint64_t asked;    /* number of random decisions so far */
+    _Atomic uint64_t draws;    /* number of random decisions so far */
     const void *_Atomic flipped;
 } faults = {.rank = -1, .operation = -1};
 
@@ -227,11 +227,11 @@ static const struct disti_fault *faults_all(enum disti_fault_place place, int64_
              * Decide by a number from 0 to 1 that is the same in each run of a program that makes
              * its calls in the same order.
              */
-            uint64_t asked = atomic_fetch_add(&faults.asked, 1);
+            uint64_t draw = atomic_fetch_add(&faults.draws, 1);
             uint64_t hash =
-                disti_hash_call(disti_hash_call(fault->seed, (uint64_t)faults.rank), asked);
+                disti_hash_call(disti_hash_call(fault->seed, (uint64_t)faults.rank), draw);
 
-            if ((double)(disti_hash_call(hash, asked) >> 11) * 0x1p-53 >= fault->p)
+            if ((double)(disti_hash_call(hash, draw) >> 11) * 0x1p-53 >= fault->p)
                 continue;
         }
         if (fault->kind >= DISTI_FAULT_MESSAGES)

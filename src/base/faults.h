@@ -69,7 +69,7 @@ dist_status disti_faults_parse(const char *text, struct disti_faults *faults_p);
 
 /* ---- the faults of this process, see faults.c ---- */
 
-/* Reads DIST_FAULT. Errors as above. */
+/* Reads DIST_FAULT. Errors as disti_faults_parse. */
 dist_status disti_faults_read(void);
 
 /*

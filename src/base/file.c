@@ -181,14 +181,17 @@ bool disti_file_owner_is_safe(uid_t owner)
 #define FILE_LINKS 16
 #define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
-/* Appends the link's target to the directory of its path. Returns false with errno set. */
-static bool file_next(char path[PATH_MAX], const char *says)
+/*
+ * Replaces the link's path by its target, which may be relative to the link's directory. Returns
+ * false with errno set if the result is too long.
+ */
+static bool file_next(char path[PATH_MAX], const char *target)
 {
-    char *slash = says[0] == '/' ? NULL : strrchr(path, '/');
+    char *slash = target[0] == '/' ? NULL : strrchr(path, '/');
     const size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
 
     errno = ENAMETOOLONG;
-    return (size_t)snprintf(path + folder, PATH_MAX - folder, "%s", says) < PATH_MAX - folder;
+    return (size_t)snprintf(path + folder, PATH_MAX - folder, "%s", target) < PATH_MAX - folder;
 }
 
 /*
@@ -198,7 +201,7 @@ static bool file_next(char path[PATH_MAX], const char *says)
  */
 static bool file_follow(char path[PATH_MAX], int link, int *fd_p)
 {
-    char says[PATH_MAX];
+    char target[PATH_MAX];
     struct stat status;
     struct statfs system;
     ssize_t length;
@@ -213,11 +216,11 @@ static bool file_follow(char path[PATH_MAX], int link, int *fd_p)
         errno = EPERM;
         return false;
     }
-    length = readlinkat(link, "", says, sizeof(says) - 1);
+    length = readlinkat(link, "", target, sizeof(target) - 1);
     if (length < 0)
         return false;
-    says[length] = '\0';
-    return file_next(path, says);
+    target[length] = '\0';
+    return file_next(path, target);
 }
 
 int disti_file_open(const char *name)

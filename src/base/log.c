@@ -243,7 +243,7 @@ bool disti_log_trying(bool trying)
  * Warnings and errors are written for all subsystems, info and trace lines only for the selected
  * ones. Preserves errno.
  */
-static void log_tell(const char *path, dist_log_level level, const char *format, va_list args)
+static void log_write(const char *path, dist_log_level level, const char *format, va_list args)
 {
     int saved = errno;
     char text[LOG_TEXT_MAX];
@@ -260,7 +260,7 @@ void disti_log_from(const char *path, dist_log_level level, const char *format, 
     va_list args;
 
     va_start(args, format);
-    log_tell(path, level, format, args);
+    log_write(path, level, format, args);
     va_end(args);
 }
 
@@ -269,7 +269,7 @@ void disti_log_line(dist_log_level level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    log_tell(LOG_MODULES, level, format, args);
+    log_write(LOG_MODULES, level, format, args);
     va_end(args);
 }
 

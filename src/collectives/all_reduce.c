@@ -162,8 +162,9 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
 struct doubling {
     struct disti_builder *b;
     uint16_t send, recv;
-    struct disti_chunk_ref value;    /* location of the current sum */
-    struct disti_step_ref has, sent; /* value is complete; the previous value has been sent */
+    struct disti_chunk_ref value; /* location of the current sum */
+    struct disti_step_ref has,
+        sent; /* the steps that complete `value`, and that send the previous value */
     int receptions, done;
 };
 
@@ -255,7 +256,7 @@ struct halving {
     struct disti_fold fold;
     uint16_t send, recv;
     uint32_t first, chunks;    /* this rank's current part of the vector */
-    struct disti_step_ref has; /* that part is up to date */
+    struct disti_step_ref has; /* the step after which that part is up to date */
 };
 
 static int halving_peer(const struct halving *h, int round)

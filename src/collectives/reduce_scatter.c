@@ -90,9 +90,9 @@ struct halving {
     struct disti_fold fold;
     uint16_t send, recv;
     int low, high; /* this rank's current blocks are those of the virtual ranks [low, high) */
-    bool fresh;    /* their values are still in IN */
+    bool fresh;    /* the values of these blocks are still in IN */
     uint32_t base; /* the block whose sum is in slot 0 */
-    struct disti_step_ref has; /* the values are up to date */
+    struct disti_step_ref has; /* the step after which the values are up to date */
 };
 
 /* Returns the first block of a virtual rank. */

@@ -12,7 +12,7 @@
  *    |
  *    7
  *
- * Steps: log2 n in sequence. Bytes sent by a rank: the blocks below it, to each child those of its
+ * Steps: log2 n in sequence. Bytes sent by a rank: to each child, the blocks of that child's
  * subtree.
  */
 #include "collectives/algorithms.h"

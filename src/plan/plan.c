@@ -135,7 +135,7 @@ size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_lay
             size_t count = layout->counts ? layout->counts[b] : layout->count;
             most = count > most ? count : most;
             if (!layout->counts)
-                break; /* all blocks have one size */
+                break; /* all blocks have the same size */
         }
     }
     return most / plan->chunks + (most % plan->chunks != 0);

@@ -221,7 +221,7 @@ struct disti_draft {
     int peer;
     struct disti_chunk_ref dst, src;
     uint32_t data, chunks; /* the data: chunks [data, data + chunks); 0 chunks means 1 */
-    const uint32_t *list;  /* or list[0 .. chunks), which is copied */
+    const uint32_t *list;  /* if not NULL, instead list[0 .. chunks), which is copied */
     bool finish;
 };
 

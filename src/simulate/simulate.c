@@ -30,7 +30,7 @@ struct sim_step {
 };
 
 struct sim_span {
-    uint32_t first, count; /* in steps */
+    uint32_t first, count; /* steps[first .. first + count) of the program */
 };
 
 /* The other end of messages: the rank `offset` positions further on the ring, wrapping around. */
@@ -56,7 +56,7 @@ struct sim_programs {
     struct sim_program **at, **buckets;
     uint32_t bucket_count; /* a power of two */
     uint64_t steps, kept_steps;
-    uint32_t shortest; /* in steps */
+    uint32_t shortest; /* number of steps of the shortest plan so far */
 };
 
 /* ---- machines ---- */

@@ -14,7 +14,8 @@
 struct disti_locality {
     uint64_t
         machine; /* equal if and only if two ranks share a machine: its memory and its network */
-    uint64_t kernel;    /* equal if they share CPUs: the containers of one kernel */
+    uint64_t
+        kernel; /* equal if two ranks share CPUs: on one machine, or in containers of one kernel */
     uint64_t processes; /* equal if each rank can see the other's process by its pid; 0: unknown */
     struct dist_place place;        /* node is not set by disti_discover() (-1) */
     int32_t usable_cpus;            /* from affinity and cgroup quota together, at least 1 */

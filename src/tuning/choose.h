@@ -68,7 +68,8 @@ struct disti_candidate {
     const struct disti_algorithm *algorithm;
     uint32_t segments;
     double seconds; /* predicted time; negative: not predicted */
-    double least;   /* lower bound on the time; not predicted if it exceeds the best time so far */
+    double least;   /* lower bound on the time; if it exceeds the best time so far, the candidate is
+                       not simulated */
 };
 
 struct disti_chosen {

@@ -102,7 +102,7 @@ void disti_simulation_close(struct disti_simulation *simulation);
 /*
  * Predicts the run in which all ranks start their plans at the same moment, with blocks of `bytes`
  * bytes (plan.h). May be called any number of times. The same arguments give the same result on
- * every machine. Errors: ERR_NO_MEMORY, ERR_UNSUPPORTED as above.
+ * every machine. Errors: ERR_NO_MEMORY; ERR_UNSUPPORTED if the plans are too long to simulate.
  *
  * The model: Steps of a lane run one after the other, and a step that waits begins when the awaited
  * step has ended. Each rank has one thread, which processes its lanes' steps in the order in which
@@ -174,10 +174,10 @@ size_t disti_tuning_print(const struct disti_tuning *tuning, const char *key, ch
                           size_t size);
 
 /*
- * Parses such a text. Missing costs get their usual values. If `key` is not NULL, the file must
- * have the same key. Unknown words and numbers out of range return ERR_INVALID_ARGUMENT, with a
- * message in why[why_size] that contains `name` and the line number. It does not log or set the
- * last error.
+ * Parses the text of a tuning file. Missing costs get their usual values. If `key` is not NULL, the
+ * file must have the same key. Unknown words and numbers out of range return ERR_INVALID_ARGUMENT,
+ * with a message in why[why_size] that contains `name` and the line number. It does not log or set
+ * the last error.
  */
 dist_status disti_tuning_parse(const char *text, const char *name, const char *key,
                                struct disti_tuning *tuning_p, char *why, size_t why_size);

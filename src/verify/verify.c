@@ -405,7 +405,7 @@ static bool verify_collect(struct verify *v, const struct disti_plan *plan)
     return good && !v->no_memory;
 }
 
-/* ---- matching of messages: those from one rank to another on one channel stay in order ---- */
+/* ---- matching of messages, which stay in order from one rank to another on one channel ---- */
 
 static int match_compare(const void *left, const void *right)
 {

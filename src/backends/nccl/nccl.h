@@ -33,13 +33,13 @@ struct disti_nccl_call {
     TAILQ_ENTRY(disti_nccl_call) next;
     struct dist_call call; /* as passed to NCCL: with device memory */
     struct dist_ticket *ticket;
-    struct disti_nccl_stage *stage;    /* NULL: nothing is in host memory */
-    void *stream;                      /* the stream of the call */
-    void *end;                         /* event recorded after the call; NULL while it is held */
+    struct disti_nccl_stage *stage; /* NULL: nothing is in host memory */
+    void *stream;                   /* the stream of the call */
+    void *end;                      /* event recorded after the call; NULL while the call is held */
     struct disti_nccl_call *sent_copy; /* for a message to this rank itself: the copy that is
                                           received; freed with this call */
-    bool captured;                     /* it has been captured into a graph */
-    bool done;                         /* the device has completed it */
+    bool captured;                     /* the call has been captured into a graph */
+    bool done;                         /* the device has completed the call */
 };
 
 /* Calls, oldest first. */
@@ -65,7 +65,7 @@ struct disti_nccl_gpu {
     void *context;     /* retained; NULL: none */
     void *stream;      /* for calls that do not run on the program's stream */
     void *copies;      /* stream of the copies from and to host memory */
-    void *order_event; /* event used to order two streams, reused at once */
+    void *order_event; /* event for ordering two streams; free again after each use */
     void *spare[DISTI_NCCL_EVENTS];
     int spares;
     struct disti_nccl_pinned pinned;
@@ -88,7 +88,8 @@ struct disti_nccl_state {
     struct disti_nccl_queue issued; /* passed to NCCL, not ended */
     struct disti_nccl_queue
         unmatched; /* sends and receives of this rank with itself that are not matched yet */
-    struct disti_nccl_queue kept; /* copies of such sends that graphs read */
+    struct disti_nccl_queue
+        kept;   /* copies of messages to this rank itself, which captured graphs read */
     bool batch; /* a batch has begun: the calls posted in it are started together at its end */
     int64_t quiet_ns;                 /* held calls are started if nothing is posted until then */
     int64_t check_ns;                 /* time of the next check for asynchronous errors */

@@ -840,8 +840,8 @@ static dist_status nccl_issue(struct disti_nccl_state *nccl, const struct disti_
 
 /*
  * Sends and receives that are posted one by one are held for this time, unless the program waits
- * for one. In one NCCL group they run concurrently; otherwise each would wait for its peer's call
- * in turn.
+ * for one. In one NCCL group they run concurrently; otherwise each would begin only after the
+ * previous one has ended.
  */
 #define POST_QUIET_NS (2000 * 1000)
 /* The status of a stream that is being captured. */

@@ -240,7 +240,7 @@ bool disti_interface_fits(const char *spec, const char *name)
 /* ---- names that are unknown ---- */
 
 /* Prefixes of the variables of other programs of the project: dist_bench, the tests, an example. */
-static const char *const variables_others[] = {"DIST_BENCH_", "DIST_TEST_", "DIST_ACL_"};
+static const char *const variables_prefixes[] = {"DIST_BENCH_", "DIST_TEST_", "DIST_ACL_"};
 
 static int variables_least(int a, int b)
 {
@@ -296,8 +296,8 @@ bool disti_variable_is_known(const char *name, bool (*owned)(const char *name))
         if (strcmp(name, disti_variables[i].name) == 0)
             return true;
     }
-    for (size_t i = 0; i < sizeof(variables_others) / sizeof(variables_others[0]); i++) {
-        if (strncmp(name, variables_others[i], strlen(variables_others[i])) == 0)
+    for (size_t i = 0; i < sizeof(variables_prefixes) / sizeof(variables_prefixes[0]); i++) {
+        if (strncmp(name, variables_prefixes[i], strlen(variables_prefixes[i])) == 0)
             return true;
     }
     return owned && owned(name);

@@ -10,7 +10,7 @@
 
 #include <openssl/ssl.h>
 
-/* Functions used from libssl. Those of libcrypto are linked. */
+/* The functions of libssl that are used. libcrypto is linked. */
 #define DISTI_TLS_FUNCTIONS(X)                                                                     \
     X(SSL_CTX_ctrl)                                                                                \
     X(SSL_CTX_free)                                                                                \
