@@ -27,8 +27,8 @@ struct explain {
     struct disti_tuning tuning;
     struct disti_topology *topology;
     int32_t effort; /* not 0: a job would first measure the costs */
-    const char
-        *in_memory; /* description, if the call would use shared node memory; otherwise NULL */
+    /* description, if the call would use shared node memory; otherwise NULL */
+    const char *in_memory;
 };
 
 /* Name and reason in the row of a call that would use shared node memory. */

@@ -486,7 +486,8 @@ static void list_probe_in_process(const char *name, char *text, size_t size)
 /*
  * ---- probes in a child process ----
  *
- * A module that is loaded here would stay loaded, and may handle signals, start threads, or crash.
+ * A module that is loaded into this process would stay loaded, and might handle signals, start
+ * threads, or crash.
  */
 
 /* Time limit of a probe. A probe should not block, but searching for a device can take a while. */

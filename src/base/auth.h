@@ -16,9 +16,9 @@
 /* A secret. All zero: none. */
 struct disti_secret {
     size_t length;
-    unsigned char
-        bytes[DISTI_SECRET_MOST + 2]; /* room for a newline and one byte to detect longer secrets */
-    char path[DISTI_SECRET_PATH];     /* the file that contains it; "": it is not from a file */
+    /* room for a newline and one byte to detect longer secrets */
+    unsigned char bytes[DISTI_SECRET_MOST + 2];
+    char path[DISTI_SECRET_PATH]; /* the file that contains it; "": it is not from a file */
 };
 
 /*

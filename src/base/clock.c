@@ -17,10 +17,11 @@ static int64_t clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
 }
 
-static _Atomic(_Atomic int64_t *)
-    clock_suspended;       /* NULL: no launcher suspends this process's job */
-static int64_t clock_base; /* suspended time before this process followed the number, so that its
-                              clock does not go back */
+/* The launcher's number (clock.h); NULL: no launcher suspends this process's job. */
+static _Atomic(_Atomic int64_t *) clock_suspended;
+/* How long the job had been suspended when this process began to follow the number. It is added, so
+ * that the clock does not go back. */
+static int64_t clock_base;
 
 static int64_t clock_job_ns(int64_t monotonic_ns, int64_t number)
 {
@@ -35,8 +36,8 @@ int64_t disti_now_ns(void)
 
     if (!suspended)
         return clock_ns(CLOCK_MONOTONIC);
-    do { /* retry if the number has changed, since the process may have been stopped between the two
-            reads */
+    /* Retry if the number has changed: the process may have been stopped between the two reads. */
+    do {
         number = atomic_load_explicit(suspended, memory_order_acquire);
         now = clock_ns(CLOCK_MONOTONIC);
         atomic_thread_fence(memory_order_acquire);

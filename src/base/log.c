@@ -172,8 +172,8 @@ static bool log_wanted(dist_log_level level)
 /* True if the path contains a directory that DIST_DEBUG_SUBSYS names. */
 static bool log_is_chosen(const char *path)
 {
-    char subsystem[34] = "/",
-         file[32]; /* file: name of a file of core, whose files belong to several subsystems */
+    char subsystem[34] = "/";
+    char file[32]; /* name of a file of core; the files of core belong to several subsystems */
     bool is_core;
 
     for (const char *at = strstr(path, "src/"); at; at = strstr(path, "src/"))

@@ -465,8 +465,7 @@ ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int cou
     if (tls->broken)
         return session_error(EPROTO);
     for (int i = 0; i < count && end > 0; i++)
-        for (size_t at = 0;
-             at < parts[i].iov_len;) { /* until there are no data or the part is full */
+        for (size_t at = 0; at < parts[i].iov_len;) {
             size_t left = parts[i].iov_len - at;
             int n;
 

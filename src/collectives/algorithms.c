@@ -26,8 +26,8 @@ uint32_t disti_subtree(const struct disti_topology *topology, int root, int rank
     uint32_t count = 1;
     disti_tree_binomial(topology, root, rank, &tree);
     list[0] = (uint32_t)rank;
-    for (int i = tree.children - 1; i >= 0;
-         i--) /* the recursion is at most log2 n deep, like the tree */
+    /* The recursion is at most log2 n deep, like the tree. */
+    for (int i = tree.children - 1; i >= 0; i--)
         count += disti_subtree(topology, root, tree.child[i], list + count);
     return count;
 }

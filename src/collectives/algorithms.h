@@ -167,8 +167,8 @@ bool disti_subtree_run(const uint32_t *list, uint32_t count);
 #define DISTI_WINDOW 4
 struct disti_window {
     uint32_t first;
-    struct disti_step_ref
-        sent[DISTI_WINDOW]; /* by slot: the step that sent the slot's previous item */
+    /* by slot: the step that sent the slot's previous item */
+    struct disti_step_ref sent[DISTI_WINDOW];
 };
 
 static inline struct disti_window disti_window(struct disti_builder *b, uint32_t first)

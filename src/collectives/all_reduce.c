@@ -5,8 +5,8 @@
  *
  *   the vector is cut into n slices; slice i starts at position i:
  *
- *     i --> i + 1 --> i + 2 --> ... --> i - 1     n - 1 hops; each rank adds its values: complete
- *     i - 1 --> i --> i + 1 --> ... --> i - 2     n - 1 hops: all ranks have the slice
+ *     i --> i + 1 --> i + 2 --> ... --> i - 1     n - 1 hops; each rank adds its own values
+ *     i - 1 --> i --> i + 1 --> ... --> i - 2     n - 1 hops; each rank gets the complete sum
  *
  * Each slice is cut into segments, which are pipelined over up to 4 channels. The first hop sends
  * from IN and each reduction reads IN, so an out-of-place call needs no copy. Steps: 2 (n - 1) hops
@@ -163,8 +163,8 @@ struct doubling {
     struct disti_builder *b;
     uint16_t send, recv;
     struct disti_chunk_ref value; /* location of the current sum */
-    struct disti_step_ref has,
-        sent; /* the steps that complete `value`, and that send the previous value */
+    struct disti_step_ref has;    /* the step that completes `value` */
+    struct disti_step_ref sent;   /* the step that sends the previous value */
     int receptions, done;
 };
 

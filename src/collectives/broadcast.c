@@ -86,8 +86,8 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
 {
     uint32_t chunks = 2 * shape->segments;
     disti_build_chunks(b, chunks);
-    for (int which = 0; which < 2;
-         which++) { /* tree 0 carries the even chunks, tree 1 the odd chunks */
+    /* Tree 0 carries the even chunks, tree 1 the odd chunks. */
+    for (int which = 0; which < 2; which++) {
         struct disti_tree_neighbours tree;
         disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
         if (tree.parent >= 0)

@@ -112,8 +112,8 @@ size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_lay
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_chunk_ref ref = {
-        step->first, DISTI_IN}; /* if all blocks have the same size, the space does not matter */
+    /* If all blocks have the same size, the space does not matter. */
+    struct disti_chunk_ref ref = {step->first, DISTI_IN};
     if (disti_collective_uneven(plan->collective)) {
         if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
             ref = step->dst;
@@ -274,8 +274,8 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
                                        const struct disti_draft *draft)
 {
     bool local = kind == DISTI_REDUCE || kind == DISTI_COPY;
-    bool waits = draft->after.steps &&
-                 draft->after.lane != draft->lane; /* steps of one lane are ordered anyway */
+    /* Steps of one lane are ordered anyway, so they need no wait. */
+    bool waits = draft->after.steps && draft->after.lane != draft->lane;
     /* Members that this kind of step does not use get fixed values. */
     struct disti_step step = {.kind = (uint8_t)kind,
                               .finish = draft->finish,

@@ -17,9 +17,10 @@
  *
  * A message is sent on its lane's channel. On each channel, the k-th SEND from rank a to rank b
  * matches the k-th RECV or RECV_REDUCE at b from a. On one channel, all SENDs to one peer must be
- * in one lane, and so must all RECVs from one peer. A SEND may end only when its receive has been
- * posted (rendezvous) or long before that (eager). A plan must be correct in both cases: the
- * verifier searches for deadlocks assuming rendezvous, and for races assuming eager.
+ * in one lane, and so must all RECVs from one peer. With rendezvous, a SEND ends only when its
+ * receive has been posted; with eager sending, it may end long before that. A plan must be correct
+ * in both cases: the verifier searches for deadlocks assuming rendezvous, and for races assuming
+ * eager.
  *
  * Memory is counted in chunks, so that a plan is valid for every count. The data consist of blocks
  * of `count` elements (in a _V form each block has its own count). A block is cut into `chunks`

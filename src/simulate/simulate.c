@@ -75,8 +75,8 @@ struct sim_cpu {
 
 struct sim_node {
     uint64_t memory_free;
-    struct sim_cpu *
-        cpus; /* NULL: one CPU per rank; otherwise the node's CPUs, or those that all nodes share */
+    /* NULL: one CPU per rank; otherwise the node's CPUs, or those that all nodes share */
+    struct sim_cpu *cpus;
     int cpu_count;
 };
 
@@ -621,8 +621,8 @@ static dist_status sim_programs_write(const struct disti_algorithm *algorithm,
         status = programs_rank(programs, &draft, algorithm, shape, i);
     for (uint32_t i = programs->period; i < programs->ranks; i++)
         programs->at[i] = programs->at[i - programs->period];
-    bool symmetric =
-        status == DIST_OK; /* some algorithms are symmetric only with some numbers of ranks */
+    /* Some algorithms are symmetric only with some numbers of ranks. */
+    bool symmetric = status == DIST_OK;
     for (uint32_t i = period; i < programs->ranks && symmetric; i++)
         symmetric = programs->at[i] == programs->at[i - period];
     if (symmetric)

@@ -424,8 +424,8 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
                                         "HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"};
     char boot[64];
     bool replaced = false;
-    memset(&locality, 0,
-           sizeof(locality)); /* padding included, since it is sent to the other ranks */
+    /* Zero the padding too, since it is sent to the other ranks. */
+    memset(&locality, 0, sizeof(locality));
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
     disti_host_name(locality.host);
     /* The boot id identifies the kernel, and with it the CPUs and the memory. */

@@ -12,10 +12,10 @@
 
 /* The report of a rank about its machine. The size is fixed, since it is exchanged as bytes. */
 struct disti_locality {
-    uint64_t
-        machine; /* equal if and only if two ranks share a machine: its memory and its network */
-    uint64_t
-        kernel; /* equal if two ranks share CPUs: on one machine, or in containers of one kernel */
+    /* equal if and only if two ranks share a machine: its memory and its network */
+    uint64_t machine;
+    /* equal if two ranks share CPUs: on one machine, or in containers of one kernel */
+    uint64_t kernel;
     uint64_t processes; /* equal if each rank can see the other's process by its pid; 0: unknown */
     struct dist_place place;        /* node is not set by disti_discover() (-1) */
     int32_t usable_cpus;            /* from affinity and cgroup quota together, at least 1 */
@@ -70,10 +70,10 @@ int disti_quota_cpus(const char *membership, const char *mounts);
 
 /*
  * Assigns a core to local_rank among those that overlap with the affinity `cpus` (DISTI_CPU_WORDS
- * words; all zero: any core), in order. Sets core, package and numa of *locality_p, numbered as
- * hwloc numbers them: in the order of packages, in a package of NUMA nodes, in a NUMA node of
- * cores. `root` is /sys/devices/system. Returns false if the files are insufficient or there are
- * more CPUs than bits. Reads one file per core, package and node.
+ * words; all zero: any core), in order. Sets core, package and numa of *locality_p, which are
+ * hwloc's logical indexes: cores are numbered over the whole machine, in the order of package, NUMA
+ * node and CPU. `root` is /sys/devices/system. Returns false if the files are insufficient or there
+ * are more CPUs than bits. Reads one file per core, package and node.
  */
 bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
                           struct dist_place *locality_p);

@@ -272,8 +272,8 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
             left = counts[level] ? left / counts[level] : left;
         }
         int32_t node = number[LEVEL_NODE];
-        if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; without nodes, a rack is one
-                                   node */
+        /* Nodes are numbered over all racks. Without nodes, a rack is one node. */
+        if (counts[LEVEL_RACK])
             node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
                                       : number[LEVEL_RACK];
         localities[rank] = (struct dist_place){.node = node,

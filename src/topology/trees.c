@@ -57,8 +57,8 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
         for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
             if (number + bit >= nodes)
                 continue;
-            int child = (int)((number + bit + home) % nodes),
-                below = 0; /* number of ranks in the subtree */
+            int child = (int)((number + bit + home) % nodes);
+            int below = 0; /* number of ranks in the subtree */
             for (int64_t i = 0; i < bit && number + bit + i < nodes; i++)
                 below += disti_node_size(topology, (int)((child + i) % nodes));
             tree_add_child(tree_p, sizes, tree_delegate(topology, child, root), below);
@@ -95,7 +95,7 @@ static int64_t inorder_root(int64_t count)
 }
 
 /*
- * Returns the label (0 .. count - 1) at a number of a tree. Tree 1 is tree 0 with odd and even
+ * Returns the label, from 0 to count - 1, of a number in a tree. Tree 1 is tree 0 with odd and even
  * numbers exchanged: mirrored if the count is even, shifted by one if it is odd.
  */
 static int double_label(int count, int which, int64_t number)

@@ -73,12 +73,12 @@ struct disti_candidate {
 };
 
 struct disti_chosen {
-    struct disti_candidate best,
-        rule; /* the selected candidate; the one that the rules would select */
+    /* the selected candidate; the one that the rules would select */
+    struct disti_candidate best, rule;
     enum disti_reason reason;
     int count;
-    struct disti_candidate
-        candidates[DISTI_CANDIDATES_MAX]; /* each algorithm with its best number of segments */
+    /* each algorithm with its best number of segments */
+    struct disti_candidate candidates[DISTI_CANDIDATES_MAX];
 };
 
 /*

@@ -834,8 +834,8 @@ struct race {
     size_t words;     /* 64-bit words of a set */
     uint32_t *previous; /* by event: the previous event of its lane */
     uint32_t *latest;   /* by lane: its latest event */
-    uint32_t
-        *readers;   /* by event or step: the next one in the list of reads since the last write */
+    /* by event or step: the next one in the list of reads since the last write */
+    uint32_t *readers;
     uint32_t *seen; /* by step, for race_search: the last search that visited it */
     uint32_t *stack;
     uint32_t searches;
@@ -1109,8 +1109,8 @@ static bool verify_races(struct verify *v)
     for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
         good = race_chunk(&race, chunk);
     for (uint32_t rank = 0; rank < v->ranks && good; rank++) {
-        uint32_t count = 0,
-                 *own = race.steps; /* reuses the array, whose events are no longer needed */
+        /* Reuses the array, whose events are no longer needed. */
+        uint32_t count = 0, *own = race.steps;
         size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
         for (uint32_t i = 0; i < v->steps.count && slots > 0; i++)
             if (verify_step(v, v->order[i])->rank == rank)
@@ -1155,8 +1155,8 @@ static void verify_all(struct verify *v)
     v->no_memory = !v->cells || !v->scratch;
     if (v->no_memory)
         goto out;
-    for (uint32_t rank = 0; rank < v->ranks;
-         rank++) { /* the initial content of the ranks' memory */
+    /* The initial content of the ranks' memory. */
+    for (uint32_t rank = 0; rank < v->ranks; rank++) {
         struct disti_plan shape = verify_shape(v, rank);
         bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
         struct disti_chunk_ref ref;

@@ -80,8 +80,8 @@ static dist_status native_wait_stream(const struct disti_native *native,
 /* ---- the backend ---- */
 
 struct mpi_state {
-    struct disti_planned
-        planned; /* runs the calls that native mode does not support; must be the first member */
+    /* runs the calls that native mode does not support; must be the first member */
+    struct disti_planned planned;
     const struct dist_backend_config *config;
     MPI_Comm comm; /* a communicator for this group only */
     struct disti_native native;

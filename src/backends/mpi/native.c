@@ -93,9 +93,8 @@ bool disti_native_supports(const struct disti_native *native, const struct dist_
     const struct disti_collective *traits = &disti_collectives[call->collective];
     const bool each = traits->in == DISTI_BLOCKS_EACH || traits->out == DISTI_BLOCKS_EACH;
 
-    if (native->ranks ==
-            1 || /* a plan is only a copy, and MPICH 4.0's Iallgatherv ignores the offset */
-        disti_collective_pair(call->collective) ||
+    /* A single rank uses plans: they only copy, and MPICH 4.0's Iallgatherv ignores the offset. */
+    if (native->ranks == 1 || disti_collective_pair(call->collective) ||
         call->collective == DIST_COLL_GATHER_V || call->collective == DIST_COLL_SCATTER_V ||
         (disti_algorithm_reduces(call->collective) && !native_can_reduce(native, call)))
         return false;

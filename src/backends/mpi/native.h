@@ -37,8 +37,8 @@ struct disti_native_call {
     struct dist_ticket *ticket;
     MPI_Request request;
     void *arrays; /* memory of the blocks' arrays; MPI reads it until the call ends */
-    unsigned char
-        *stage; /* MPI's output, copied to call.out at the end; NULL: MPI writes to call.out */
+    /* MPI's output, copied to call.out at the end; NULL: MPI writes to call.out */
+    unsigned char *stage;
     struct disti_native_blocks in, out;
 };
 

@@ -625,8 +625,8 @@ static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct d
     if (!api->mem_alloc || !api->mem_free ||
         api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
         return false;
-    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* not aligned: NCCL's allocator does not use
-                                                      virtual memory management here */
+    /* The memory is not aligned if NCCL's allocator does not use virtual memory management here. */
+    if ((uintptr_t)m->nccl % memory_page(bytes)) {
         api->mem_free(m->nccl);
         m->nccl = NULL;
         return false;

@@ -86,8 +86,8 @@ struct disti_nccl_state {
     void *comm;                     /* NULL: none, or aborted */
     struct disti_nccl_queue held;   /* not passed to NCCL yet */
     struct disti_nccl_queue issued; /* passed to NCCL, not ended */
-    struct disti_nccl_queue
-        unmatched; /* sends and receives of this rank with itself that are not matched yet */
+    /* sends and receives of this rank with itself that are not matched yet */
+    struct disti_nccl_queue unmatched;
     struct disti_nccl_queue
         kept;   /* copies of messages to this rank itself, which captured graphs read */
     bool batch; /* a batch has begun: the calls posted in it are started together at its end */
@@ -160,8 +160,8 @@ struct disti_nccl_piece {
 /* The input or output of a call: its pieces of host memory, concatenated in a region. */
 struct disti_nccl_side {
     struct disti_nccl_piece *pieces;
-    size_t
-        *offsets; /* by rank, in elements: offsets of the blocks in the region; NULL: no blocks */
+    /* by rank, in elements: offsets of the blocks in the region; NULL: no blocks */
+    size_t *offsets;
     size_t bytes; /* total size of the pieces; 0: nothing is in host memory */
     size_t done;  /* bytes copied */
     int piece;    /* piece, within: position of the copy */

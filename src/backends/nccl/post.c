@@ -26,9 +26,8 @@ static dist_status survey_side(const struct disti_nccl_state *nccl, const struct
     char *base = out ? call->out : (char *)call->in;
     size_t count = call->count;
 
-    if (call->root == nccl->rank ? out && disti_collective_one_buffer(
-                                              traits) /* the root of a broadcast writes nothing */
-                                 : at == DISTI_AT_ROOT)
+    /* The root of a broadcast writes nothing. Other ranks may not have the buffer. */
+    if (call->root == nccl->rank ? out && disti_collective_one_buffer(traits) : at == DISTI_AT_ROOT)
         return DIST_OK;
     if (holds == DISTI_BLOCKS_NONE || !base || disti_driver_owns(nccl->driver, base))
         return DIST_OK;
@@ -257,8 +256,8 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
     for (unsigned i = 0; i < DISTI_NCCL_SLOTS && done < side->bytes && status == DIST_OK; i++) {
         int error;
 
-        status = stage_wait(
-            nccl, i); /* the slot may be in use by a copy to the device for another call */
+        /* The slot may be in use by a copy to the device for another call. */
+        status = stage_wait(nccl, i);
         if (status != DIST_OK)
             break;
         sizes[i] = stage_chunk(side, done);
@@ -444,8 +443,8 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
 }
 
 /*
- * Call when the call is on its stream: records an event, after which the ticket completes. The
- * ticket of a captured call completes at once.
+ * Called when a call is on its stream: records an event, after which the call's ticket completes.
+ * The ticket of a captured call completes at once.
  */
 static dist_status nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
@@ -696,10 +695,8 @@ static int compose_exchange(const struct compose *a)
     int result = DISTI_NCCL_SUCCESS;
 
     for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
-        const size_t count =
-            r == call->root
-                ? call->count
-                : 0; /* in gathers and scatters, a rank exchanges its block only with the root */
+        /* In gathers and scatters, a rank exchanges its block only with the root. */
+        const size_t count = r == call->root ? call->count : 0;
         struct compose_block outgoing = {NULL, 0}, incoming = {NULL, 0};
 
         if (gather)
@@ -810,8 +807,8 @@ static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nc
     if (!disti_nccl_accepted(result))
         return result;
     result = issue_native(nccl, call, op, c->stream);
-    if (call->reduction) /* a created operation can be destroyed as soon as the call has been passed
-                            to NCCL */
+    /* A created operation can be destroyed as soon as the call has been passed to NCCL. */
+    if (call->reduction)
         nccl->api->op_destroy(op, nccl->comm);
     return result;
 }
