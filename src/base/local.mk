@@ -30,4 +30,4 @@ libdist_core_sources += \
 	src/base/tls.c src/base/tls/context.h src/base/tls/tls.h \
 	src/base/settings/variables.c src/base/settings/variables.h src/base/settings/variables.def
 
-# No flags for the kernels: kernels.h requests -O3 and clones for several CPUs with attributes.
+# kernels.h sets -O3 and the CPU levels for the kernels, so they need no flags here.
