@@ -13,7 +13,7 @@
 #define DISTI_SECRET_PATH 512
 #define DISTI_SECRET_WHY (DISTI_SECRET_PATH + 256)
 
-/* A secret. All zero: none. */
+/* A secret. If there is none, all bytes are zero. */
 struct disti_secret {
     size_t length;
     /* room for a newline and one byte to detect longer secrets */

@@ -15,7 +15,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors above this are not registered. One bit each, so that the child needs no lock. */
+/*
+ * Limit of the descriptors that are registered. There is one atomic bit per descriptor, so that the
+ * child needs no lock.
+ */
 #define DESCRIPTOR_MOST 65536
 #define DESCRIPTOR_BITS 64
 

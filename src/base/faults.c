@@ -71,7 +71,7 @@ static dist_status parse_parameter(const char *item, const char *text, struct di
         return DIST_OK;
     }
     if (strncmp(text, "seed=", 5) != 0)
-        return parse_bad(item, text, "no parameter: there are time=, p= and seed=");
+        return parse_bad(item, text, "no parameter: use time=, p= or seed=");
     if (!parse_number(text + 5, &seed) || seed < 0)
         return parse_bad(item, text, "no seed: give a whole number");
     fault->seed = (uint64_t)seed;
@@ -98,7 +98,7 @@ static dist_status parse_fault(const char *item, struct disti_fault *fault)
     while (kind < DISTI_FAULT_NONE && strcmp(part, names[kind]) != 0)
         kind++;
     if (kind == DISTI_FAULT_NONE)
-        return parse_bad(item, part, "no kind of fault: there are " PARSE_KINDS);
+        return parse_bad(item, part, "no kind of fault: the kinds are " PARSE_KINDS);
     fault->kind = (enum disti_fault_kind)kind;
     if (!disti_list_item(item, ':', 1, part, sizeof(part)) || !(where = strchr(part, '@')))
         return parse_bad(item, item, "without RANK@OPERATION");

@@ -112,11 +112,12 @@ dist_status disti_file_locked_too_much(size_t bytes)
     struct rlimit limit = {.rlim_cur = 0};
 
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
-    return disti_fail(DIST_ERR_NO_MEMORY,
-                      "cannot map %zu KiB of shared memory: this process has called "
-                      "mlockall(MCL_FUTURE), and may lock %llu KiB. Raise that limit (ulimit -l; "
-                      "in a container --ulimit memlock=-1), or call mlockall later",
-                      bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
+    return disti_fail(
+        DIST_ERR_NO_MEMORY,
+        "cannot map %zu KiB of shared memory: this process has called "
+        "mlockall(MCL_FUTURE), and may lock only %llu KiB. Raise that limit (ulimit -l; "
+        "in a container --ulimit memlock=-1), or call mlockall later",
+        bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
 /* Kernels before 6.3 do not have the flag that makes the memory non-executable. */

@@ -197,7 +197,7 @@ const char *disti_process_oom_text(bool killed)
 
 /* ---- mappings of this process, changed by system calls that no library has replaced ---- */
 
-#define PAGES_OFFSET_UNIT 4096 /* unit of SYS_mmap2 on all page sizes */
+#define PAGES_OFFSET_UNIT 4096 /* unit of the offset of SYS_mmap2, whatever the page size is */
 
 void *disti_pages_map(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {

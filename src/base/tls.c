@@ -105,8 +105,8 @@ static bool context_wrong(const struct context_file *file, const char *what, cha
 }
 
 /*
- * True if the file is owned by this user or root and reached through no other user's link. A key
- * must be readable only by its owner or a group.
+ * Opens the file. Returns true if it is owned by this user or root, is not reached through another
+ * user's link, and other users have none of the permissions in `closed_to`.
  */
 static bool context_open(struct context_file *file, mode_t closed_to, char *why, size_t size)
 {

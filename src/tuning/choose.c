@@ -37,7 +37,10 @@ struct select_rule {
 #define ANY_BYTES SIZE_MAX
 #define ANY_RANKS INT32_MAX
 
-/* Blocks up to this size are so short that a message with several of them costs the same. */
+/*
+ * Blocks up to this size are so short that a message with several blocks costs as much as a message
+ * with one block.
+ */
 #define SHORT_BLOCK KIB
 /* Up to this number of ranks, a message to each rank costs no more than log2 n messages in
  * sequence. */

@@ -86,7 +86,7 @@ struct verify {
     struct verify_list steps, items, waits, lanes, sends, recvs;
     uint32_t *counters; /* of the plan being read: number of messages so far, by direction, channel
                            and peer */
-    uint32_t *seen;     /* by followed chunk: the list that contained it last */
+    uint32_t *seen;     /* by followed chunk: the last step whose list contains it, plus 1 */
     struct verify_cell *cells;   /* [rank][IN, OUT][count] */
     struct verify_cell *scratch; /* the scratch slots of all ranks */
     uint32_t *order; /* the steps in the order of execution; a SEND immediately before its RECV* */

@@ -163,8 +163,8 @@ struct disti_nccl_side {
     /* by rank, in elements: offsets of the blocks in the region; NULL: no blocks */
     size_t *offsets;
     size_t bytes; /* total size of the pieces; 0: nothing is in host memory */
-    size_t done;  /* bytes copied */
-    int piece;    /* piece, within: position of the copy */
+    size_t done;  /* of OUT: bytes copied to host memory so far */
+    int piece;    /* piece, within: the next byte to copy is byte `within` of this piece */
     size_t within;
     struct disti_nccl_region *region;
 };

@@ -304,11 +304,11 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
         }
         if (!region || !region->memory) {
             free(region);
-            return nccl->host->fail(
-                DIST_ERR_NO_MEMORY,
-                "rank %d: device %d has no %zu bytes left to copy host memory: pass device "
-                "memory, or use a group of backend gloo",
-                nccl->rank, nccl->device, bytes);
+            return nccl->host->fail(DIST_ERR_NO_MEMORY,
+                                    "rank %d: device %d does not have %zu bytes left for copies of "
+                                    "host memory: pass device "
+                                    "memory, or use a group of backend gloo",
+                                    nccl->rank, nccl->device, bytes);
         }
         region->next = nccl->gpu->regions;
         nccl->gpu->regions = region;

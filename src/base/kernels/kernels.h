@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compiler settings for files of element loops: vectorized, and compiled once for each CPU level.
+ * Compiler settings for files with loops over elements, which are vectorized and compiled once for
+ * each CPU level.
  */
 #ifndef DISTI_BASE_KERNELS_KERNELS_H
 #define DISTI_BASE_KERNELS_KERNELS_H
