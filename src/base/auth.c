@@ -98,10 +98,10 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
     disti_secret_wipe(secret_p);
     /* A setuid program ignores the environment, and its files belong to another user. */
     if (!base || base[0] != '/' || length + 64 >= DISTI_SECRET_PATH || getuid() != geteuid()) {
-        snprintf(why, DISTI_SECRET_WHY,
-                 "there is no place for a cookie file: neither HOME nor XDG_CONFIG_HOME is an "
-                 "absolute path "
-                 "of this user: set HOME");
+        snprintf(
+            why, DISTI_SECRET_WHY,
+            "there is no place for a cookie file: set HOME (or XDG_CONFIG_HOME, if it is used) to "
+            "an absolute path; a setuid program has no cookie");
         return false;
     }
     snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, folder);

@@ -306,8 +306,8 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
             free(region);
             return nccl->host->fail(DIST_ERR_NO_MEMORY,
                                     "rank %d: device %d does not have %zu bytes left for copies of "
-                                    "host memory: pass device "
-                                    "memory, or use a group of backend gloo",
+                                    "host memory: pass device memory, or use a group of backend "
+                                    "gloo",
                                     nccl->rank, nccl->device, bytes);
         }
         region->next = nccl->gpu->regions;
