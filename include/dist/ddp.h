@@ -43,7 +43,8 @@ struct dist_ddp_parameter {
     size_t count;     /* elements */
     void *gradient;   /* count elements, not shared with another parameter; NULL: the dist_ddp
                          allocates them, zeroed, next to the other gradients */
-    bool buffer;      /* no gradient, such as a running mean: see dist_ddp_sync_buffers */
+    bool buffer;      /* it is a buffer, such as a running mean, and has no gradient: see
+                         dist_ddp_sync_buffers */
 };
 
 /* The format in which gradients are sent. All but SAME need float32 gradients in host memory. */
@@ -69,7 +70,7 @@ struct dist_ddp_bucket {
     int piece_count;
     void *const *pieces;
     const size_t *counts; /* elements of each piece */
-    size_t count;         /* of all pieces */
+    size_t count;         /* elements of all pieces */
 };
 
 /*
@@ -88,7 +89,8 @@ typedef dist_status (*dist_ddp_hook_fn)(void *arg, dist_group *group,
 /* The largest number of stages in which a hook starts an operation. */
 #define DIST_DDP_STAGES_MAX 4
 
-/* The same on all ranks. Initialise with DIST_DDP_OPTIONS_INIT: `size` lets the struct grow. */
+/* The same on all ranks. Initialise with DIST_DDP_OPTIONS_INIT: `size` lets later versions add
+ * members. */
 struct dist_ddp_options {
     size_t size;               /* sizeof(struct dist_ddp_options) */
     dist_dtype dtype;          /* of values and gradients: FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
@@ -118,13 +120,13 @@ struct dist_ddp_options {
  *
  * List the parameters in the order of the forward pass: their gradients are expected in the reverse
  * order. After the first step the buckets follow the order in which rank 0's gradients became
- * ready. Gradients for which the program passes no memory are in one allocation of dist_alloc. A
- * weight that two layers share is listed once, and is ready after the second layer. Values of
- * another type than the gradients (weights in bfloat16, gradients in float32) are NULL, and the
- * program broadcasts them; gradients of two types are two dist_ddp. parameters, names and options
- * are copied. The group must outlive the dist_ddp, which makes groups of its own from it, so the
- * program may call collectives on the group at any time. The caller passes *ddp_p to
- * dist_ddp_destroy.
+ * ready. Gradients for which the program passes no memory are in one allocation of dist_alloc. List
+ * a weight that two layers share once; its gradient is ready after the backward passes of both
+ * layers. If the values have another type than the gradients (weights in bfloat16, gradients in
+ * float32), pass NULL as values and broadcast them in the program. For gradients of two types
+ * create two dist_ddp. parameters, names and options are copied. The group must outlive the
+ * dist_ddp, which makes groups of its own from it, so the program may call collectives on the group
+ * at any time. The caller passes *ddp_p to dist_ddp_destroy.
  *
  * Errors: ERR_INVALID_ARGUMENT (also if an argument is wrong on another rank, which dist_last_error
  * names), ERR_NO_MEMORY, ERR_MISMATCH (the ranks' lists or options differ; dist_last_error names a
@@ -136,11 +138,11 @@ DIST_API dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_pa
 
 /*
  * Destroys the dist_ddp and its groups, as dist_destroy_process_group does, and frees its memory.
- * Collective, unless it failed. In the middle of a step, it ends the step of the other ranks with
- * ERR_ABORTED. If the other ranks have begun a step that this rank has not, their step ends with
- * ERR_MISMATCH or ERR_PEER_LOST, and the message says that this rank called a barrier. After an
- * earlier failure it returns OK. NULL is accepted. Later calls with the dist_ddp return
- * ERR_INVALID_ARGUMENT.
+ * Collective, unless the dist_ddp has failed. In the middle of a step, it ends the step of the
+ * other ranks with ERR_ABORTED. If the other ranks have begun a step that this rank has not, their
+ * step ends with ERR_MISMATCH or ERR_PEER_LOST, and the message says that this rank called a
+ * barrier. After an earlier failure it returns OK. NULL is accepted. Later calls with the dist_ddp
+ * return ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_ddp_destroy(dist_ddp *ddp);
 
@@ -167,12 +169,12 @@ DIST_API dist_status dist_ddp_finish(dist_ddp *ddp);
 
 /*
  * With sync false, later steps are local: their dist_ddp_ready and dist_ddp_finish send nothing,
- * and the program accumulates gradients. It sets sync to true before the backward pass of the step
- * that is to be reduced. Must not be called in the middle of a step.
+ * and the program accumulates gradients. Set sync to true before the backward pass of the step that
+ * is to be reduced. Must not be called in the middle of a step.
  */
 DIST_API dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync);
 
-/* Sets all gradients to zero: before a step that adds to them. Host memory only. */
+/* Sets all gradients to zero. Call it before a step that adds to them. Host memory only. */
 DIST_API dist_status dist_ddp_zero_gradients(dist_ddp *ddp);
 
 /*
@@ -197,9 +199,9 @@ DIST_API dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_
 DIST_API bool dist_ddp_is_used(const dist_ddp *ddp, int index);
 
 /*
- * Makes every buffer (see dist_ddp_parameter) a copy of rank 0's. Collective; blocks. Between
- * steps: PyTorch does it before each forward pass of training. With `uneven`, call it only after
- * dist_ddp_join.
+ * Makes every buffer (see dist_ddp_parameter) a copy of rank 0's. Collective; blocks. Call it
+ * between steps; PyTorch copies buffers before each forward pass of training. With `uneven`, call
+ * it only after dist_ddp_join.
  */
 DIST_API dist_status dist_ddp_sync_buffers(dist_ddp *ddp);
 
@@ -227,11 +229,11 @@ DIST_API dist_status dist_ddp_set_stream(dist_ddp *ddp, void *stream);
 /* Totals since the dist_ddp was created. */
 struct dist_ddp_stats {
     size_t size;    /* sizeof(struct dist_ddp_stats), set by the caller */
-    uint64_t steps; /* that were reduced */
-    uint64_t bytes; /* of gradients that were reduced, as the program has them */
+    uint64_t steps; /* reduced steps */
+    uint64_t bytes; /* of all gradients that were reduced, before compression */
     double waited;  /* seconds in dist_ddp_finish: communication that did not overlap with
                        computation */
-    int buckets;    /* in a step */
+    int buckets;    /* number of buckets */
 };
 
 DIST_API dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_stats *stats_p);
@@ -239,11 +241,11 @@ DIST_API dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_sta
 /* When a bucket was reduced, on CLOCK_MONOTONIC of this host. */
 struct dist_ddp_bucket_times {
     size_t size;      /* sizeof(struct dist_ddp_bucket_times), set by the caller */
-    int64_t began_ns; /* its operation was started */
-    int64_t
-        ended_ns;   /* a later dist_ddp_ready or dist_ddp_finish saw that it had ended, perhaps some
-                       time after the end. With gradients on a GPU: it was put on the stream */
-    uint64_t bytes; /* of its gradients, as the program has them */
+    int64_t began_ns; /* when its operation was started */
+    int64_t ended_ns; /* when dist_ddp_ready or dist_ddp_finish detected the end of the operation,
+                         perhaps some time after it. With gradients on a GPU: when the operation was
+                         put on the stream */
+    uint64_t bytes;   /* of its gradients, before compression */
 };
 
 /*

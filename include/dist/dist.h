@@ -15,7 +15,7 @@
  *
  *     version             numbers and text
  *     statuses and types  what calls return, what elements are, what reductions do
- *     errors and logging  what went wrong, what happens
+ *     errors and logging  the text of the last error, a function that receives log lines
  *     the world           join, leave, abort; who is this rank
  *     groups              some of the ranks, with collectives of their own
  *     operations          reductions that the program defines
@@ -28,14 +28,14 @@
  *     processes           start ranks, list backends
  *
  * Conventions. A function that can fail returns a dist_status; DIST_ERR_TIMEOUT is written
- * ERR_TIMEOUT below. Results come last in the argument list, end in _p, and are set on success
- * only. Counts and offsets are in elements of the dtype. A call that blocks ends with ERR_TIMEOUT
- * after the group's timeout at the latest. Any thread may call any function, unless the function
- * says otherwise; threads that share a group agree on one order of its collectives. A thread that
- * is cancelled (pthread_cancel, deferred) ends after its call; asynchronous cancelling is not
- * supported. The library never exits. By default it prints nothing, except one line for an unknown
- * DIST_ variable and one for a call that has waited for half of its timeout. libdist(3) has the
- * details.
+ * ERR_TIMEOUT below. Results come last in the argument list, have names that end in _p, and are set
+ * on success only. Counts and offsets are in elements of the dtype. A call that blocks ends with
+ * ERR_TIMEOUT after the group's timeout at the latest. Any thread may call any function, unless its
+ * comment says otherwise; threads that share a group must call its collectives in one order, the
+ * same on all ranks. A thread that is cancelled (pthread_cancel, deferred) ends after its call;
+ * asynchronous cancellation is not supported. The library never ends the process. By default it
+ * prints nothing, except one line for an unknown DIST_ variable and one for a call that has waited
+ * for half of its timeout. libdist(3) has the details.
  */
 #ifndef DIST_DIST_H
 #define DIST_DIST_H
@@ -155,7 +155,7 @@ typedef enum dist_op {
     DIST_OP_MAP(DIST_OP_ENUM)
 #undef DIST_OP_ENUM
         DIST_OP_COUNT,
-    DIST_OP_DYNAMIC = 0x40000000 /* created operations have values from here on */
+    DIST_OP_DYNAMIC = 0x40000000 /* created operations have this value or more */
 } dist_op;
 
 /*
@@ -166,7 +166,7 @@ DIST_API const char *dist_status_string(dist_status status);
 DIST_API const char *dist_dtype_string(dist_dtype dtype);
 DIST_API const char *dist_op_string(dist_op op);
 
-/* Returns the bytes of one element, or 0 if dtype is no dist_dtype. */
+/* Returns the bytes of one element, or 0 if dtype is not a dist_dtype. */
 DIST_API size_t dist_dtype_size(dist_dtype dtype);
 
 /* ---- errors and logging ---- */
@@ -195,8 +195,8 @@ typedef void (*dist_log_fn)(void *arg, dist_log_level level, const char *line);
  *
  * A group belongs to the process that created it. A child that this process forks cannot use it:
  * every call with the group or its works returns ERR_INVALID_ARGUMENT, except the dist_get_
- * functions, which answer for the parent. The child has none of the group's connections, and may
- * join jobs of its own.
+ * functions, which return the parent's values. The child has none of the group's connections, and
+ * may join jobs of its own.
  */
 typedef struct dist_group dist_group;
 
@@ -210,7 +210,7 @@ typedef struct dist_work dist_work;
  */
 typedef int (*dist_oob_all_gather_fn)(void *arg, const void *in, void *out, size_t bytes);
 
-/* How to join. Initialise with DIST_OPTIONS_INIT: `size` lets the struct grow. */
+/* How to join. Initialise with DIST_OPTIONS_INIT: `size` lets later versions add members. */
 struct dist_options {
     size_t size;             /* sizeof(struct dist_options) */
     const char *backend;     /* "gloo", "mpi", ...; NULL: DIST_BACKEND, else "auto" */
@@ -220,14 +220,15 @@ struct dist_options {
     int world_size;          /* number of ranks; -1: ask the launcher */
     int local_rank;          /* rank among those of this machine; -1: ask the launcher */
     int timeout_ms;  /* milliseconds for every blocking call; 0: DIST_TIMEOUT, else 300 000 */
-    dist_log_fn log; /* NULL: stderr, for what DIST_DEBUG asks for (default: nothing) */
+    dist_log_fn log; /* NULL: stderr, with the levels that DIST_DEBUG selects (default: none) */
     void *log_arg;
-    dist_oob_all_gather_fn oob_all_gather; /* with rank and world_size set: replaces init_method */
+    dist_oob_all_gather_fn oob_all_gather; /* replaces init_method; needs rank and world_size */
     void *oob_arg;
-    bool reproducible; /* the bits of a reduction (not those of a NaN) depend on the number of ranks
-                          only; the same on every rank; also DIST_REPRODUCIBLE=1 */
-    int device;        /* this rank's GPU, counted among the visible ones; -1: DIST_DEVICE, else by
-                          local rank. For backends that use a GPU */
+    bool reproducible; /* equal inputs on an equal number of ranks give equal bits (except in a NaN)
+                          in every reduction; set it on all ranks or on none; DIST_REPRODUCIBLE=1
+                          does the same */
+    int device;        /* index of this rank's GPU among the visible ones; -1: DIST_DEVICE, else
+                          chosen by local rank. For backends that use a GPU */
     void *stream;      /* see dist_set_stream; NULL: the device's default stream */
 };
 
@@ -247,24 +248,25 @@ struct dist_options {
  * Errors: ERR_NO_BACKEND (dist_last_error lists the backends that exist), ERR_RENDEZVOUS,
  * ERR_ADDRESS_IN_USE, ERR_INVALID_ARGUMENT, ERR_TIMEOUT (dist_last_error names the missing ranks),
  * ERR_MISMATCH (the ranks ask for different backends or settings). A rank whose options are wrong
- * reports it to the other ranks, if it can reach them within two seconds.
+ * reports the error to the other ranks, if it can reach them within two seconds.
  *
  * A process that MindSpore's variables make the scheduler (MS_ROLE=MS_SCHED) is not a rank. The
- * call runs the store until the job ends, and returns ERR_SCHEDULER if all ranks have left in
- * order, ERR_PEER_LOST if one was lost (dist_last_error names it), or ERR_TIMEOUT if not all ranks
- * joined.
+ * call runs the store until the job ends, and returns ERR_SCHEDULER if all ranks have left
+ * regularly, ERR_PEER_LOST if one was lost (dist_last_error names it), or ERR_TIMEOUT if not all
+ * ranks joined.
  */
 DIST_API dist_status dist_init_process_group(const struct dist_options *options,
                                              dist_group **group_p);
 
 /*
- * Leaves a group and frees it, whatever the status.
+ * Leaves a group and frees it, whatever status it returns.
  *
  * Completes the pending works, then blocks until every rank of the group has called this function.
- * ERR_MISMATCH, on all ranks: they called different collectives, and no call has reported that.
- * After an error it waits for no other rank. Ranks that share several groups destroy them in the
- * same order; otherwise they wait for each other. Destroying the world first destroys the groups
- * that were made from it. The group's works stay valid for dist_wait, which returns how they ended.
+ * Returns ERR_MISMATCH on all ranks if they called different collectives and no call has reported
+ * that. After an error in the group it waits for no other rank. Ranks that share several groups
+ * destroy them in the same order; otherwise they wait for each other. Destroying the world first
+ * destroys the groups that were made from it. The group's works stay valid for dist_wait, which
+ * returns how they ended.
  *
  * No other thread may be in a call with the group; a later call returns ERR_INVALID_ARGUMENT. NULL
  * is accepted.
@@ -275,10 +277,10 @@ DIST_API dist_status dist_destroy_process_group(dist_group *group);
  * Ends a group at once, on all its ranks. Does not block.
  *
  * Pending works and blocked calls (collectives, dist_wait, dist_recv, dist_monitored_barrier,
- * dist_new_group of this parent) return ERR_ABORTED on every rank, and dist_last_error says which
- * rank aborted the group. Later calls are refused, and the group cannot be a parent. The caller
- * must still pass it to dist_destroy_process_group, which then waits for no other rank. Other
- * groups continue. A second abort does nothing.
+ * dist_new_group with this group as parent) return ERR_ABORTED on every rank, and dist_last_error
+ * says which rank aborted the group. Later calls are refused, and the group cannot be a parent. The
+ * caller must still pass it to dist_destroy_process_group, which then waits for no other rank.
+ * Other groups continue. A second abort does nothing.
  *
  * Any thread may call it, even while other threads are in calls with the group, and so may a signal
  * handler: it is async-signal-safe and does not set dist_last_error. The group must not be
@@ -372,16 +374,16 @@ DIST_API dist_status dist_dup_group(dist_group *parent, const struct dist_group_
  * Makes a group of the remaining ranks of `group`, in its order. Collective over them; blocks, at
  * most twice the timeout.
  *
- * For a program that continues after ERR_PEER_LOST. A rank that died, was lost or has left its
- * world does not remain. The group may have failed, but not been aborted. Either all remaining
- * ranks get the new group or none does, even if more ranks are lost during the call. If a remaining
- * rank does not call, all other ranks get ERR_TIMEOUT with an error that names it. The caller must
- * still destroy the old group; destroying the world destroys both.
+ * For a program that continues after ERR_PEER_LOST. Ranks that died, were lost or have left
+ * the world are not remaining ranks. The group may have failed, but not been aborted. Either all
+ * remaining ranks get the new group or none does, even if more ranks are lost during the call. If a
+ * remaining rank does not call, all other ranks get ERR_TIMEOUT with an error that names it. The
+ * caller must still destroy the old group; destroying the world destroys both.
  *
  * The job's store must outlive the lost ranks. distrun --on-failure continue and dist_spawn_with
  * run it in their own process, so any rank may die. Under mpirun, srun and other launchers rank 0
  * runs it: after rank 0's death every call returns ERR_RENDEZVOUS on all ranks. ERR_PEER_LOST means
- * that more ranks were lost until the timeout: try again.
+ * that ranks were still being lost when the timeout had passed: try again.
  */
 DIST_API dist_status dist_shrink(dist_group *group, const struct dist_group_options *options,
                                  dist_group **group_p);
@@ -399,8 +401,8 @@ DIST_API int dist_get_group_rank(const dist_group *group, int global_rank);
  * Computes dst[i] = a[i] op b[i] for count elements; dst may be a or b.
  *
  * The operation must be associative and commutative. The library calls it for any part of a vector,
- * from any thread, several at a time. It must not call the library. The pointers are aligned to an
- * element if the buffers of the call are.
+ * from any thread, and from several threads at a time. It must not call the library. The pointers
+ * are aligned to an element if the buffers of the call are.
  */
 typedef void (*dist_reduce_fn)(void *arg, void *dst, const void *a, const void *b, size_t count,
                                dist_dtype dtype);
@@ -442,7 +444,7 @@ DIST_API dist_status dist_op_free(dist_op op);
  * dtype, op and root. Operations of one group start in the order of the calls.
  *
  * Buffers. in and out must not overlap, except in place as each collective says. With offsets, the
- * blocks must not overlap, but a block may be placed in the gaps of another buffer's blocks. A
+ * blocks must not overlap, but a block of one buffer may be in a gap between blocks of the other. A
  * buffer whose count is 0 may have any address, NULL included. If offsets are NULL, the blocks are
  * contiguous, in rank order. A count or an offset that no buffer can have, such as (size_t)-1, is
  * ERR_INVALID_ARGUMENT.
@@ -507,8 +509,9 @@ DIST_API dist_status dist_barrier_async(dist_group *group, dist_work **work_p);
  * Barrier that names the missing ranks. Blocks at most timeout_ms milliseconds (0: the group's
  * timeout).
  *
- * If a rank has not come by then, the call returns ERR_TIMEOUT and dist_last_error names the ranks
- * that are missing. The group stays usable, and a rank that comes late passes through.
+ * If a rank has not called it by then, the call returns ERR_TIMEOUT and dist_last_error names the
+ * missing ranks. The group stays usable. The ranks that have called it stay counted, so a rank that
+ * calls it late does not wait for them.
  */
 DIST_API dist_status dist_monitored_barrier(dist_group *group, int timeout_ms);
 
@@ -631,15 +634,16 @@ DIST_API dist_status dist_irecv(dist_group *group, void *data, size_t count, dis
                                 int peer, int tag, int *source_p, dist_work **work_p);
 
 /*
- * Run the blocking calls between the two together.
+ * Run all blocking calls between these two functions at the same time.
  *
- * Between them this thread's blocking collectives, sends and receives, on any groups, only record
+ * Between them, this thread's blocking collectives, sends and receives, on any groups, only record
  * the call and return at once. dist_group_end starts all recorded calls together, blocks until all
  * have ended, and returns the first failure. So an exchange of sends and receives cannot deadlock,
  * whatever their order.
  *
- * The pair may be nested; the outermost end counts. A call with a wrong argument fails at once and
- * is not recorded. dist_all_reduce_coalesced starts the calls recorded so far, then itself. _async
+ * The pair may be nested; only the outermost dist_group_end starts the calls. A call with a wrong
+ * argument fails at once and is not recorded. dist_all_reduce_coalesced immediately starts the
+ * calls recorded so far and then its own operation; dist_group_end waits for all of them. _async
  * forms and dist_monitored_barrier run at once. A function passed to dist_on_complete must not call
  * these two functions.
  */
@@ -677,9 +681,9 @@ DIST_API dist_status dist_test(dist_work *work, bool *done_p);
 /*
  * Registers fn, which is called once, as fn(arg, status), when the work has ended.
  *
- * The thread that finds the work ended calls fn: this one before the call returns, or any other. fn
- * may start operations but must not wait for them. The work must still be passed to dist_wait. A
- * work can have one function; a persistent work cannot have any.
+ * The thread that detects the end of the work calls fn: the calling thread before this function
+ * returns, or any other thread. fn may start operations but must not wait for them. The work must
+ * still be passed to dist_wait. A work can have one function; a persistent work cannot have any.
  */
 typedef void (*dist_work_fn)(void *arg, dist_status status);
 DIST_API dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg);
@@ -714,7 +718,7 @@ DIST_API dist_status dist_work_free(dist_work *work);
  *                            concurrently with later work
  *     dist_wait              makes later work on the group's stream begin after the operation has
  *                            ended. The host does not wait
- *     dist_test              says whether the work has ended on the device
+ *     dist_test              reports whether the work has ended on the device
  *
  * To wait on the host, wait for the stream (cudaStreamSynchronize). A call that fails later, for
  * example at its deadline, ends the group: its streams continue, with undefined buffers, and the
@@ -737,10 +741,10 @@ DIST_API dist_status dist_set_stream(dist_group *group, void *stream);
  * Allocates memory that collectives move fastest. Does not block on a peer; any thread may call it.
  *
  * It is the memory that the backend prefers (nccl: device memory), else host memory that the other
- * ranks of the machine can map, read and write in place. It is zeroed and aligned to a page, from
- * 2 MiB on to 2 MiB, with huge pages where the kernel provides them. Calls of every group of the
- * process may use any part of it. With group NULL it is host memory, which groups that the process
- * joins later share too.
+ * ranks of the machine can map, read and write in place. It is zeroed. It is aligned to a
+ * page, or to 2 MiB if it has at least 2 MiB, with huge pages where the kernel provides them. Calls
+ * of every group of the process may use any part of it. With group NULL it is host memory, which
+ * groups that the process joins later share too.
  *
  * The call is local: ranks need not allocate alike, or at all. Each allocation has whole pages; a
  * process needs few descriptors for all of them. If no memory can be shared, because no descriptor
@@ -748,8 +752,8 @@ DIST_API dist_status dist_set_stream(dist_group *group, void *stream);
  * *memory_p to dist_free. With bytes 0, *memory_p becomes NULL.
  *
  * Pages are allocated at the first touch; if the machine has none left, the kernel kills the
- * process, as with malloc. A forked child has a private copy: the parent does not see its writes,
- * it may or may not see the parent's later writes, and it cannot free the memory.
+ * process, as with malloc. A forked child has a private copy: the parent does not see the child's
+ * writes; the child may or may not see the parent's later writes, and cannot free the memory.
  *
  * Errors: ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_SYSTEM, ERR_ABORTED (the backend allocates, and
  * the group has ended).
@@ -759,10 +763,11 @@ DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p
 /*
  * Frees memory of dist_alloc at once.
  *
- * Complete all operations that use it first, those of other ranks that wait for this one included.
- * `group` is the one passed to dist_alloc, or NULL; it may have been destroyed. A backend's own
- * memory is freed with its group, and refused here afterwards. memory may be NULL. The end of the
- * process frees the rest.
+ * First complete all operations that use it, including operations of other ranks that wait for this
+ * rank.
+ * `group` is the one passed to dist_alloc, or NULL; it may have been destroyed. Memory that
+ * the backend allocated is freed with its group; passing it afterwards is an error. memory may be
+ * NULL. Memory that is never passed is freed when the process ends.
  *
  * Errors: ERR_INVALID_ARGUMENT (memory is not from dist_alloc in this process, or was freed).
  */
@@ -776,8 +781,8 @@ DIST_API dist_status dist_free(dist_group *group, void *memory);
  * own part, and may differ between the ranks. parts has room for world_size addresses: parts[r]
  * becomes rank r's part as this process sees it. Any rank may read and write any part at any time;
  * the program orders these accesses. After a barrier of the group every rank sees what the other
- * ranks wrote before it. Each part is zeroed, aligned to a page, from 2 MiB on to 2 MiB, and at
- * least a page. In calls, a rank's own part is as fast as memory of dist_alloc.
+ * ranks wrote before it. Each part is zeroed, at least a page long, and aligned to a page, or to
+ * 2 MiB if it has at least 2 MiB. In calls, a rank's own part is as fast as memory of dist_alloc.
  *
  * A part stays mapped until its rank passes it to dist_shared_free, even if that rank's process
  * ends. A forked child has a private copy of its parent's own part, as with dist_alloc; it shares
@@ -805,14 +810,14 @@ DIST_API dist_status dist_shared_free(void *memory);
  *
  * It must be ordinary memory, as from malloc or mmap(MAP_PRIVATE | MAP_ANONYMOUS), at any address:
  * not a file's, not shared, not the stack. The pages that it fills become shared pages. The first
- * and the last page, if it fills only a part of them, stay private; each call copies the bytes in
- * them, so that no rank sees the other data in these pages.
+ * and the last page, if it fills only a part of them, stay private; each collective copies the
+ * bytes in them, so that no rank sees the other data in these pages.
  *
- * During the call no other thread may write there and no operation may use it. The call copies the
- * memory once, so it needs twice the memory until it returns. Locking (mlock) and pinning for a
- * device are lost. With bytes 0 nothing happens to the memory. Pass the memory to dist_unregister
- * before freeing, reallocating or unmapping it. If no memory can be shared, or the memory is
- * executable, the call succeeds and the memory stays ordinary.
+ * During the call no other thread may write to the memory and no operation may use it. The call
+ * copies the memory once, so it needs twice the memory until it returns. Locking (mlock) and
+ * pinning for a device are lost. With bytes 0 nothing happens to the memory. Pass the memory to
+ * dist_unregister before freeing, reallocating or unmapping it. If no memory can be shared, or the
+ * memory is executable, the call succeeds and the memory stays ordinary.
  *
  * Errors: ERR_INVALID_ARGUMENT (dist_last_error says what is wrong with the memory), ERR_NO_MEMORY,
  * ERR_SYSTEM. After an error the memory is as before.

@@ -2,8 +2,8 @@
 /*
  * libdist inside an MPI program: a group of the ranks of a communicator.
  *
- * Header-only, so that libdist links no MPI. Include it where <mpi.h> is found; MPI must be
- * initialised.
+ * Header-only, so that libdist itself is not linked with MPI. Include it where <mpi.h> is found;
+ * MPI must be initialised.
  */
 #ifndef DIST_MPI_H
 #define DIST_MPI_H
@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <mpi.h>
 
-/* The communicator's all-gather, through which the ranks find each other. */
+/* All-gather of the communicator *arg, through which the ranks find each other. */
 static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     if (bytes > INT_MAX)
@@ -27,9 +27,9 @@ static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size
  * Joins the ranks of `comm`, an intracommunicator, in a world of their own. Collective over comm;
  * blocks.
  *
- * Rank and world size are those of the communicator, and the options' are ignored; options may be
- * NULL. The caller keeps the communicator, which is used in this call only. Otherwise as
- * dist_init_process_group.
+ * Rank and world size are those of the communicator; the options' rank and world_size are ignored.
+ * options may be NULL. The caller keeps the communicator, which is used in this call only.
+ * Otherwise as dist_init_process_group.
  *
  * Errors: ERR_INVALID_ARGUMENT (comm is MPI_COMM_NULL or invalid), else those of
  * dist_init_process_group.
@@ -49,7 +49,7 @@ static inline dist_status dist_init_process_group_comm(MPI_Comm comm,
     if (MPI_Comm_rank(comm, &own.rank) != MPI_SUCCESS ||
         MPI_Comm_size(comm, &own.world_size) != MPI_SUCCESS)
         return dist_set_last_error(DIST_ERR_INVALID_ARGUMENT,
-                                   "dist_init_process_group_comm: MPI does not know the "
+                                   "dist_init_process_group_comm: MPI rejected the "
                                    "communicator: pass an intracommunicator that was not freed");
     own.init_method = NULL;
     own.oob_all_gather = dist_mpi_all_gather;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which samples of a data set a rank sees in an epoch.
+ * Chooses the samples of a data set that each rank uses in an epoch.
  *
  *     dist_sampler_create(group, &options, &sampler);
  *     for (epoch = 0; epoch < epochs; epoch++) {
@@ -28,7 +28,7 @@ extern "C" {
 
 typedef struct dist_sampler dist_sampler;
 
-/* Initialise with DIST_SAMPLER_OPTIONS_INIT: `size` lets the struct grow. */
+/* Initialise with DIST_SAMPLER_OPTIONS_INIT: `size` lets later versions add members. */
 struct dist_sampler_options {
     size_t size;    /* sizeof(struct dist_sampler_options) */
     uint64_t count; /* samples in the data set, at least 1 */
@@ -57,16 +57,16 @@ DIST_API dist_status dist_sampler_create(const dist_group *group,
                                          dist_sampler **sampler_p);
 
 /*
- * NULL is accepted. For a sampler that is NULL or destroyed, the other functions return 0 or false,
- * and dist_sampler_restore ERR_INVALID_ARGUMENT.
+ * Frees a sampler; NULL is accepted. For a sampler that is NULL or destroyed, dist_sampler_restore
+ * returns ERR_INVALID_ARGUMENT, and the other functions return 0 or false or do nothing.
  */
 DIST_API void dist_sampler_destroy(dist_sampler *sampler);
 
 /* Begins an epoch, at its first sample. The order depends on seed and epoch only. */
 DIST_API void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch);
 
-/* Returns the number of this rank's samples since dist_sampler_set_epoch or _restore; the same on
- * every rank. */
+/* Returns the number of this rank's samples in the epoch that dist_sampler_set_epoch began, or in
+ * the rest of the epoch after dist_sampler_restore. The same on every rank. */
 DIST_API uint64_t dist_sampler_count(const dist_sampler *sampler);
 
 /* Returns the index in the data set of this rank's i-th sample, i < dist_sampler_count. */

@@ -53,10 +53,10 @@ struct dist_zero_parameter {
 /* Elements of one parameter that this rank updates, at most a few thousand. */
 struct dist_zero_slice {
     int parameter;       /* its index */
-    size_t first;        /* of the slice's elements, among those of the parameter */
+    size_t first;        /* index of the slice's first element in the parameter */
     size_t count;        /* elements */
-    float *values;       /* to be changed */
-    float *gradients;    /* reduced, and clipped; may be changed */
+    float *values;       /* the function updates them */
+    float *gradients;    /* reduced, and clipped; the function may change them */
     float *const *state; /* state_floats arrays of count elements, kept from step to step */
     int state_floats;    /* as in the options */
     uint64_t step;       /* 1 in the first step */
@@ -72,13 +72,14 @@ typedef int (*dist_zero_step_fn)(void *arg, const struct dist_zero_slice *slice)
 /* The largest number of state values of an element. */
 #define DIST_ZERO_STATE_MAX 8
 
-/* The same on all ranks. Initialise with DIST_ZERO_OPTIONS_INIT: `size` lets the struct grow. */
+/* The same on all ranks. Initialise with DIST_ZERO_OPTIONS_INIT: `size` lets later versions add
+ * members. */
 struct dist_zero_options {
     size_t size;               /* sizeof(struct dist_zero_options) */
     dist_dtype dtype;          /* of values and gradients: FLOAT32 */
-    size_t first_bucket_bytes; /* as in dist_ddp_options; */
-    size_t bucket_bytes;       /* 0: 1 MiB and 25 MiB */
-    bool sum;                  /* of the gradients over the ranks; else their mean */
+    size_t first_bucket_bytes; /* as in dist_ddp_options; 0: 1 MiB */
+    size_t bucket_bytes;       /* as in dist_ddp_options; 0: 25 MiB */
+    bool sum;                  /* reduce to the sum over the ranks; else to the mean */
     double max_norm; /* all gradients are scaled such that the root of the sum of their squares (the
                         norm) is at most this; INFINITY: the norm is computed only; 0: neither */
     int state_floats;       /* numbers that the optimizer keeps for an element, zero at first; 0
@@ -112,10 +113,10 @@ DIST_API dist_status dist_zero_create(dist_group *group,
                                       const struct dist_zero_options *options, dist_zero **zero_p);
 
 /*
- * Destroys the dist_zero and frees its memory, including the parameters. Collective, unless it
- * failed. In the middle of a step, it ends the step of the other ranks, as dist_ddp_destroy does.
- * After an earlier failure it returns OK. NULL is accepted. Later calls with the dist_zero return
- * ERR_INVALID_ARGUMENT.
+ * Destroys the dist_zero and frees its memory, including the parameters. Collective, unless the
+ * dist_zero has failed. In the middle of a step, it ends the step of the other ranks, as
+ * dist_ddp_destroy does. After an earlier failure it returns OK. NULL is accepted. Later calls with
+ * the dist_zero return ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_zero_destroy(dist_zero *zero);
 
@@ -151,7 +152,7 @@ DIST_API dist_status dist_zero_ready(dist_zero *zero, int index);
  */
 DIST_API dist_status dist_zero_finish(dist_zero *zero);
 
-/* Sets all gradients to zero: before a step that adds to them. */
+/* Sets all gradients to zero. Call it before a step that adds to them. */
 DIST_API dist_status dist_zero_clear_gradients(dist_zero *zero);
 
 /*
@@ -175,7 +176,7 @@ DIST_API dist_status dist_zero_scatter_state(dist_zero *zero, int index, int whi
 
 /*
  * Get or set the number of steps made so far, for checkpoints. Pass the same number on all ranks.
- * ERR_INVALID_ARGUMENT: more than INT64_MAX.
+ * ERR_INVALID_ARGUMENT: steps is more than INT64_MAX.
  */
 DIST_API uint64_t dist_zero_get_steps(const dist_zero *zero);
 DIST_API dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps);
@@ -183,15 +184,16 @@ DIST_API dist_status dist_zero_set_steps(dist_zero *zero, uint64_t steps);
 /* Sizes, and totals since the dist_zero was created. */
 struct dist_zero_stats {
     size_t size;          /* sizeof(struct dist_zero_stats), set by the caller */
-    uint64_t steps;       /* that were made here */
-    uint64_t state_bytes; /* of this rank: an N-th of all, with a difference of up to 128 for each
-                             bucket and state array */
-    uint64_t gradient_bytes; /* of this rank: of all parameters */
-    uint64_t value_bytes;    /* of all parameters: one copy for each `sharers` ranks */
-    int sharers;             /* the world size if all are on one machine, else 1 */
-    int buckets;             /* in a step */
-    double waited;           /* seconds of waiting for other ranks in dist_zero_finish,  */
-    double worked;           /* and of updating this rank's own share */
+    uint64_t steps;       /* steps made since the dist_zero was created */
+    uint64_t state_bytes; /* optimizer state of this rank: an N-th of the whole state; may differ by
+                             up to 128 bytes for each bucket and state array */
+    uint64_t gradient_bytes; /* gradients of all parameters, which each rank has */
+    uint64_t value_bytes;    /* values of all parameters; `sharers` ranks share one copy */
+    int sharers;             /* the world size if all ranks are on one machine, else 1 */
+    int buckets;             /* number of buckets */
+    double waited;           /* seconds in which this rank waited for other ranks in
+                                dist_zero_finish */
+    double worked;           /* seconds in which this rank reduced and updated its own share */
     double norm;             /* of the last step's gradients, before clipping; 0 without max_norm */
 };
 
