@@ -193,7 +193,7 @@ struct dist_zero_stats {
     int buckets;             /* number of buckets */
     double waited;           /* seconds in which this rank waited for other ranks in
                                 dist_zero_finish */
-    double worked;           /* seconds in which this rank reduced and updated its own share */
+    double worked;           /* seconds in which this rank updated its own share */
     double norm;             /* of the last step's gradients, before clipping; 0 without max_norm */
 };
 

@@ -98,7 +98,7 @@ static inline void disti_flight_ended(struct disti_flight *flight, uint64_t what
 
 /* Initializes a zeroed recorder. ERR_INVALID_ARGUMENT: DIST_FLIGHT is invalid. */
 dist_status disti_flight_open(struct disti_flight *flight);
-/* Records the begin of a call, and allocates the ring on the first call. Records nothing without
+/* Records the start of a call, and allocates the ring on the first call. Records nothing without
  * memory. */
 void disti_flight_begin(struct disti_flight *flight, const struct dist_call *call,
                         const char *name);
@@ -117,7 +117,7 @@ struct dist_group;
 /* Installs a SIGUSR1 handler that writes a dump if there is a group, unless the program handles
  * the signal. */
 void disti_flight_watch(void);
-/* Add the group to dumps, and remove it. */
+/* Add the group to the groups that dumps contain, and remove it. */
 void disti_flight_show(struct dist_group *group);
 void disti_flight_hide(struct dist_group *group);
 /* Writes a dump after the group has failed and its `cause` is set. Returns true and the file's

@@ -45,7 +45,7 @@ struct disti_world {
     void (*peers_lost)(void);  /* from the backend that identified the ranks, or NULL */
     struct world_peer *peers;  /* by rank */
     struct dist_place *places; /* by rank */
-    bool *watched;             /* by rank: without the store, this rank monitors its process */
+    bool *watched;             /* by rank: without the store, we monitor that rank's process */
     struct disti_wait_policy policy; /* depends on all ranks of this machine */
 
     bool leaving; /* all groups of the world are being destroyed */
@@ -54,9 +54,9 @@ struct disti_world {
     struct dist_group *groups; /* open groups, sorted by number */
     struct world_exit *exits;  /* ranks that have exited, newest first */
     bool store_lost;           /* this rank detects exits without the store */
-    uint32_t last_number;      /* world of 1 rank: number of its newest group */
-    int64_t next_number;       /* otherwise: next group number that this rank has reserved */
-    int numbers_left;
+    uint32_t last_number;      /* in a world of 1 rank: number of the newest group */
+    int64_t next_number;       /* in a larger world: next group number reserved by this rank */
+    int numbers_left;          /* number of reserved group numbers that are unused */
 };
 
 /* Creates an empty world with rank -1. The caller frees it with disti_world_close. */
@@ -67,8 +67,9 @@ dist_status disti_world_new(struct disti_world **world_p);
     "DIST_ALGO, DIST_SEGMENTS, DIST_MPI_COLL, DIST_CHECKSUM and DIST_REPRODUCIBLE"
 #define DISTI_WORLD_CHOICE 224
 
-/* Writes the current settings, truncated to the buffer, and returns a hash of their full text.
- * Ranks with different settings would select different algorithms, whose messages do not match. */
+/* Writes the current settings, truncated to the buffer, and returns a hash of this text and of the
+ * full DIST_ALGO. Ranks with different settings would select different algorithms, whose messages
+ * do not match. */
 uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE]);
 
 /* Writes "rank 5 (host b, pid 812)", the beginning of every notice. Returns its length. */
@@ -93,8 +94,8 @@ void disti_world_close(struct disti_world *world, int linger_ms);
 
 /* An operation to start: a checked call and its resources. */
 struct disti_start {
-    /* The sequence number is assigned by the request, and disti_work_run sets `waits`. Other
-     * callers set `waits` for a call on a stream that continues while the call runs. */
+    /* The request assigns the sequence number, and disti_work_run sets `waits`. Other callers set
+     * `waits` only for a call that a stream orders. */
     struct dist_call call;
     const char *name; /* name of the public function, for messages; NULL: that of the collective */
     dist_manner manner;
@@ -371,8 +372,8 @@ void disti_progress_hurry(void);
 /* Groups */
 
 #define GROUP_TIMEOUT_MS (5 * 60 * 1000)
-/* Buffer size for a notice together with the call that it ends. An error that quotes it is
- * longer: see base/log.c. */
+/* Buffer size for the text of a notice and of the call that ends because of it. An error that
+ * quotes this text is longer: see base/log.c. */
 #define GROUP_TEXT (DISTI_NEWS_MAX + 300)
 
 /*
@@ -499,8 +500,8 @@ dist_status disti_group_check(const struct dist_group *group, const char *what);
 /* Returns the group's rank set for requests to the store. Valid as long as the group. */
 struct disti_party disti_group_party(const struct dist_group *group);
 
-/* Implements dist_backend_config.leave; `arg` is the group. Reports to the other ranks that this
- * rank `what` and takes part in no further operation. Any thread may call it. */
+/* Implements dist_backend_config.leave; `arg` is the group. Reports "rank N WHAT" to the other
+ * ranks; this rank then takes part in no further operation of the group. Any thread may call it. */
 void disti_group_abandon(void *arg, const char *what);
 
 /* Writes "rank 3" or "rank 1 of group 5 (world rank 3)" for messages. Returns text. */

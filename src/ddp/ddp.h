@@ -92,7 +92,7 @@ struct ddp_parameter {
 
 /*
  *              all its gradients are ready,           the request has completed, and the
- *              earlier buckets have started           compression starts no further one
+ *              earlier buckets have started           compression starts no other request
  *     FILLING -----------------------------> MOVING ---------------------------------> REDUCED
  *        ^                                   |    ^                                       |
  *        |                                   +----+ the request has completed: next stage |

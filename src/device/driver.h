@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 /*
- * The functions in use. X(member, CUDA's symbol, HIP's symbol, parameters). All return 0 or an
- * error number. Contexts, streams and events are handles; device memory is an address. See the CUDA
- * Driver API (https://docs.nvidia.com/cuda/cuda-driver-api); HIP's is similar.
+ * The functions that libdist uses. X(member, CUDA's symbol, HIP's symbol, parameters). All return 0
+ * or an error number. Contexts, streams and events are handles; device memory is an address. See
+ * the CUDA Driver API (https://docs.nvidia.com/cuda/cuda-driver-api); HIP's is similar.
  */
 #define DISTI_DRIVER_CALLS(X)                                                                      \
     X(init, "cuInit", "hipInit", (unsigned flags))                                                 \
@@ -85,7 +85,7 @@ const struct disti_driver *disti_driver_load(char *reason, size_t reason_size);
  */
 const struct disti_driver *disti_driver_loaded(void);
 
-/* True if this machine may have a GPU. Does not change while the process lives. Any thread. */
+/* True if this machine may have a GPU. The result is the same in all calls. Any thread. */
 bool disti_driver_possible(void);
 
 /* True if the address is device memory or managed memory. */
@@ -95,9 +95,9 @@ bool disti_driver_owns(const struct disti_driver *driver, const void *address);
 const char *disti_driver_text(const struct disti_driver *driver, int error);
 
 /*
- * Makes the context of this memory current in this thread until disti_driver_exit; not nested.
- * Calls in between do not invalidate the capture of another stream. False: there is no such
- * context. The library's own threads have no current context before.
+ * Makes the context of this memory current in this thread until disti_driver_exit, since the
+ * library's own threads have no current context. Not nested. Driver calls in between do not
+ * invalidate the capture of another stream. False: the memory has no context.
  */
 bool disti_driver_enter(const struct disti_driver *driver, const void *address);
 void disti_driver_exit(const struct disti_driver *driver);

@@ -15,8 +15,8 @@
 #include <signal.h>
 
 /*
- * A signal that the monitor forwards to the agent. The monitor has exited when the socket reaches
- * its end.
+ * A signal that the monitor forwards to the agent through a socket. End of file on the socket means
+ * that the monitor has exited.
  */
 struct disti_run_signal {
     int number;
@@ -27,14 +27,13 @@ struct disti_run_signal {
 /*
  * The starter: with -H and --hostfile it runs in the agent's place and starts an agent on each
  * host.
- */
-
-/*
+ *
  *     monitor -- signals --> starter -- standard input --> remote shell ==> distrun on the host
  *                              ^----- lines of output -----------'
  *
- * An agent there is remote: it reads the starter's commands from its standard input. The end of
- * that input means that the starter has exited. A command is one byte: a signal's number, or
+ * The agents that a starter starts are remote agents: each reads the starter's commands from its
+ * standard input. End of file means that the starter has exited. A command is one byte: a signal's
+ * number, perhaps plus DISTI_RUN_TERMINAL, or
  * DISTI_RUN_HURRY. The shell on the host may consume the first bytes, so the starter repeats the
  * last command.
  */
@@ -50,7 +49,8 @@ enum {
  */
 int disti_run_starter(int signals_fd, const struct disti_run_options *options);
 
-/* Runs the agent, in the same way. `mask` is the signal mask for the workers. */
+/* Runs the agent; parameters and result as for disti_run_starter. `mask` is the signal mask for the
+ * workers. */
 int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options);
 
 #endif

@@ -13,8 +13,7 @@
 
 #define DISTI_RUN_PATH 1024
 
-/* In a round the workers of all nodes run once, with the ranks of that round. */
-
+/* A round: the workers of all nodes run once, with the ranks of this round. */
 struct disti_run_round {
     int restarts; /* number of failed rounds before this one */
     int attempt;  /* number of this round, used in the names of its log directories */
@@ -75,7 +74,8 @@ struct disti_run_binding {
  */
 dist_status disti_run_binding_make(const char *mode, int workers,
                                    struct disti_run_binding *binding_p);
-/* Returns which of `parts` parts the worker is bound to: consecutive workers share a part. */
+/* Returns the index of the part, of `parts` parts, to which a worker is bound. If there are more
+ * workers than parts, consecutive workers share a part. */
 int disti_run_binding_part(int local_rank, int workers, int parts);
 
 /* A worker's environment has the variables of torchrun, of MindSpore, and of the agent's store. */
@@ -97,9 +97,10 @@ struct disti_run_worker {
 };
 
 /*
- * Adds the agent's own environment and the worker's variables, for execve: its error file,
- * DIST_AGENT_LAST_CALL, DIST_AGENT_FILES, and OMP_NUM_THREADS, unless it is set already or
- * `threads` is 0.
+ * Adds a worker's environment to *made, for execve: the agent's own environment and the worker's
+ * variables, such as RANK and the path of its error file. last_calls and files are the values of
+ * DIST_AGENT_LAST_CALL and DIST_AGENT_FILES. threads is the value of OMP_NUM_THREADS unless this is
+ * set already; 0: not set.
  */
 void disti_run_environment(const struct disti_run_options *options,
                            const struct disti_run_round *round,

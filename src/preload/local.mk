@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libdist_mpi.so, built once for each available MPI, to be preloaded into MPI programs.
+# libdist_mpi.so: built once for each installed MPI, to be preloaded into programs of that MPI.
 preload_sources = \
 	src/preload/call.c \
 	src/preload/calls.h \
@@ -10,7 +10,7 @@ preload_sources = \
 	src/preload/reduce.c \
 	src/preload/requests.c
 
-# A relative run path, so that libdist is found after the installation has been moved.
+# A path relative to this library, so that it also finds libdist in an installation that was moved.
 preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..'
 
 openmpi_preloaddir = $(moduledir)/openmpi

@@ -89,9 +89,9 @@ struct disti_args {
     MPI_Request *request; /* of calls that have one */
     int refused;          /* MPI_SUCCESS, or the error code with which the call is rejected */
     struct disti_channel *channel; /* runs the call, if it is served */
-    struct disti_comm *counted;    /* the communicator whose calls were incremented; NULL: none */
+    struct disti_comm *counted;    /* the communicator whose `calls` was incremented; NULL: none */
     struct disti_comparison
-        *comparison; /* if it is timed: the caller must call disti_compare_end */
+        *comparison; /* not NULL: the call is timed, the caller must call disti_compare_end */
 };
 
 /* Field by field: a memset of the structure takes a noticeable part of a short call's time. */
@@ -235,12 +235,13 @@ int disti_comm_fail(MPI_Comm comm);
 
 /* Timings of libdist and MPI for one collective and one size class. */
 #define DISTI_CLASSES 16
-#define DISTI_TURNS 6 /* of both together */
+#define DISTI_TURNS 6 /* turns of libdist and of MPI, together */
 struct disti_comparison {
-    bool served, forwarded; /* the decision, if one is true */
-    int calls, tries;       /* before the decision */
-    double begun_s;         /* start time of the current call */
-    float turns_s[DISTI_TURNS];
+    bool served, forwarded;     /* the decision; both false: undecided */
+    int calls;                  /* number of calls in this comparison */
+    int tries;                  /* number of comparisons that ended without a decision */
+    double begun_s;             /* start time of the current call */
+    float turns_s[DISTI_TURNS]; /* total time of each turn's calls, without its first call */
 };
 
 /* A group that runs the calls of one communicator or one persistent request. */
@@ -414,7 +415,7 @@ struct disti_pending {
     MPI_Request request;
     int code; /* its result */
     bool persistent, is_prepared, running, is_freed;
-    int tag;                               /* persistent: of the message that completes it */
+    int tag;                               /* persistent: tag of the message that completes it */
     STAILQ_ENTRY(disti_pending) next;      /* in the channel's list of operations in progress */
     struct disti_pending *next_persistent; /* in the list of persistent operations */
 };
@@ -442,8 +443,8 @@ bool disti_requests_progress(void);
 extern atomic_int disti_requests_pending;
 
 /*
- * The same with a fast path: programs test and wait millions of times a second, mostly without an
- * operation in progress.
+ * As disti_requests_progress, with a fast path: programs test and wait millions of times a second,
+ * mostly without an operation in progress.
  */
 static inline bool disti_progress(void)
 {
