@@ -40,8 +40,8 @@ static bool news_concerns(const struct dist_group *group, const struct disti_not
     return notice->rank < 0 || news_is_member(group, notice->rank);
 }
 
-/* A group keeps its first notice. Without a store, the notice of the cause may arrive later and
- * replaces the first one: that is the exit of rank `cause_of`, or of any rank (NEWS_OF_ANY). */
+/* A group keeps its first notice. Without a store, the notice of the cause may arrive later: it
+ * replaces a notice of the exit of rank `cause_of`, or of any rank (NEWS_OF_ANY). */
 enum { NEWS_OF_NONE = -1, NEWS_OF_ANY = -2 };
 static void news_deliver(struct dist_group *group, const struct disti_notice *notice, int cause_of)
 {
@@ -660,8 +660,8 @@ static void failure_missing(struct dist_group *group, char *text, size_t size)
                    named ? waits_for : other);
 }
 
-/* Writes what is known about the ranks that the call waits for. At the deadline, a rank that
- * computes cannot be distinguished from one whose machine has just crashed. */
+/* Writes what is known about the ranks that the call waits for. When the deadline passes, a rank
+ * that still computes cannot be distinguished from one whose machine has just crashed. */
 static void failure_condition(const struct dist_group *group, char *text, size_t size)
 {
     char list[FAILURE_RANKS], all[FAILURE_RANKS];
@@ -759,8 +759,9 @@ static const char *failure_stall(struct dist_group *group, const struct disti_wo
  * complete with them for this long. */
 #define FAULT_GRACE_NS (200LL * 1000 * 1000)
 
-/* When a connection breaks, its peer may have exited because of a third rank. The store hears of
- * the first failure first and notifies all ranks: wait this long for its notice. */
+/* When a connection breaks, its peer may have exited because of a third rank. The first failure is
+ * also the first that reaches the store, which notifies all ranks: wait this long for its notice.
+ */
 #define FAULT_NEWS_MS 500
 #define FAULT_POLL_MS 20
 
@@ -860,7 +861,8 @@ static void fault_lost(struct dist_group *group, const struct disti_work *work)
 /*
  * True if a send is pending in a group that failed on another rank. That rank discards the group's
  * messages, so the send could succeed although no rank receives it: the group gets no grace period.
- * Without a store, the grace period is for the other ranks, so the result is false.
+ * Without a store the result is false, since the other ranks need this rank during the grace period
+ * to find the cause.
  */
 static bool fault_has_pending_send(const struct dist_group *group)
 {
@@ -874,7 +876,7 @@ static bool fault_has_pending_send(const struct dist_group *group)
 }
 
 /* Returns true if there is a notice. Without a store, a notice of the cause may arrive later and
- * replaces it. */
+ * replace the first one. */
 static bool fault_read_news(struct dist_group *group)
 {
     const bool known = group->lost_rank >= 0;
@@ -1145,7 +1147,8 @@ void disti_group_abort(struct dist_group *group)
     if (group->failed)
         return;
     group->aborted = true;
-    if (group->alarm) /* sent, if not yet, before the other ranks are notified of a failure */
+    /* If the alarm was not sent yet, sends it before the failure is reported to the other ranks. */
+    if (group->alarm)
         disti_store_alarm_send(group->alarm);
     disti_fail(DIST_ERR_ABORTED, "%s aborted the group (dist_abort)",
                disti_group_name(group, name));

@@ -149,8 +149,8 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
                                   timeout_ms);
 }
 
-/* Broadcast from rank 0 through the store. A request of the group: a key that ranks of the whole
- * world wait for would fail when any rank of the world is lost. */
+/* Broadcast from rank 0 through the store, with the group's rank set: with the world's rank set the
+ * broadcast would fail when any rank of the world is lost. */
 static dist_status group_broadcast(void *arg, void *data, size_t bytes)
 {
     struct dist_group *group = arg;

@@ -45,7 +45,8 @@ static void leave_report(struct dist_group *group)
 
 /*
  * Makes progress once if no thread does. Another rank may be blocked in a mismatched call and ask
- * this rank for its call; the question arrives as a message. Returns true if no request is pending.
+ * which call this rank made; the question arrives as a message. Returns true if no request is
+ * pending.
  */
 static bool leave_poll(struct dist_group *group)
 {
@@ -245,8 +246,8 @@ static dist_status shrink_try(struct dist_group *group, const int *ranks, int co
 
 /*
  * Fails if the store is lost. Without it the ranks have no common order of losses: each of two
- * parts of the job could take the other for dead and continue. The status is not ERR_PEER_LOST, at
- * which programs try again.
+ * parts of the job could take the other for dead and continue. The status is not ERR_PEER_LOST,
+ * after which programs try again.
  */
 static dist_status shrink_check_store(const struct dist_group *group)
 {
@@ -627,8 +628,8 @@ static dist_status group_agree(struct dist_group *parent, const struct disti_gro
     spec.no_memory = spec.no_memory || !offers;
     status = agree_offer(parent->world, &spec, backend, spec.members[first] == parent->world->rank,
                          &mine);
-    /* Also if this rank cannot create the group: otherwise the other ranks would wait for their
-     * timeout. */
+    /* Takes part even if this rank cannot create the group: otherwise the other ranks would wait
+     * for their timeout. */
     met = agree_exchange(parent, &spec, hash, &mine, status == DIST_OK ? offers : NULL);
     if (status == DIST_OK)
         status = met;

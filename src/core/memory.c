@@ -220,7 +220,7 @@ struct shared_parts {
     struct shared_parts *next;
     struct dist_group *group;
     void *own;
-    int mapped; /* number of mapped parts: those of the lower ranks */
+    int mapped; /* the parts of ranks 0 to mapped - 1 are mapped */
     struct shared_offer offers[];
 };
 
@@ -301,8 +301,9 @@ static dist_status shared_map(const struct shared_offer *offer, void **part_p)
  */
 static dist_status shared_agree(struct dist_group *group, dist_status mine)
 {
-    uint64_t first =
-        0; /* number of ranks from the failed rank to the last << 32 | -status; 0: success */
+    /* 0: success. Otherwise world_size - rank in the upper half, so that the maximum is the lowest
+     * failed rank's value, and -status in the lower half. */
+    uint64_t first = 0;
     dist_status status;
     int rank;
 

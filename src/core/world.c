@@ -100,9 +100,9 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
 }
 
 /*
- * Warns about unknown DIST_ variables, only on the lowest rank of all ranks that have the same
- * ones. If a name is probably misspelt (`misspelt`), the warning is printed once even without a
- * log.
+ * Warns about unknown DIST_ variables, only on the lowest of the ranks that have the same unknown
+ * variables. If a name is probably misspelt (`misspelt`), the warning is printed once even without
+ * a log.
  */
 static void world_warn_of_unknown(const struct disti_world *world, const char *names, bool misspelt)
 {
@@ -365,7 +365,7 @@ static dist_status init_check_identity(const struct dist_options *options,
     return status;
 }
 
-/* Asks the backend for this rank's identity, and uses the backend's all-gather for the
+/* Gets this rank's identity from the backend, and uses the backend's all-gather for the
  * rendezvous. */
 static dist_status init_identify(struct disti_world *world, const struct dist_backend *backend,
                                  struct dist_options *options)

@@ -71,7 +71,7 @@ struct agent {
     int64_t kill_at;   /* deadline for SIGKILL; INT64_MAX: none */
     int succeeded;     /* number of successful workers, once all have ended */
     const struct disti_run_worker *first; /* the first worker that failed; NULL: none */
-    int64_t cause_by; /* until then a failure that caused `first` may replace it */
+    int64_t cause_by; /* until this time, a failure that caused `first` may replace it */
 
     /* State of the rendezvous with other nodes. */
     struct disti_agents *agents;         /* NULL: the job has one node */
@@ -212,12 +212,11 @@ static int run_processes(const struct disti_run_options *options,
     return round->workers + (options->scheduler && round->node_rank == 0);
 }
 
-/* Rendezvous: receives the decisions of all agents as orders for this one. */
+/* Rendezvous: the agents of all nodes decide together; this agent receives the decisions as
+ * orders. */
 
-enum {
-    RENDEZVOUS_LINGER_MS = 2000
-}; /* how long the connections stay open so that the other agents
-    * receive the last message */
+/* How long the connections stay open, so that the other agents receive the last message. */
+enum { RENDEZVOUS_LINGER_MS = 2000 };
 
 /* True if this agent prints messages about the whole job. Among remote agents only the first does.
  */
@@ -281,8 +280,8 @@ struct start_sources {
 static const char *const start_files[] = {"stdout.log", "stderr.log"};
 
 /*
- * Writes the path by which another process of this user can open our memfd: no file is left if we
- * die.
+ * Writes the path by which another process of this user can open our memfd. If we are killed, no
+ * file is left behind.
  */
 static void start_path(int fd, char *path, size_t size)
 {
@@ -652,9 +651,10 @@ static void watch_reap(struct agent *agent)
         agent->oom_kills += worker->is_out_of_memory;
         agent->alive--;
         /*
-         * A program that does not know of schedulers may exit with an error in the scheduler of a
-         * job that ended well. After this node's workers have ended well, the scheduler's error can
-         * only be about ranks of other nodes that left without notice; their own nodes report them.
+         * A program that does not handle schedulers may exit with an error in the scheduler process
+         * although the job ended well. After this node's workers have ended well, the scheduler's
+         * error can only be about ranks of other nodes that left without notice; their own nodes
+         * report them.
          */
         if (worker->local_rank < 0 && WIFEXITED(how) &&
             (agent->alive == 0 ||
@@ -782,8 +782,8 @@ static void watch_report(struct agent *agent, const struct disti_run_worker *wor
 }
 
 /*
- * Handles rendezvous events. Events after a new round are about that round, so they wait until it
- * has begun.
+ * Handles rendezvous events. After the event of a new round, the remaining events are about that
+ * round, so they wait until it has begun.
  */
 static void rendezvous_handle_events(struct agent *agent)
 {
@@ -1048,7 +1048,7 @@ static void agent_round(struct agent *agent)
         bool may_restart = agent->round.restarts < agent->options->max_restarts && !agent->hurry;
         char name[32];
 
-        /* A single node decides by itself. */
+        /* The only node of a job decides by itself. */
         if (!agent->first) {
             agent->order = DISTI_AGENTS_FINISHED;
             return;
@@ -1080,7 +1080,7 @@ static bool agent_next_round(struct agent *agent, int restarts)
         watch_round(agent);
         return agent->has_next_round && !agent->stop_signal;
     }
-    /* A single node sets up the round by itself. */
+    /* The only node of a job sets up the round by itself. */
     round_p = &agent->round;
     host = agent->options->master_addr ? agent->options->master_addr : disti_loopback();
     round_p->restarts = round_p->attempt = restarts;
@@ -1198,7 +1198,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
         disti_run_signal_name(agent.stop_signal, name);
         snprintf(why, sizeof(why), "stopped by %s", name);
     }
-    /* The other agents are told why this one leaves, unless the job has ended. */
+    /* Notifies the other agents why this agent leaves, unless the job has ended. */
     disti_agents_close(
         agent.agents,
         agent.order == DISTI_AGENTS_FINISHED || agent.order == DISTI_AGENTS_GIVEN_UP ? NULL : why,

@@ -33,9 +33,8 @@ struct disti_run_signal {
  *
  * The agents that a starter starts are remote agents: each reads the starter's commands from its
  * standard input. End of file means that the starter has exited. A command is one byte: a signal's
- * number, perhaps plus DISTI_RUN_TERMINAL, or
- * DISTI_RUN_HURRY. The shell on the host may consume the first bytes, so the starter repeats the
- * last command.
+ * number, perhaps plus DISTI_RUN_TERMINAL, or DISTI_RUN_HURRY. The shell on the host may consume
+ * the first bytes, so the starter repeats the last command.
  */
 enum {
     DISTI_RUN_TERMINAL = 128, /* added to the number of a signal that a terminal sends to its whole

@@ -224,8 +224,8 @@ static bool command_find(const char *name, char path[PATH_MAX])
 }
 
 /*
- * Finds the program and its interpreter, and sets path, command and program. On other hosts their
- * agents do so; then only the remote shell is looked for.
+ * Finds the program and its interpreter, and sets path, command and program. With hosts, the agent
+ * on each host does this, and this function checks only that the remote shell exists.
  */
 static bool options_command(char *words[], struct disti_run_options *options)
 {
@@ -472,7 +472,7 @@ static bool options_check_nodes(struct disti_run_options *options)
         return options_fail("--node-rank must be less than the number of nodes (--nnodes)");
     options->endpoint_port = OPTIONS_ENDPOINT_PORT;
     if (!options->rdzv_endpoint) {
-        /* Without an endpoint the rendezvous is at rank 0's address: node 0. */
+        /* Without an endpoint the rendezvous is at the address of node 0, which has rank 0. */
         snprintf(options->endpoint, sizeof(options->endpoint), "%s",
                  options->master_addr ? options->master_addr : disti_loopback());
         options->endpoint_port =

@@ -122,7 +122,8 @@ static void spawn_end(struct spawn *spawn)
 }
 
 /*
- * Records a rank's end. The first failure is the cause of the other ones, so only that is reported.
+ * Records a rank's end. The first failure is the cause of the later ones, so only the first is
+ * reported.
  */
 static void spawn_ended(struct spawn *spawn, int rank, int how)
 {
@@ -133,7 +134,7 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
     spawn->alive--;
     if (code != 0 && spawn->kill_at == INT64_MAX && spawn->options.failed)
         spawn->options.failed(rank, code, spawn->options.failed_arg);
-    /* If two failures are seen at once, one by a signal is the cause. */
+    /* Of two failures that are seen at once, one by a signal counts as the cause. */
     if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(how)))
         return;
     spawn->exit_code = code;

@@ -88,7 +88,8 @@ static const char *starter_machine(const char *name)
 
 /*
  * Chooses the rendezvous address: the first host's name, or this machine's own name if the first
- * host is named localhost. A port that is free here is most likely free there.
+ * host is named localhost. A port that is free on this machine is most likely also free on that
+ * host.
  */
 static dist_status starter_choose_rendezvous(struct starter *starter)
 {
@@ -335,7 +336,7 @@ static int starter_conclude(const struct starter *starter)
     if (!is_alike || *reason)
         fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
                 first->code, reason);
-    /* If agents ran, a code that all share is a worker's. */
+    /* If agents ran and all exited with the same code, it is the exit code of a worker. */
     return !first->begun || (!is_alike && starter_is_shell_error(first)) ? STARTER_FAILED
                                                                          : first->code;
 }
@@ -394,8 +395,8 @@ static void starter_abandon(struct starter *starter)
 
 /*
  * Schedules a restart of a host's shell, after a delay that doubles with each failure. Only for
- * hosts of an elastic job other than the rendezvous host. If the whole job has ended, that is
- * detected before.
+ * hosts of an elastic job other than the rendezvous host. If the whole job has ended, the starter
+ * detects this during the delay, and does not restart the shell.
  */
 static void starter_schedule_restart(struct starter_host *host)
 {
@@ -407,8 +408,8 @@ static void starter_schedule_restart(struct starter_host *host)
 }
 
 /*
- * Reaps shells. All agents of a job end together: they learn of a failure as soon as the starter,
- * or it is their own.
+ * Reaps shells. All agents of a job end together: each learns of a failure no later than the
+ * starter does.
  */
 static void starter_reap(struct starter *starter)
 {
@@ -591,7 +592,7 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
         char self[PATH_MAX];
         const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-        /* The environment is passed along: no login on the other host sets it. */
+        /* Passes the environment on, since no login shell sets it on the other host. */
         if (bytes < 0)
             status = disti_fail_errno(DIST_ERR_SYSTEM,
                                       "cannot determine the path of distrun (/proc/self/exe)");

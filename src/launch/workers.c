@@ -178,8 +178,8 @@ dist_status disti_run_binding_make(const char *mode, int workers,
 /* ---- the environment ---- */
 
 /*
- * Variables of an outer launcher that must not reach the workers, where they would be taken for
- * ours, or for those of a launcher that a worker starts.
+ * Variables of an outer launcher that must not reach the workers: they would be mistaken for our
+ * variables, or for those of a launcher that a worker starts.
  */
 static const char *const environment_dropped[] = {"DIST_AGENT_FILES",     "DIST_AGENT_LAST_CALL",
                                                   "DIST_AGENT_STORE",     "DIST_AGENT_STORE_SECRET",
@@ -451,10 +451,10 @@ static bool port_is_free(int port, int *port_p)
 }
 
 /*
- * Rank 0 may listen on any address. The port is not reserved until then, since rank 0's program may
- * not set SO_REUSEADDR. On a busy machine that may take seconds; so that no other program takes the
- * port meanwhile, it is not an ephemeral port, and it is random, so that two jobs that start
- * together rarely choose the same.
+ * The port must be free on all addresses, since rank 0 may listen on any of them. It is not kept
+ * bound until rank 0 binds it, since rank 0's program may not set SO_REUSEADDR. On a busy machine
+ * rank 0 may need seconds for that. So that no other program takes the port meanwhile, it is not an
+ * ephemeral port; it is random, so that two jobs that start together rarely choose the same.
  */
 dist_status disti_run_free_port(int *port_p)
 {
