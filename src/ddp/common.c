@@ -8,7 +8,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 
-/* ---- the start ---- */
+/* ---- creation: names, and agreement of the ranks ---- */
 
 char *disti_ddp_quote(const char *name, int index)
 {
@@ -27,7 +27,7 @@ char *disti_ddp_quote(const char *name, int index)
  */
 struct common_maxima {
     uint64_t failed; /* world_size - rank of the first failed rank; 0: none */
-    uint64_t match_max, match_min, differ_max, differ_min; /* minima as ~ */
+    uint64_t match_max, match_min, differ_max, differ_min; /* minima are stored as ~minimum */
 };
 #define COMMON_MAXIMA (sizeof(struct common_maxima) / sizeof(uint64_t))
 
@@ -81,7 +81,7 @@ dist_status disti_ddp_agree(dist_group *group, const char *call, dist_status sta
     return DIST_OK;
 }
 
-/* ---- the end ---- */
+/* ---- destruction ---- */
 
 dist_status disti_ddp_leave(dist_group *group)
 {

@@ -367,7 +367,7 @@ static dist_status ddp_advance(struct dist_ddp *ddp)
     return status;
 }
 
-/* As ddp_check; also rejects calls while this rank is in dist_ddp_join, which runs the steps. */
+/* As ddp_check; also rejects calls from the step function of dist_ddp_join. */
 static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
 {
     dist_status status = ddp_check(ddp, call);
@@ -769,9 +769,9 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
 /* Creation and destruction. */
 
 /*
- * About one bucket is still to be sent when the backward pass ends, if sending takes as long as
- * computing: so a model has at least DDP_BUCKET_SHARE buckets. Smaller buckets than
- * DDP_FIRST_BUCKET are inefficient.
+ * If sending takes as long as computing, about one bucket is still to be sent when the backward pass
+ * ends. So by default a bucket has about 1 / DDP_BUCKET_SHARE of the gradients, but at least
+ * DDP_FIRST_BUCKET bytes: smaller buckets are inefficient.
  */
 enum { DDP_FIRST_BUCKET = 1 << 20, DDP_BUCKET = 25 << 20, DDP_BUCKET_SHARE = 16 };
 

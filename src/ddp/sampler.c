@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The distributed sampler: which samples a rank processes in an epoch.
+ * The distributed sampler: chooses the samples that a rank processes in an epoch.
  *
  * The shuffled order is computed by a Feistel network, which is a bijection of numbers with an even
  * number of bits for any round function (Luby and Rackoff, "How to construct pseudorandom
@@ -36,11 +36,12 @@ static uint64_t permute_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Returns the sample at position `at` < count of the order `key`: a bijection of 0 .. count - 1. */
+/* Returns the sample at position `at` of the shuffled order `key`: a bijection of 0 .. count - 1.
+ */
 static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
 {
-    unsigned half =
-        1; /* half the number of bits: the smallest that can hold count - 1, at least 1 */
+    /* Half the number of bits: the smallest for which the bits can hold count - 1; at least 1. */
+    unsigned half = 1;
     uint64_t mask;
 
     while (half < 32 && (count - 1) >> (2 * half) != 0)
@@ -70,8 +71,8 @@ static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
 struct dist_sampler {
     struct dist_sampler_options options;
     uint64_t epoch, key;
-    uint64_t
-        start; /* samples of the epoch that all ranks together had processed before the restore */
+    uint64_t start; /* position in the order: all ranks together had processed the samples before
+                     * it when the sampler was restored */
     uint64_t taken; /* samples that this rank has processed since then */
     bool destroyed;
 };
@@ -82,8 +83,8 @@ static dist_status sampler_invalid(const char *what)
 }
 
 /*
- * Checks and completes the program's options; fields that an older, smaller struct lacks are as in
- * _INIT.
+ * Checks and completes the program's options; fields that an older, smaller struct lacks are set as
+ * in DIST_SAMPLER_OPTIONS_INIT.
  */
 static dist_status sampler_options(const dist_group *group,
                                    const struct dist_sampler_options *given,

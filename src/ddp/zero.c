@@ -39,7 +39,7 @@ struct zero_parameter {
 struct zero_bucket {
     size_t at, count;
     size_t *counts, *offsets; /* of each rank's share, relative to `at` */
-    size_t owned_at;          /* of this rank's share, in a state array */
+    size_t owned_at;          /* offset of this rank's share in a state array */
     int first, last;          /* range of parameters */
     int missing;              /* number of gradients that are not ready */
     dist_work *work;          /* request in progress; NULL: none */
@@ -81,12 +81,12 @@ struct dist_zero {
     void *memory;  /* zero_network: values and gradients */
     void **parts;  /* zero_machine, by rank: the shared memory of each rank */
     float **peers; /* zero_machine, by rank: the gradients */
-    float *tiles;  /* zero_machine: sums of blocks */
+    float *tiles;  /* zero_machine: partial sums of a block, ZERO_TILES x ZERO_BLOCK */
     float *state;
-    double squares;      /* sum over the reduced gradients that this rank owns */
+    double squares;      /* sum of the squares of the reduced gradients that this rank owns */
     float scale;         /* factor of the gradients, by max_norm */
     uint64_t step_count; /* completed steps, as the program counts them */
-    dist_status failed;  /* the error that ended it */
+    dist_status failed;  /* the error that ended the dist_zero */
     bool destroyed;      /* all other fields are zero */
     struct dist_zero_stats stats;
 };
@@ -346,10 +346,7 @@ static dist_status update_in_place(struct dist_zero *zero, const struct zero_blo
     return zero_update(zero, block, zero->gradients + block->at);
 }
 
-/*
- * ---- zero_machine: ranks on one machine update their shares of a single copy of the parameters
- * ----
- */
+/* ---- zero_machine: all ranks are on one machine and share one copy of the parameters ---- */
 
 /*
  *     rank 0   forward  backward  |barrier|  sum and update share 0  |barrier|  forward ...
@@ -369,7 +366,9 @@ static dist_status machine_barrier(struct dist_zero *zero)
 }
 
 /*
- * Operands `first` to `first + operands - 1`; each operand below `surplus` is the sum of two ranks.
+ * A sum over all ranks of `count` gradients, from offset `at`. The number of operands is the largest
+ * power of two that is not above the number of ranks; each operand below `surplus` is the sum of two
+ * ranks' gradients, each other operand has one rank's gradients.
  */
 struct machine_sum {
     const struct dist_zero *zero;
@@ -378,9 +377,9 @@ struct machine_sum {
 };
 
 /*
- * Adds in the same order as all-reduces on one machine and reproducible ones: a balanced tree over
- * the largest power of two not above the number of ranks, whose first operands include the surplus
- * ranks. So the result equals that of dist_ddp bit by bit.
+ * Returns the sum of operands `first` to `first + operands - 1`. Adds in the same order as
+ * reproducible all-reduces, and all-reduces on one machine: in a balanced tree of the operands. So
+ * the result equals that of dist_ddp bit by bit.
  */
 static float *machine_add(const struct machine_sum *sum, int first, int operands, float *dst,
                           float *tiles)
@@ -401,7 +400,8 @@ static float *machine_add(const struct machine_sum *sum, int first, int operands
     return dst;
 }
 
-/* Returns the sum or mean of all ranks' gradients: in the tiles, or for a single rank in place. */
+/* Returns the sum or mean of all ranks' gradients for a block: in zero->tiles, or for a single rank
+ * in place. */
 static float *machine_reduce(const struct dist_zero *zero, const struct zero_block *block)
 {
     const dist_op op = zero->options.sum ? DIST_SUM : DIST_AVG;
@@ -460,8 +460,8 @@ static dist_status machine_finish(struct dist_zero *zero)
 static const struct zero_form zero_machine = {.finish = machine_finish, .sync = machine_barrier};
 
 /*
- * zero_network: ranks on several machines. Buckets are reduced to their owners, and gathered after
- * the update.
+ * zero_network: ranks on several machines. Each bucket's shares are reduced to their owners, and
+ * gathered after the update.
  */
 
 /*

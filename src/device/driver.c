@@ -14,7 +14,8 @@
 
 /* Attributes of a pointer. */
 enum { DRIVER_CONTEXT = 1, DRIVER_MEMORY_TYPE = 2, DRIVER_IS_MANAGED = 8, DRIVER_DEVICE = 9 };
-/* Memory type; memory of no device has this type or an unknown one. */
+/* Memory type of host memory that the driver knows. The driver returns type 0 for other host
+ * memory. */
 enum { DRIVER_TYPE_HOST = 1 };
 
 static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
@@ -51,7 +52,7 @@ static const char *driver_resolve(void *handle, struct disti_driver *driver)
     return NULL;
 }
 
-/* mode: RTLD_NOLOAD, or 0. */
+/* Returns the driver; loads it, unless mode is RTLD_NOLOAD and the process has not loaded it. */
 static const struct disti_driver *driver_find(int mode, char *reason, size_t reason_size)
 {
     const char *given[] = {disti_env("DIST_GPU_DRIVER"), NULL}, *file = NULL;
@@ -114,7 +115,7 @@ bool disti_driver_possible(void)
     return state == 2;
 }
 
-/* Reads the number of libraries loaded so far, which each entry has, from the first entry. */
+/* Reads the number of libraries loaded so far: every entry contains it, so reads the first only. */
 static int driver_count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;

@@ -181,12 +181,13 @@ static int layout_pack(const struct disti_layout *layout, char *memory, char *by
     return code;
 }
 
-/* layout_size returns the size of a block in bytes, layout_offset its offset from `bytes`. */
+/* Returns the size of a block in bytes. */
 static size_t layout_size(const struct disti_layout *layout, int block)
 {
     return layout->sizes ? layout->sizes[block] : layout->block;
 }
 
+/* Returns the offset of a block from `bytes`. */
 static size_t layout_offset(const struct disti_layout *layout, int block)
 {
     return layout->sizes ? layout->offsets[block] : layout->block * (size_t)block;
@@ -459,8 +460,8 @@ static int call_forwarded(struct disti_args *args, int code)
 /* ---- served or forwarded ---- */
 
 /*
- * Returns why a call is not served. Everything counted here must be equal on all ranks, so a
- * rejected call changes nothing.
+ * Returns DISTI_WHY_SERVED, or why a call is not served. All counts must be equal on all ranks, so
+ * a call that this rank rejects changes none.
  */
 static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
                                       struct disti_comm **comm_p)
@@ -785,7 +786,7 @@ int disti_call_finish(const struct disti_call *call)
 
 /* The fast path: a blocking call with the arguments of the previous call of the same collective. */
 
-/* maximum number of ranks for calls with counts */
+/* Maximum number of ranks for calls with counts. */
 #define FAST_CALL_RANKS 16
 
 /*
@@ -806,8 +807,8 @@ struct fast_call {
     MPI_Comm comm;
     MPI_Op op;
     int root;
-    uintptr_t in_offset,
-        out_offset; /* offset from the program's buffer; wraps around if negative */
+    /* Offsets from the program's buffers; a negative offset wraps around. */
+    uintptr_t in_offset, out_offset;
     size_t in_bytes, out_bytes;
     struct disti_comparison *comparison; /* NULL: not compared */
     struct disti_call call;

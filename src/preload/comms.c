@@ -163,7 +163,7 @@ static void comm_adopt(MPI_Comm parent, MPI_Comm comm)
 
 /*
  * Creates the record of a communicator that was made by a call over its own ranks only. The ranks
- * have spent different parts of the credit for such communicators, so the minimum decides.
+ * have spent different amounts of the credit for such communicators, so the minimum decides.
  * Collective over comm; blocks. comm may be MPI_COMM_NULL.
  */
 static void comm_adopt_by_members(MPI_Comm comm)
@@ -249,7 +249,8 @@ int disti_comm_fail(MPI_Comm comm)
 
 /* Preload: the calls that make and free communicators. */
 
-/* X(name, parameters, arguments): collective over comm, from which newcomm is made. */
+/* X(name, parameters, arguments) for the functions that are collective over comm and make newcomm
+ * from it. */
 #define CREATORS(X)                                                                                \
     X(Comm_dup, (MPI_Comm comm, MPI_Comm * newcomm), (comm, newcomm))                              \
     X(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm * newcomm),                      \
@@ -280,7 +281,8 @@ int disti_comm_fail(MPI_Comm comm)
       (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,         \
        reorder, newcomm))
 
-/* As above, but collective over the ranks of newcomm only. */
+/* X(name, parameters, arguments) for functions that are collective over the ranks of newcomm only.
+ */
 #define CREATORS_BY_MEMBERS(X)                                                                     \
     X(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm),             \
       (comm, group, tag, newcomm))                                                                 \

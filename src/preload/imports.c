@@ -388,7 +388,7 @@ static bool foreign_redirect(const struct foreign_objects *objects)
     for (size_t i = 0; i < objects->count; i++) {
         struct foreign_object *entry = &objects->entries[i];
 
-        /* this library, and every MPI except the program's */
+        /* Hides this library, and every MPI except the program's. */
         entry->hidden = object_open(&object, &entry->info) &&
                         object.dynamic != foreign_mpi->dynamic &&
                         (object.dynamic == _DYNAMIC || object_find(&object, "PMPI_Init"));
@@ -441,8 +441,9 @@ int disti_foreign_init(int *argc, char ***argv, int required, int *provided)
 /* ---- loaded MPIs ---- */
 
 /*
- * All MPIs that are loaded at program start; this library itself links one. A lookup of a call by
- * name may find that one, if the program's own MPI is loaded only through its Fortran binding.
+ * All MPIs that are loaded at program start; this library itself is linked with one. A lookup of a
+ * function by name may find this library's MPI, if the program's own MPI is loaded only through its
+ * Fortran binding.
  */
 static struct flavour_mpi flavour_mpis[8];
 static size_t flavour_count;
@@ -492,8 +493,9 @@ static void flavour_version(const struct object *object, char text[DISTI_MPI_VER
 }
 
 /*
- * Returns the ABI of an MPI; text is the beginning of its version. An MPI that has the standard ABI
- * under another file name reports its version; other MPIs report -1. May be called before MPI_Init.
+ * Returns the ABI of an MPI; text becomes the beginning of the MPI's version. An MPI that has the
+ * standard ABI under another file name reports the version of this ABI; other MPIs report -1. May
+ * be called before MPI_Init.
  */
 static enum disti_mpi_abi flavour_abi(const struct object *object,
                                       char text[DISTI_MPI_VERSION_TEXT])
@@ -545,7 +547,7 @@ __attribute__((constructor)) static void flavour_begin(void)
     flavour_redirect_standard();
 }
 
-/* True if the launcher's variables say that this is rank 0, or say nothing. */
+/* True if this is rank 0 by the launcher's variables, or if there are none. */
 static bool flavour_is_first(void)
 {
     static const char *const ranks[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
@@ -756,7 +758,8 @@ static void *const fortran_conversion = NULL;
 
 static struct bypass_call {
     const char *name;     /* MPI's function; ours is the name without P */
-    void *libdist, *mpis; /* NULL: the call is never redirected */
+    void *libdist, *mpis; /* addresses of our function and of MPI's; mpis NULL: the call is never
+                           * redirected */
 } bypass_calls[] = {
     {.name = "PMPI_Wait"},     {.name = "PMPI_Waitall"},  {.name = "PMPI_Waitany"},
     {.name = "PMPI_Waitsome"}, {.name = "PMPI_Test"},     {.name = "PMPI_Testall"},
@@ -770,8 +773,8 @@ static atomic_bool bypass_is_on;
 /* ---- which calls ---- */
 
 /*
- * True if the function is in this library. If another preloaded library has the call before us, its
- * slots are not changed.
+ * True if the function is in this library. If another preloaded library defines the call before
+ * this one, the slots of the call are not changed.
  */
 static bool bypass_is_here(void *function)
 {
@@ -790,7 +793,7 @@ static bool bypass_is_here(void *function)
 static void bypass_point(const struct object *object, const struct import *import, void *arg)
 {
     const struct bypass_call *call = bypass_calls, *end = call + BYPASS_CALLS;
-    bool past = *(const bool *)arg;
+    bool past = *(const bool *)arg; /* past this library */
 
     while (call < end && (!call->mpis || strcmp(call->name + 1, import->name) != 0))
         call++;
@@ -955,7 +958,8 @@ static void imports_point(const struct object *object, const struct import *impo
         imports_pointed += imports_write(object, import->slot, target) && offers;
 }
 
-/* Redirects PMPI_Request_c2f to our function, which recognizes the placeholder. *arg: done. */
+/* Redirects PMPI_Request_c2f to our function, which recognizes the placeholder. Sets *arg, a bool,
+ * to whether the slot refers to our function. */
 static void imports_convert(const struct object *object, const struct import *import, void *arg)
 {
     void *target = fortran_conversion;
@@ -1018,7 +1022,7 @@ __attribute__((constructor)) static void imports_begin(void)
 
 /* ---- libraries that are loaded later ---- */
 
-/* Reads the number of objects loaded so far, which each entry has, from the first entry. */
+/* Reads the number of objects loaded so far: every entry contains it, so reads the first only. */
 static int imports_count(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;

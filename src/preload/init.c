@@ -159,8 +159,8 @@ static int init_timeout_ms(void)
 /* ---- initialization ---- */
 
 /*
- * Enough descriptors for all groups; programs that close all possible descriptors are slow with
- * more.
+ * Limit on descriptors: enough for all groups. With a higher limit, programs that close all
+ * possible descriptors are slow.
  */
 #define INIT_FILES 65536
 
@@ -181,8 +181,8 @@ static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 }
 
 /*
- * True if all ranks are on one machine: then shared memory suffices, and no MPI call is needed. The
- * query is slow if ranks share CPUs: it makes two communicators.
+ * True if all ranks are on one machine: then libdist needs only shared memory, and makes no MPI
+ * calls. The query is slow if ranks share CPUs: it makes two communicators.
  */
 static bool init_one_machine(void)
 {

@@ -349,10 +349,10 @@ WAITS_TEST(Request_get_status, (MPI_Request request, int *flag, MPI_Status *stat
  * sends the message.
  */
 
-/* Minimum of the largest tag in every MPI. */
+/* Every MPI supports tags up to this one. */
 #define PERSISTENT_TAGS 32767
 
-static int persistent_tag;
+static int persistent_tag; /* the tag used last */
 
 static bool persistent_has_tag(int tag)
 {
