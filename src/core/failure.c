@@ -1122,7 +1122,7 @@ dist_status dist_abort(dist_group *group)
     return DIST_OK;
 }
 
-void disti_abort_ready(struct dist_group *group)
+void disti_abort_enable(struct dist_group *group)
 {
     const struct disti_party party = disti_group_party(group);
 
@@ -1133,7 +1133,7 @@ void disti_abort_ready(struct dist_group *group)
     atomic_store(&group->abort_possible, true);
 }
 
-void disti_abort_end(struct dist_group *group)
+void disti_abort_disable(struct dist_group *group)
 {
     atomic_store(&group->abort_possible, false);
     disti_store_alarm_free(group->alarm);

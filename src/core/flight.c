@@ -95,8 +95,8 @@ static struct disti_flight_entry *ring_find(struct disti_flight *flight,
                                                                                           : NULL;
 }
 
-void disti_flight_go(struct disti_flight *flight, const struct dist_call *call,
-                     enum disti_flight_state state, int64_t now_ns)
+void disti_flight_set_state(struct disti_flight *flight, const struct dist_call *call,
+                            enum disti_flight_state state, int64_t now_ns)
 {
     struct disti_flight_entry *entry = ring_find(flight, call);
 
@@ -114,8 +114,8 @@ void disti_flight_end(struct disti_flight *flight, const struct dist_call *call,
     if (!entry)
         return;
     atomic_store_explicit(&entry->status, status, memory_order_relaxed);
-    disti_flight_go(flight, call, status == DIST_OK ? DISTI_FLIGHT_DONE : DISTI_FLIGHT_FAILED,
-                    disti_now_ns());
+    disti_flight_set_state(
+        flight, call, status == DIST_OK ? DISTI_FLIGHT_DONE : DISTI_FLIGHT_FAILED, disti_now_ns());
 }
 
 static void ring_free(struct disti_flight *flight, struct disti_flight_ring *ring)
@@ -662,7 +662,7 @@ static void trigger_set(void (*handler)(int))
 }
 
 /* A program that handles the signal itself, before or after this call, keeps its handler. */
-void disti_flight_watch(void)
+void disti_flight_install_handler(void)
 {
     if (trigger_is(SIG_DFL))
         trigger_set(trigger_signal);
@@ -678,7 +678,7 @@ __attribute__((destructor)) static void trigger_unload(void)
 
 /* ---- groups ---- */
 
-void disti_flight_show(struct dist_group *group)
+void disti_flight_add_group(struct dist_group *group)
 {
     const char *pattern = disti_env("DIST_FLIGHT_FILE");
     char path[sizeof(trigger.path)];
@@ -701,7 +701,7 @@ void disti_flight_show(struct dist_group *group)
     trigger_release(&mask);
 }
 
-void disti_flight_hide(struct dist_group *group)
+void disti_flight_remove_group(struct dist_group *group)
 {
     sigset_t mask;
 

@@ -103,8 +103,8 @@ dist_status disti_flight_open(struct disti_flight *flight);
 void disti_flight_begin(struct disti_flight *flight, const struct dist_call *call,
                         const char *name);
 /* Sets the state of a call at the time now_ns; 0: unknown. */
-void disti_flight_go(struct disti_flight *flight, const struct dist_call *call,
-                     enum disti_flight_state state, int64_t now_ns);
+void disti_flight_set_state(struct disti_flight *flight, const struct dist_call *call,
+                            enum disti_flight_state state, int64_t now_ns);
 /* Records the status of a completed call. */
 void disti_flight_end(struct disti_flight *flight, const struct dist_call *call,
                       dist_status status);
@@ -116,10 +116,10 @@ struct dist_group;
 
 /* Installs a SIGUSR1 handler that writes a dump if there is a group, unless the program handles
  * the signal. */
-void disti_flight_watch(void);
+void disti_flight_install_handler(void);
 /* Add the group to the groups that dumps contain, and remove it. */
-void disti_flight_show(struct dist_group *group);
-void disti_flight_hide(struct dist_group *group);
+void disti_flight_add_group(struct dist_group *group);
+void disti_flight_remove_group(struct dist_group *group);
 /* Writes a dump after the group has failed and its `cause` is set. Returns true and the file's
  * name, or false if no file was written. */
 #define DISTI_FLIGHT_PATH 520

@@ -259,7 +259,7 @@ void disti_group_free(struct dist_group *group)
 {
     if (!group)
         return;
-    disti_flight_hide(group);
+    disti_flight_remove_group(group);
     disti_news_unsubscribe(group);
     if (group->state) {
         disti_memory_reclaim(group);

@@ -490,8 +490,8 @@ void disti_group_retire(struct dist_group *group);
 bool disti_group_try_lock(int number, struct dist_group **group_p);
 
 /* failure.c: dist_abort is possible between these two calls. */
-void disti_abort_ready(struct dist_group *group);
-void disti_abort_end(struct dist_group *group);
+void disti_abort_enable(struct dist_group *group);
+void disti_abort_disable(struct dist_group *group);
 
 /* ERR_INVALID_ARGUMENT for NULL, for a destroyed group, and in a forked child. `what` is the
  * call's name for the message. */

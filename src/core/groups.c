@@ -131,7 +131,7 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
     atomic_store(&group->over, true);
     atomic_store(&group->destroyed, true);
     left = leave_together(group, until);
-    disti_abort_end(group);
+    disti_abort_disable(group);
     group->config.left = left == DIST_OK && !group->failed;
     lost = group->failed ? group->failed : left;
     if (lost == DIST_ERR_TIMEOUT ||

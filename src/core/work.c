@@ -311,7 +311,7 @@ static dist_status work_refused(struct dist_group *group, struct disti_work *wor
 {
     const bool harmless = status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_INVALID_ARGUMENT;
 
-    disti_flight_go(&group->flight, &work->call,
+    disti_flight_set_state(&group->flight, &work->call,
                     harmless ? DISTI_FLIGHT_NONE : DISTI_FLIGHT_REFUSED, 0);
     group->drive.completion_due = true;
     if (!harmless) {
@@ -350,7 +350,7 @@ static void work_wait(struct disti_work *work)
     work->extended = work->warned = false;
     if (!work->group->works)
         work->group->drive.released_ns = now;
-    disti_flight_go(&work->group->flight, &work->call, DISTI_FLIGHT_WAITING, now);
+    disti_flight_set_state(&work->group->flight, &work->call, DISTI_FLIGHT_WAITING, now);
     if (work->group->works)
         work->group->last_work->next = work;
     else
@@ -381,7 +381,7 @@ static dist_status work_launch(struct disti_work *work)
     if (status != DIST_OK)
         return work_refused(group, work, status);
     if (work_ends_at_once(work))
-        disti_flight_go(&group->flight, &work->call, DISTI_FLIGHT_DONE, 0);
+        disti_flight_set_state(&group->flight, &work->call, DISTI_FLIGHT_DONE, 0);
     else
         work_wait(work);
     return DIST_OK;

@@ -521,7 +521,7 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
     world->reproducible = options.reproducible;
     world->device = options.device;
     world->stream = options.stream;
-    disti_flight_watch();
+    disti_flight_install_handler();
     disti_descriptor_allow(INIT_FILES);
     status = init_open(world, &options, group_p);
     disti_log_use(NULL);
@@ -595,8 +595,8 @@ void disti_group_publish(struct dist_group *group)
     group->known = true;
     atomic_store(&known_newest, group);
     pthread_mutex_unlock(&known_lock);
-    disti_abort_ready(group);
-    disti_flight_show(group);
+    disti_abort_enable(group);
+    disti_flight_add_group(group);
 }
 
 bool disti_group_try_lock(int number, struct dist_group **group_p)

@@ -164,7 +164,7 @@ static dist_status zero_layout(struct dist_zero *zero)
     return DIST_OK;
 }
 
-static size_t zero_own(const struct dist_zero *zero, const struct zero_bucket *bucket)
+static size_t zero_share_begin(const struct dist_zero *zero, const struct zero_bucket *bucket)
 {
     return bucket->at + bucket->offsets[zero->rank];
 }
@@ -183,10 +183,10 @@ static size_t zero_part(const struct dist_zero *zero, int index, int rank, size_
     return first < limit ? limit - first : 0;
 }
 
-static dist_status zero_each(struct dist_zero *zero, const struct zero_bucket *bucket,
-                             zero_visit_fn visit)
+static dist_status zero_process_bucket(struct dist_zero *zero, const struct zero_bucket *bucket,
+                                       zero_visit_fn visit)
 {
-    const size_t begin = zero_own(zero, bucket);
+    const size_t begin = zero_share_begin(zero, bucket);
     dist_status status = DIST_OK;
 
     for (int i = bucket->first; i <= bucket->last; i++) {
@@ -330,13 +330,13 @@ static dist_status zero_update(struct dist_zero *zero, const struct zero_block *
 }
 
 /* Processes this rank's shares of a range of buckets. */
-static dist_status zero_work(struct dist_zero *zero, int first, int count, zero_visit_fn visit)
+static dist_status zero_process(struct dist_zero *zero, int first, int count, zero_visit_fn visit)
 {
     const int64_t began = disti_now_ns();
     dist_status status = DIST_OK;
 
     for (int i = first; i < first + count && status == DIST_OK; i++)
-        status = zero_each(zero, &zero->buckets[i], visit);
+        status = zero_process_bucket(zero, &zero->buckets[i], visit);
     zero->stats.worked += (double)(disti_now_ns() - began) * 1e-9;
     return status;
 }
@@ -366,9 +366,9 @@ static dist_status machine_barrier(struct dist_zero *zero)
 }
 
 /*
- * A sum over all ranks of `count` gradients, from offset `at`. The number of operands is the largest
- * power of two that is not above the number of ranks; each operand below `surplus` is the sum of two
- * ranks' gradients, each other operand has one rank's gradients.
+ * A sum over all ranks of `count` gradients, from offset `at`. The number of operands is the
+ * largest power of two that is not above the number of ranks; each operand below `surplus` is the
+ * sum of two ranks' gradients, each other operand has one rank's gradients.
  */
 struct machine_sum {
     const struct dist_zero *zero;
@@ -448,11 +448,12 @@ static dist_status machine_finish(struct dist_zero *zero)
     dist_status status = machine_barrier(zero);
 
     if (status == DIST_OK && clips)
-        status = zero_work(zero, 0, zero->bucket_count, machine_square);
+        status = zero_process(zero, 0, zero->bucket_count, machine_square);
     if (status == DIST_OK && clips)
         status = zero_clip(zero);
     if (status == DIST_OK)
-        status = zero_work(zero, 0, zero->bucket_count, clips ? update_in_place : machine_update);
+        status =
+            zero_process(zero, 0, zero->bucket_count, clips ? update_in_place : machine_update);
     return status == DIST_OK ? machine_barrier(zero) : status;
 }
 
@@ -478,8 +479,9 @@ static dist_status network_start(struct dist_zero *zero)
         struct zero_bucket *bucket = &zero->buckets[zero->next++];
 
         status = dist_reduce_scatter_v_async(
-            zero->group, zero->gradients + bucket->at, zero->gradients + zero_own(zero, bucket),
-            bucket->counts, DIST_FLOAT32, zero->options.sum ? DIST_SUM : DIST_AVG, &bucket->work);
+            zero->group, zero->gradients + bucket->at,
+            zero->gradients + zero_share_begin(zero, bucket), bucket->counts, DIST_FLOAT32,
+            zero->options.sum ? DIST_SUM : DIST_AVG, &bucket->work);
     }
     if (status == DIST_OK && zero->next > 0)
         status = dist_test(zero->buckets[0].work, &done);
@@ -502,17 +504,17 @@ static dist_status network_finish(struct dist_zero *zero)
     for (int i = 0; clips && i < zero->bucket_count && status == DIST_OK; i++) {
         status = zero_wait(zero, &zero->buckets[i]);
         if (status == DIST_OK)
-            status = zero_work(zero, i, 1, network_square);
+            status = zero_process(zero, i, 1, network_square);
     }
     if (clips && status == DIST_OK)
         status = zero_clip(zero);
     for (int i = 0; i < zero->bucket_count && status == DIST_OK; i++) {
         status = zero_wait(zero, &zero->buckets[i]);
         if (status == DIST_OK)
-            status = zero_work(zero, i, 1, update_in_place);
+            status = zero_process(zero, i, 1, update_in_place);
         if (status == DIST_OK)
             status = dist_all_gather_v_async(
-                zero->group, zero->values + zero_own(zero, &zero->buckets[i]),
+                zero->group, zero->values + zero_share_begin(zero, &zero->buckets[i]),
                 zero->values + zero->buckets[i].at, zero->buckets[i].counts,
                 zero->buckets[i].offsets, DIST_FLOAT32, &zero->buckets[i].work);
     }
@@ -944,7 +946,7 @@ static dist_status state_move(struct dist_zero *zero, const char *call, int inde
     bucket = &zero->buckets[zero->parameters[index].bucket];
     own = zero->state + (size_t)which * zero->owned + bucket->owned_at;
     if (counts[zero->rank] > 0)
-        own += zero->parameters[index].at + offsets[zero->rank] - zero_own(zero, bucket);
+        own += zero->parameters[index].at + offsets[zero->rank] - zero_share_begin(zero, bucket);
     status = gathers ? dist_gather_v(zero->group, own, counts[zero->rank], values, counts, offsets,
                                      DIST_FLOAT32, root)
                      : dist_scatter_v(zero->group, from, counts, offsets, own, counts[zero->rank],

@@ -631,10 +631,10 @@ static void watch_reap(struct agent *agent)
     const bool decided = first && agent->options->goes_on && disti_expired(agent->cause_by);
     struct timespec now;
     pid_t pid;
-    int how;
+    int wait_status;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
         struct disti_run_worker *worker = agent->workers;
         int left = watch_workers(agent);
 
@@ -643,10 +643,10 @@ static void watch_reap(struct agent *agent)
         if (left == 0) /* an adopted process */
             continue;
         worker->ended = true;
-        worker->how = how;
+        worker->wait_status = wait_status;
         worker->ended_at = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-        worker->is_out_of_memory = !worker->was_signaled && WIFSIGNALED(how) &&
-                                   WTERMSIG(how) == SIGKILL &&
+        worker->is_out_of_memory = !worker->was_signaled && WIFSIGNALED(wait_status) &&
+                                   WTERMSIG(wait_status) == SIGKILL &&
                                    disti_process_oom_kills() > agent->oom_kills;
         agent->oom_kills += worker->is_out_of_memory;
         agent->alive--;
@@ -656,16 +656,16 @@ static void watch_reap(struct agent *agent)
          * error can only be about ranks of other nodes that left without notice; their own nodes
          * report them.
          */
-        if (worker->local_rank < 0 && WIFEXITED(how) &&
+        if (worker->local_rank < 0 && WIFEXITED(wait_status) &&
             (agent->alive == 0 ||
              disti_last_call_served(agent->last_calls_fd, agent->round.workers)))
-            worker->how = 0;
+            worker->wait_status = 0;
         /*
          * A scheduler that ended well does not end the workers, which may not have initialised yet,
          * or may do so again: they need a store.
          */
-        if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0 && !agent->store &&
-            start_serve(agent) != DIST_OK)
+        if (worker->local_rank < 0 && worker->wait_status == 0 && agent->alive > 0 &&
+            !agent->store && start_serve(agent) != DIST_OK)
             fprintf(stderr, "distrun: cannot run the store after the end of the scheduler: %s\n",
                     dist_last_error());
         worker->has_lost =
@@ -832,8 +832,8 @@ static void watch_wait(struct agent *agent)
         {.fd = agent->commands_fd, .events = POLLIN}};
     const bool expects = !agent->options->goes_on && watch_expects_cause(agent);
     const int64_t until = expects ? agent->cause_by : agent->kill_at;
-    const bool timeless = until == INT64_MAX || agent->suspended_at;
-    const int wait_ms = timeless ? -1 : disti_left_ms(until);
+    const bool waits_forever = until == INT64_MAX || agent->suspended_at;
+    const int wait_ms = waits_forever ? -1 : disti_left_ms(until);
     struct signalfd_siginfo child;
     uint64_t done;
 

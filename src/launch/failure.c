@@ -203,7 +203,7 @@ void disti_run_failure_of(const struct disti_run_round *round,
                           const struct disti_run_worker *worker, int last_calls_fd,
                           struct disti_agents_failure *failure_p)
 {
-    const bool signalled = WIFSIGNALED(worker->how);
+    const bool signalled = WIFSIGNALED(worker->wait_status);
 
     *failure_p = (struct disti_agents_failure){
         .cause = DISTI_AGENTS_WORKER_FAILED,
@@ -211,8 +211,8 @@ void disti_run_failure_of(const struct disti_run_round *round,
         .rank = disti_run_rank(round, worker->local_rank),
         .local_rank = worker->local_rank,
         .pid = (int)worker->pid,
-        .exit_code = signalled ? 0 : WEXITSTATUS(worker->how),
-        .signal = signalled ? WTERMSIG(worker->how) : 0,
+        .exit_code = signalled ? 0 : WEXITSTATUS(worker->wait_status),
+        .signal = signalled ? WTERMSIG(worker->wait_status) : 0,
         .time_ms = worker->ended_at,
         .is_consequence = worker->has_lost,
         .is_out_of_memory = worker->is_out_of_memory,
@@ -230,7 +230,7 @@ int disti_run_exit_code(const struct disti_agents_failure *failure)
 /* The higher the weight, the likelier the worker is the cause of the other failures. */
 static int failure_weight(const struct disti_run_worker *worker)
 {
-    return 4 * !worker->has_lost + 2 * WIFSIGNALED(worker->how) + (worker->local_rank >= 0);
+    return 4 * !worker->has_lost + 2 * WIFSIGNALED(worker->wait_status) + (worker->local_rank >= 0);
 }
 
 const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,

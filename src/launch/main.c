@@ -43,13 +43,13 @@ static bool monitor_is_ignored(int number)
  * Kills all descendants after the child `name` was killed, and waits for them: only an ancestor can
  * find them. Returns the exit code.
  */
-static int monitor_end_all(const char *name, int how)
+static int monitor_end_all(const char *name, int wait_status)
 {
     const struct timespec interval = {0, 20 * 1000000L};
     char signal_name[16];
     pid_t pid;
 
-    disti_run_signal_name(WTERMSIG(how), signal_name);
+    disti_run_signal_name(WTERMSIG(wait_status), signal_name);
     fprintf(stderr, "distrun: the %s was ended by %s: ending all workers\n", name, signal_name);
     do {
         disti_run_signal_descendants(SIGKILL);
@@ -57,21 +57,21 @@ static int monitor_end_all(const char *name, int how)
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             continue;
     } while (pid == 0);
-    return 128 + WTERMSIG(how);
+    return 128 + WTERMSIG(wait_status);
 }
 
 static int monitor_wait(pid_t supervisor, int fd, const sigset_t *set)
 {
     siginfo_t info;
-    int how, end = -1;
+    int wait_status, end = -1;
     pid_t pid;
 
     for (;;) {
         if (sigwaitinfo(set, &info) < 0)
             continue;
         if (info.si_signo == SIGCHLD) {
-            while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
-                end = pid == supervisor ? how : end;
+            while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
+                end = pid == supervisor ? wait_status : end;
             if (end >= 0)
                 return WIFSIGNALED(end) ? monitor_end_all("supervisor", end) : WEXITSTATUS(end);
         } else if (!monitor_is_ignored(info.si_signo)) {
@@ -99,7 +99,7 @@ static int monitor_failed(void)
 static int supervisor_run(pid_t agent)
 {
     sigset_t all;
-    int how;
+    int wait_status;
 
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
@@ -107,9 +107,10 @@ static int supervisor_run(pid_t agent)
     setpgid(0, 0);
     signal(SIGPIPE,
            SIG_IGN); /* the agent's descendants must be ended even if stderr has no reader */
-    while (waitpid(agent, &how, 0) < 0 && errno == EINTR)
+    while (waitpid(agent, &wait_status, 0) < 0 && errno == EINTR)
         continue;
-    return WIFSIGNALED(how) ? monitor_end_all("agent", how) : WEXITSTATUS(how);
+    return WIFSIGNALED(wait_status) ? monitor_end_all("agent", wait_status)
+                                    : WEXITSTATUS(wait_status);
 }
 
 /*

@@ -125,9 +125,9 @@ static void spawn_end(struct spawn *spawn)
  * Records a rank's end. The first failure is the cause of the later ones, so only the first is
  * reported.
  */
-static void spawn_ended(struct spawn *spawn, int rank, int how)
+static void spawn_ended(struct spawn *spawn, int rank, int wait_status)
 {
-    int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    int code = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
     pid_t pid = spawn->pids[rank];
 
     spawn->pids[rank] = 0;
@@ -135,14 +135,14 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
     if (code != 0 && spawn->kill_at == INT64_MAX && spawn->options.failed)
         spawn->options.failed(rank, code, spawn->options.failed_arg);
     /* Of two failures that are seen at once, one by a signal counts as the cause. */
-    if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(how)))
+    if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(wait_status)))
         return;
     spawn->exit_code = code;
-    spawn->decided = WIFSIGNALED(how);
-    if (WIFSIGNALED(how))
+    spawn->decided = WIFSIGNALED(wait_status);
+    if (WIFSIGNALED(wait_status))
         disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) was ended by signal %d (%s)%s", rank,
-                   (int)pid, WTERMSIG(how), strsignal(WTERMSIG(how)),
-                   disti_process_oom_text(WTERMSIG(how) == SIGKILL &&
+                   (int)pid, WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+                   disti_process_oom_text(WTERMSIG(wait_status) == SIGKILL &&
                                           disti_process_oom_kills() > spawn->oom_kills));
     else
         disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) ended with exit code %d", rank, (int)pid,
@@ -224,7 +224,7 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
     while (spawn->alive) {
         int left_ms = spawn->kill_at == INT64_MAX ? 1000 : disti_left_ms(spawn->kill_at);
         struct timespec wait = {left_ms / 1000, left_ms % 1000 * 1000000L};
-        int how;
+        int wait_status;
 
         if (left_ms == 0) {
             spawn_kill(spawn, SIGKILL);
@@ -246,10 +246,10 @@ static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg)
         }
         /* Reaps only our own children: the program may have other children. */
         for (int r = 0; r < spawn->started; r++) {
-            pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
+            pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &wait_status, WNOHANG) : 0;
 
             if (pid > 0)
-                spawn_ended(spawn, r, how);
+                spawn_ended(spawn, r, wait_status);
             else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
                 spawn_ended(spawn, r, 1 << 8);
         }

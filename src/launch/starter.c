@@ -414,9 +414,9 @@ static void starter_schedule_restart(struct starter_host *host)
 static void starter_reap(struct starter *starter)
 {
     pid_t pid;
-    int how;
+    int wait_status;
 
-    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
         struct starter_host *host = starter->hosts;
         int left = starter->count, unread = 0;
         bool failed, goes_on;
@@ -426,8 +426,9 @@ static void starter_reap(struct starter *starter)
         if (left == 0) /* an adopted process */
             continue;
         host->ended = true;
-        host->killed = WIFSIGNALED(how);
-        host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+        host->killed = WIFSIGNALED(wait_status);
+        host->code =
+            WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
         /* FIONREAD counts the bytes that nobody has read. */
         host->begun = host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
                       (size_t)unread < host->sent;
@@ -570,8 +571,8 @@ int disti_run_starter(int signals_fd, const struct disti_run_options *options)
                               .kill_at = INT64_MAX};
     int code = STARTER_FAILED;
     dist_status status;
-    struct rlimit found;
-    const bool opened = disti_run_open(&found, &starter.child_fd, &starter.done_fd);
+    struct rlimit previous;
+    const bool opened = disti_run_open(&previous, &starter.child_fd, &starter.done_fd);
 
     signal(SIGPIPE, SIG_IGN); /* a remote shell may have ended */
     starter.hosts = calloc((size_t)starter.count, sizeof(*starter.hosts));

@@ -473,13 +473,13 @@ dist_status disti_run_free_port(int *port_p)
 enum { OPEN_FILES = 65536 };
 
 /* Each worker needs up to five descriptors here; the worker itself gets the inherited limit. */
-bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p)
+bool disti_run_open(struct rlimit *previous_p, int *child_fd_p, int *done_fd_p)
 {
     struct rlimit files;
     sigset_t child;
 
-    if (getrlimit(RLIMIT_NOFILE, found_p) == 0) {
-        files = *found_p;
+    if (getrlimit(RLIMIT_NOFILE, previous_p) == 0) {
+        files = *previous_p;
         if (files.rlim_cur < OPEN_FILES)
             files.rlim_cur = files.rlim_max < OPEN_FILES ? files.rlim_max : OPEN_FILES;
         setrlimit(RLIMIT_NOFILE, &files);

@@ -42,10 +42,10 @@ static inline int disti_run_rank(const struct disti_run_round *round, int local_
 dist_status disti_run_free_port(int *port_p);
 
 /*
- * Raises this process's limit on open files as far as permitted; *found_p is the previous limit.
+ * Raises this process's limit on open files as far as permitted; *previous_p is the previous limit.
  * Opens a signalfd for SIGCHLD and an eventfd for ended outputs. False: see errno.
  */
-bool disti_run_open(struct rlimit *found_p, int *child_fd_p, int *done_fd_p);
+bool disti_run_open(struct rlimit *previous_p, int *child_fd_p, int *done_fd_p);
 
 /* Returns the host of the job's store. */
 const char *disti_run_store_host(const struct disti_run_round *round);
@@ -85,8 +85,8 @@ int disti_run_binding_part(int local_rank, int workers, int parts);
 struct disti_run_worker {
     int local_rank; /* -1: the scheduler */
     pid_t pid;      /* 0: not started */
-    bool ended;     /* `how` is its wait status */
-    int how;
+    bool ended;     /* `wait_status` is valid */
+    int wait_status;
     int64_t ended_at;      /* milliseconds since 1970 */
     bool was_signaled;     /* we sent it a signal to end */
     bool was_reported;     /* its failure was reported, with --on-failure continue */
@@ -110,7 +110,7 @@ void disti_run_environment(const struct disti_run_options *options,
 /* True if the worker was ended by a signal or exited with a code other than 0. */
 static inline bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
 {
-    return worker->ended && worker->how != 0;
+    return worker->ended && worker->wait_status != 0;
 }
 
 /* Arguments of disti_run_worker_start. */

@@ -10,7 +10,7 @@
 
 /* Layouts: converts the program's typed memory to bytes. */
 
-static long long number(struct disti_numbers numbers, int i)
+static long long number_at(struct disti_numbers numbers, int i)
 {
     return numbers.bytes == sizeof(int) ? ((const int *)numbers.array)[i]
                                         : ((const long long *)numbers.array)[i];
@@ -244,9 +244,9 @@ static int layout_spread(struct disti_layout *layout, const struct disti_side *b
     if (!layout->sizes || !layout->offsets || !layout->displacements)
         return MPI_ERR_NO_MEM;
     for (size_t b = 0; b < blocks; b++) {
-        long long displ = number(buffer->displs, (int)b);
+        long long displ = number_at(buffer->displs, (int)b);
 
-        layout->sizes[b] = (size_t)number(buffer->counts, (int)b) * layout->size;
+        layout->sizes[b] = (size_t)number_at(buffer->counts, (int)b) * layout->size;
         if (layout->sizes[b] && (!any || displ < least)) {
             least = displ;
             any = true;
@@ -255,7 +255,7 @@ static int layout_spread(struct disti_layout *layout, const struct disti_side *b
     if (layout->contiguous)
         layout->bytes = disti_layout_address(layout->memory, (MPI_Aint)least * layout->extent);
     for (size_t b = 0; b < blocks; b++) {
-        long long displ = number(buffer->displs, (int)b);
+        long long displ = number_at(buffer->displs, (int)b);
 
         layout->displacements[b] = (MPI_Aint)displ * layout->extent;
         if (!layout->contiguous)
@@ -378,7 +378,7 @@ static int eligible_layout(const struct disti_side *buffer, int ranks)
         (buffer->displs.bytes && !buffer->displs.array))
         return MPI_ERR_ARG;
     for (int r = 0; buffer->counts.array && r < ranks; r++) {
-        if (number(buffer->counts, r) < 0)
+        if (number_at(buffer->counts, r) < 0)
             return MPI_ERR_COUNT;
     }
     return !buffer->counts.array && buffer->count < 0 ? MPI_ERR_COUNT : MPI_SUCCESS;
@@ -555,7 +555,7 @@ static int call_open_counts(struct disti_call *call, const struct disti_args *ar
         return call_no_memory(call);
     *all_p = 0;
     for (int r = 0; r < ranks; r++) {
-        call->counts[r] = (size_t)number(args->recv.counts, r) * call->reduction.parts;
+        call->counts[r] = (size_t)number_at(args->recv.counts, r) * call->reduction.parts;
         *all_p += call->counts[r];
     }
     *own_p = call->counts[call->comm->rank];
@@ -708,7 +708,7 @@ void disti_call_close(struct disti_call *call)
 static dist_status call_dist(struct disti_call *call, dist_work **work_p)
 {
     const struct disti_layout *send = &call->send, *recv = &call->recv;
-    const struct disti_reduction *how = &call->reduction;
+    const struct disti_reduction *reduction = &call->reduction;
     dist_group *group = call->channel->group;
     const dist_dtype byte = DIST_UINT8;
 
@@ -716,22 +716,23 @@ static dist_status call_dist(struct disti_call *call, dist_work **work_p)
     case DIST_COLL_BARRIER:
         return work_p ? dist_barrier_async(group, work_p) : dist_barrier(group);
     case DIST_COLL_ALL_REDUCE:
-        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
+        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, reduction->dtype,
+                        reduction->op);
     case DIST_COLL_BROADCAST:
         return CALL_RUN(broadcast, group, call->out, call->count, byte, call->root);
     case DIST_COLL_REDUCE:
-        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
-                        call->root);
+        return CALL_RUN(reduce, group, call->in, call->out, call->count, reduction->dtype,
+                        reduction->op, call->root);
     case DIST_COLL_ALL_GATHER:
         return CALL_RUN(all_gather, group, call->in, call->out, call->count, byte);
     case DIST_COLL_ALL_GATHER_V:
         return CALL_RUN(all_gather_v, group, call->in, call->out, recv->sizes, recv->offsets, byte);
     case DIST_COLL_REDUCE_SCATTER:
-        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
-                        how->op);
+        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, reduction->dtype,
+                        reduction->op);
     case DIST_COLL_REDUCE_SCATTER_V:
-        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
-                        how->op);
+        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts,
+                        reduction->dtype, reduction->op);
     case DIST_COLL_ALL_TO_ALL:
         return CALL_RUN(all_to_all, group, call->in, call->out, call->count, byte);
     case DIST_COLL_ALL_TO_ALL_V:
@@ -999,15 +1000,15 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
 
 /* Defines MPI's collectives from the table: blocking, nonblocking and persistent. */
 
-#define COLLECTIVES_WORDS(...) __VA_ARGS__
+#define COLLECTIVES_UNWRAP(...) __VA_ARGS__
 #define COLLECTIVES_ARGS(KIND, fields)                                                             \
     struct disti_args args;                                                                        \
                                                                                                    \
     disti_args_clear(&args, DIST_COLL_##KIND, comm);                                               \
-    COLLECTIVES_WORDS fields
+    COLLECTIVES_UNWRAP fields
 
 #define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \
-    int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
+    int MPI_##name##suffix(COLLECTIVES_UNWRAP parameters)                                          \
     {                                                                                              \
         struct disti_comm *served;                                                                 \
         int code;                                                                                  \
@@ -1024,7 +1025,7 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
     }
 
 #define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \
-    int MPI_##begin##suffix(COLLECTIVES_WORDS parameters, MPI_Request *request)                    \
+    int MPI_##begin##suffix(COLLECTIVES_UNWRAP parameters, MPI_Request *request)                   \
     {                                                                                              \
         struct disti_comm *served;                                                                 \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
@@ -1033,11 +1034,11 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
         served = call_check(&args, DISTI_NONBLOCKING);                                             \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
                       : call_forwarded(                                                            \
-                            &args, PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request));    \
+                            &args, PMPI_##begin##suffix(COLLECTIVES_UNWRAP arguments, request));   \
     }
 
 #define COLLECTIVES_PERSISTENT(KIND, prefix, name, suffix, parameters, arguments, fields)          \
-    int prefix##name##suffix(COLLECTIVES_WORDS parameters, MPI_Info info, MPI_Request *request)    \
+    int prefix##name##suffix(COLLECTIVES_UNWRAP parameters, MPI_Info info, MPI_Request *request)   \
     {                                                                                              \
         struct disti_comm *served;                                                                 \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
@@ -1045,8 +1046,8 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
         args.request = request;                                                                    \
         served = call_check(&args, DISTI_PERSISTENT);                                              \
         return served ? disti_serve_persistent(&args, served, request)                             \
-                      : call_forwarded(&args, P##prefix##name##suffix(COLLECTIVES_WORDS arguments, \
-                                                                      info, request));             \
+                      : call_forwarded(&args, P##prefix##name##suffix(                             \
+                                                  COLLECTIVES_UNWRAP arguments, info, request));   \
     }
 
 #define COLLECTIVES_BOTH(KIND, name, begin, parameters, arguments, fields)                         \

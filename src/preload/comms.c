@@ -288,9 +288,9 @@ int disti_comm_fail(MPI_Comm comm)
       (comm, group, tag, newcomm))                                                                 \
     X(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm))
 
-#define CREATORS_WORDS(...) __VA_ARGS__
+#define CREATORS_UNWRAP(...) __VA_ARGS__
 #define CREATORS_DEFINE_AS(name, parameters, arguments, adopt)                                     \
-    int MPI_##name(CREATORS_WORDS parameters)                                                      \
+    int MPI_##name(CREATORS_UNWRAP parameters)                                                     \
     {                                                                                              \
         int code = PMPI_##name arguments;                                                          \
                                                                                                    \

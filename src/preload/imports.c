@@ -682,18 +682,18 @@ static MPI_Fint fortran_c2f(MPI_Request request)
         }                                                                                          \
         return code;                                                                               \
     }
-#define FORTRAN_WORDS(...) __VA_ARGS__
+#define FORTRAN_UNWRAP(...) __VA_ARGS__
 
 #define FORTRAN_NONBLOCKING(KIND, name, begin, parameters, arguments, fields)                      \
-    FORTRAN_CALL(MPI_##begin, (FORTRAN_WORDS parameters, MPI_Request * request),                   \
-                 (FORTRAN_WORDS arguments, request))
+    FORTRAN_CALL(MPI_##begin, (FORTRAN_UNWRAP parameters, MPI_Request * request),                  \
+                 (FORTRAN_UNWRAP arguments, request))
 DISTI_CALLS(FORTRAN_NONBLOCKING, int, int)
 
 #if DISTI_MPI_PERSISTENT
 #define FORTRAN_PERSISTENT(KIND, name, begin, parameters, arguments, fields)                       \
     FORTRAN_CALL(MPI_##name##_init,                                                                \
-                 (FORTRAN_WORDS parameters, MPI_Info info, MPI_Request * request),                 \
-                 (FORTRAN_WORDS arguments, info, request))
+                 (FORTRAN_UNWRAP parameters, MPI_Info info, MPI_Request * request),                \
+                 (FORTRAN_UNWRAP arguments, info, request))
 DISTI_CALLS(FORTRAN_PERSISTENT, int, int)
 #endif
 

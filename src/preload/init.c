@@ -356,7 +356,7 @@ static int init_level(int required)
     return threads && init_serves() ? MPI_THREAD_MULTIPLE : required;
 }
 
-static int init_both(int *argc, char ***argv, int required, int *provided)
+static int init_common(int *argc, char ***argv, int required, int *provided)
 {
     int code = MPI_ERR_OTHER;
 
@@ -374,14 +374,14 @@ static int init_both(int *argc, char ***argv, int required, int *provided)
 /* MPI_Init and MPI_Init_thread do not call each other: the other name may be a profiling tool's. */
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    return init_both(argc, argv, required, provided);
+    return init_common(argc, argv, required, provided);
 }
 
 int MPI_Init(int *argc, char ***argv)
 {
     int provided;
 
-    return init_both(argc, argv, DISTI_NO_LEVEL, &provided);
+    return init_common(argc, argv, DISTI_NO_LEVEL, &provided);
 }
 
 int MPI_Finalize(void)
