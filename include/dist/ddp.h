@@ -92,11 +92,12 @@ typedef dist_status (*dist_ddp_hook_fn)(void *arg, dist_group *group,
 /* The same on all ranks. Initialise with DIST_DDP_OPTIONS_INIT: `size` lets later versions add
  * members. */
 struct dist_ddp_options {
-    size_t size;               /* sizeof(struct dist_ddp_options) */
-    dist_dtype dtype;          /* of values and gradients: FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
-    size_t first_bucket_bytes; /* of the first bucket; 0: 1 MiB, so that sending begins early */
-    size_t bucket_bytes; /* of the other buckets; 0: a sixteenth of the gradients, but at least 1
-                            MiB and at most 25 MiB. A bucket ends with the gradient that reaches
+    size_t size;      /* sizeof(struct dist_ddp_options) */
+    dist_dtype dtype; /* type of values and gradients: FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
+    size_t
+        first_bucket_bytes; /* size of the first bucket; 0: 1 MiB, so that sending begins early */
+    size_t bucket_bytes; /* size of the other buckets; 0: a sixteenth of the gradients, but at least
+                            1 MiB and at most 25 MiB. A bucket ends with the gradient that reaches
                             this size */
     bool sum; /* reduce to the sum over the ranks; else to the mean: the sum divided by the world
                  size, even if the ranks have different numbers of samples */
@@ -230,7 +231,7 @@ DIST_API dist_status dist_ddp_set_stream(dist_ddp *ddp, void *stream);
 struct dist_ddp_stats {
     size_t size;    /* sizeof(struct dist_ddp_stats), set by the caller */
     uint64_t steps; /* reduced steps */
-    uint64_t bytes; /* of all gradients that were reduced, before compression */
+    uint64_t bytes; /* size of all gradients that were reduced, before compression */
     double waited;  /* seconds in dist_ddp_finish: communication that did not overlap with
                        computation */
     int buckets;    /* number of buckets */
@@ -245,7 +246,7 @@ struct dist_ddp_bucket_times {
     int64_t ended_ns; /* when dist_ddp_ready or dist_ddp_finish detected the end of the operation,
                          perhaps some time after it. With gradients on a GPU: when the operation was
                          put on the stream */
-    uint64_t bytes;   /* of its gradients, before compression */
+    uint64_t bytes;   /* size of its gradients, before compression */
 };
 
 /*

@@ -35,7 +35,7 @@ struct dist_sampler_options {
     int rank;       /* -1: that of the group; MindSpore's shard_id */
     int world_size; /* -1: that of the group; MindSpore's num_shards */
     bool shuffle;   /* another order in each epoch; else that of the data set */
-    uint64_t seed;  /* of the orders: the same on all ranks */
+    uint64_t seed;  /* seed of the shuffled orders; the same on all ranks */
     bool
         drop_last; /* leave out the last samples if there are too few for every rank; else the first
                       samples of the order are used again, so that every rank has the same number */

@@ -52,7 +52,7 @@ struct dist_zero_parameter {
 
 /* Elements of one parameter that this rank updates, at most a few thousand. */
 struct dist_zero_slice {
-    int parameter;       /* its index */
+    int parameter;       /* index of the parameter */
     size_t first;        /* index of the slice's first element in the parameter */
     size_t count;        /* elements */
     float *values;       /* the function updates them */
@@ -76,7 +76,7 @@ typedef int (*dist_zero_step_fn)(void *arg, const struct dist_zero_slice *slice)
  * members. */
 struct dist_zero_options {
     size_t size;               /* sizeof(struct dist_zero_options) */
-    dist_dtype dtype;          /* of values and gradients: FLOAT32 */
+    dist_dtype dtype;          /* type of values and gradients: FLOAT32 */
     size_t first_bucket_bytes; /* as in dist_ddp_options; 0: 1 MiB */
     size_t bucket_bytes;       /* as in dist_ddp_options; 0: 25 MiB */
     bool sum;                  /* reduce to the sum over the ranks; else to the mean */
@@ -194,7 +194,7 @@ struct dist_zero_stats {
     double waited;           /* seconds in which this rank waited for other ranks in
                                 dist_zero_finish */
     double worked;           /* seconds in which this rank updated its own share */
-    double norm;             /* of the last step's gradients, before clipping; 0 without max_norm */
+    double norm; /* norm of the last step's gradients, before clipping; 0 without max_norm */
 };
 
 DIST_API dist_status dist_zero_get_stats(const dist_zero *zero, struct dist_zero_stats *stats_p);

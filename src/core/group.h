@@ -37,12 +37,12 @@ struct disti_world {
     struct disti_log log;
     int rank, size;
     int timeout_ms;
-    int64_t since_ns, join_by_ns; /* when this rank began to join; deadline for joining */
+    int64_t since_ns, join_by_ns; /* time when this rank began to join; deadline for joining */
     bool reproducible;
-    int device;   /* as in struct dist_options; -1: chosen by local rank */
+    int device;   /* index of this rank's GPU; -1: chosen by local rank */
     void *stream; /* default stream of new groups */
     struct disti_bootstrap bootstrap;
-    void (*peers_lost)(void);  /* from the backend that identified the ranks, or NULL */
+    void (*peers_lost)(void);  /* callback of the backend that identified the ranks, or NULL */
     struct world_peer *peers;  /* by rank */
     struct dist_place *places; /* by rank */
     bool *watched;             /* by rank: without the store, we monitor that rank's process */
@@ -387,7 +387,7 @@ void disti_progress_hurry(void);
  */
 struct dist_group {
     struct dist_group *older, *newer; /* list of the groups that the program has */
-    bool known;                       /* in that list */
+    bool known;                       /* the group is in that list */
     atomic_bool destroyed;            /* also set in a forked child: the handle is invalid */
     atomic_bool over;                 /* destroyed, failed or aborting; never reset */
     bool forked;           /* this process was forked from the one that created the group */
@@ -439,7 +439,7 @@ struct dist_group {
     dist_status failed;
     bool aborted;               /* ended by dist_abort on this rank or another */
     atomic_bool abort_asked;    /* dist_abort was called on this rank; not guarded by the lock */
-    atomic_bool abort_possible; /* between open and close; not guarded by the lock */
+    atomic_bool abort_possible; /* the group is open; not guarded by the lock */
     struct disti_store_alarm *alarm; /* reports dist_abort; NULL: no store or memory */
     int lost_rank; /* the lost or failed rank, or -1; pending requests get a grace period */
     dist_status lost_status; /* valid with lost_rank: the status that the group ends with */

@@ -830,7 +830,7 @@ static dist_status groups_check_list(const struct dist_group *parent, const int 
                 groups_bad(parent, what, "ranks[%d] and ranks[%d] are both %d: list each rank once",
                            seen[ranks[i]] - 1, i, ranks[i]);
         else
-            seen[ranks[i]] = i + 1; /* index + 1 */
+            seen[ranks[i]] = i + 1; /* 0: not in the list */
     }
     *mine_p = seen[parent->rank] != 0;
     return status;

@@ -209,7 +209,7 @@ dist_status dist_unregister(dist_group *group, void *memory)
 
 /* dist_shared_alloc: memory of each rank that all ranks of the machine map. */
 
-/* Sent to the other ranks: the location of this rank's part. */
+/* The location of this rank's part, sent to the other ranks. */
 struct shared_offer {
     struct disti_segment_location at;
     uint64_t bytes;

@@ -534,8 +534,8 @@ out:
         if (status == DIST_ERR_PEER_LOST)
             disti_last_call_note_loss();
         disti_store_report(world->bootstrap.store, NULL, status, dist_last_error());
-        if (status !=
-            DIST_ERR_TIMEOUT) /* after a timeout, missing ranks have already been waited for */
+        /* After a timeout, this rank has already waited for missing ranks. */
+        if (status != DIST_ERR_TIMEOUT)
             disti_store_server_expect_all(world->bootstrap.server);
     }
     disti_world_close(world, INIT_LINGER_MS);
@@ -618,8 +618,8 @@ void disti_group_retire(struct dist_group *group)
      * group, whose stale handle must be rejected. */
     atomic_store(&group->destroyed, true);
     pthread_mutex_lock(&known_lock);
-    if (group->known) { /* in an order that keeps the list intact for a child forked at this moment
-                         */
+    /* This order keeps the list intact for a child that is forked at this moment. */
+    if (group->known) {
         if (group->newer)
             group->newer->older = group->older;
         else

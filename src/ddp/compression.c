@@ -128,7 +128,7 @@ struct int8_block {
  * Memory of a bucket. A chunk consists of whole blocks; elements after the last gradient are zero.
  */
 struct int8_memory {
-    size_t blocks;               /* of a chunk */
+    size_t blocks;               /* number of blocks of a chunk */
     float *error;                /* all chunks: the values to send, then their rounding errors */
     float *sum_error;            /* this rank's chunk: the sum, then its rounding errors */
     struct int8_block *sent;     /* one chunk for each rank */

@@ -614,7 +614,7 @@ dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
 {
     struct dist_ddp_bucket_times times;
     const struct ddp_bucket *own;
-    size_t count = 0; /* of the gradients only, without padding */
+    size_t count = 0; /* elements of the gradients, without padding */
     dist_status status = ddp_check_result(ddp, "dist_ddp_get_bucket_times",
                                           times_p ? &times_p->size : NULL, sizeof(*times_p));
 
@@ -769,8 +769,8 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
 /* Creation and destruction. */
 
 /*
- * If sending takes as long as computing, about one bucket is still to be sent when the backward pass
- * ends. So by default a bucket has about 1 / DDP_BUCKET_SHARE of the gradients, but at least
+ * If sending takes as long as computing, about one bucket is still to be sent when the backward
+ * pass ends. So by default a bucket has about 1 / DDP_BUCKET_SHARE of the gradients, but at least
  * DDP_FIRST_BUCKET bytes: smaller buckets are inefficient.
  */
 enum { DDP_FIRST_BUCKET = 1 << 20, DDP_BUCKET = 25 << 20, DDP_BUCKET_SHARE = 16 };

@@ -19,8 +19,8 @@ char *disti_ddp_quote(const char *name, int index);
 
 /* Hashes of a rank's arguments, which the ranks compare before they start. */
 struct ddp_hashes {
-    uint64_t must_match; /* of values that must be equal on all ranks */
-    uint64_t may_differ; /* of values that may differ between ranks */
+    uint64_t must_match; /* hash of the values that must be equal on all ranks */
+    uint64_t may_differ; /* hash of the values that may differ between ranks */
 };
 
 /*
@@ -107,7 +107,7 @@ struct ddp_bucket {
     dist_work *work;
     int first, count;     /* range of its gradients in ddp->order */
     int missing;          /* number of gradients that are not ready */
-    int64_t began, ended; /* in the last reduced step; 0: none */
+    int64_t began, ended; /* times in the last reduced step; 0: none */
     struct dist_ddp_bucket shape;
     void *compressed; /* private data of the compression, made by its open function */
 };

@@ -31,16 +31,16 @@ struct zero_parameter {
     char *name;
     size_t count;
     const float *source; /* the program's gradient; NULL: the program writes to our array */
-    size_t at;           /* in values and gradients, in elements, like all offsets here */
+    size_t at;           /* offset in values and gradients; all offsets are in elements */
     int bucket;
-    bool ready; /* in this step: the library owns the gradient */
+    bool ready; /* marked ready in this step: the library owns the gradient */
 };
 
 struct zero_bucket {
     size_t at, count;
-    size_t *counts, *offsets; /* of each rank's share, relative to `at` */
+    size_t *counts, *offsets; /* each rank's share; the offset is relative to `at` */
     size_t owned_at;          /* offset of this rank's share in a state array */
-    int first, last;          /* range of parameters */
+    int first, last;          /* index of the first and of the last parameter */
     int missing;              /* number of gradients that are not ready */
     dist_work *work;          /* request in progress; NULL: none */
 };
@@ -48,9 +48,9 @@ struct zero_bucket {
 /* A range of a parameter that this rank owns. */
 struct zero_block {
     int parameter;
-    size_t first, count; /* in the parameter */
-    size_t at;           /* in values and gradients */
-    size_t owned_at;     /* in a state array */
+    size_t first, count; /* range of elements of the parameter */
+    size_t at;           /* offset in values and gradients */
+    size_t owned_at;     /* offset in a state array */
 };
 
 /* Method by which the ranks access each other's gradients and values. */
@@ -75,7 +75,7 @@ struct dist_zero {
     int bucket_count;
     int next;        /* first bucket that has not started */
     size_t *shares;  /* counts and offsets of all buckets */
-    size_t elements; /* of the values, and of the gradients */
+    size_t elements; /* number of values, and of gradients */
     size_t owned;    /* elements that this rank owns */
     float *values, *gradients;
     void *memory;  /* zero_network: values and gradients */

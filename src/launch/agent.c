@@ -49,7 +49,7 @@ struct agent {
     sigset_t mask;       /* the inherited signal mask, for the workers */
     struct rlimit files; /* the inherited limit on open files, for the workers */
     pid_t group;         /* the process group of the monitor and the workers */
-    int signals_fd;      /* from the monitor */
+    int signals_fd;      /* receives signals from the monitor */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd that counts ended outputs */
     int commands_fd;     /* commands of the starter on another host; -1: none */
@@ -517,11 +517,13 @@ static dist_status start_round(struct agent *agent)
 /* Watches a round: ended workers, signals, timeouts. */
 
 enum {
-    WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for descendants of ended workers */
-    WATCH_KILL_MS = 100,  /* between two rounds of SIGKILL: new descendants may have been forked */
-    WATCH_CAUSE_MS = 300, /* from the end of a worker that has lost a peer until that peer's end */
-    WATCH_TWICE_MS = 200  /* a second signal counts after this time: the same signal may arrive
-                           * on two paths */
+    WATCH_CHILDREN_MS = 1000, /* time from SIGTERM to SIGKILL for descendants of ended workers */
+    WATCH_KILL_MS =
+        100, /* time between repetitions of SIGKILL, since new descendants may be forked */
+    WATCH_CAUSE_MS =
+        300, /* how long to wait for the end of the peer that a failed worker has lost */
+    WATCH_TWICE_MS = 200 /* a second signal counts after this time: the same signal may arrive
+                          * on two paths */
 };
 
 /*

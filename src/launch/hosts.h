@@ -85,12 +85,12 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
                                size_t *bytes_p);
 
 /*
- * Starts `AGENT HOST sh`; nothing but the host is on the command line. `agent` is a command that
- * accepts a host and a command for it, such as "ip netns exec", with arguments separated by blanks;
- * NULL: DISTI_HOSTS_AGENT. If `host` is NULL, starts a local `sh`. The child has its own process
- * group and dies with its parent; in_fd, out_fd and err_fd become its standard streams. Does not
- * wait for the program: the caller reaps the child, whose exit code is the program's, or 255 from
- * ssh. ERR_SYSTEM if the agent's command cannot be run.
+ * Starts `AGENT HOST sh`; the script is not on the command line, which others could read. `agent`
+ * is a command that accepts a host and a command for it, such as "ip netns exec", with arguments
+ * separated by blanks; NULL: DISTI_HOSTS_AGENT. If `host` is NULL, starts a local `sh`. The child
+ * has its own process group and dies with its parent; in_fd, out_fd and err_fd become its standard
+ * streams. Does not wait for the program: the caller reaps the child, whose exit code is the
+ * program's, or 255 from ssh. ERR_SYSTEM if the agent's command cannot be run.
  */
 dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,
                               int err_fd, pid_t *pid_p);

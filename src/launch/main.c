@@ -146,7 +146,7 @@ static int monitor_run(const struct disti_run_options *options)
         return monitor_failed();
     if (pid > 0) {
         close(ends[1]);
-        signal(SIGPIPE, SIG_IGN); /* for the same reason as in the supervisor */
+        signal(SIGPIPE, SIG_IGN); /* workers must be ended even if stderr has no reader */
         return monitor_wait(pid, ends[0], &set);
     }
     close(ends[0]);

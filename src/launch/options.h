@@ -26,20 +26,20 @@ struct disti_run_options {
     int action;  /* --help or --version was printed; 0: run */
 
     /* Derived from the options above. */
-    int min_nodes, max_nodes, workers; /* workers: of this node */
+    int min_nodes, max_nodes, workers; /* workers: number on this node */
     bool goes_on;                      /* with --on-failure continue: the job continues after a
                                         * worker's failure */
     bool scheduler;                    /* the job has a scheduler: its role is mindspore */
-    int min_hosts;                     /* the job continues with this many hosts; 0: it needs all */
-    struct disti_hosts hosts;          /* to start agents on; slots: workers of a host, 0:
-                                        * workers_text applies; count 0: run locally */
-    char endpoint[256];                /* rendezvous of several nodes */
+    int min_hosts; /* the job continues while this many hosts are left; 0: it needs all hosts */
+    struct disti_hosts hosts; /* hosts on which agents start; slots: workers of a host, 0:
+                               * workers_text applies; count 0: run locally */
+    char endpoint[256];       /* rendezvous of several nodes */
     int endpoint_port;
     sigset_t signals;           /* signals that end the job */
-    struct disti_secret secret; /* of the job, to authenticate its agents to each other */
+    struct disti_secret secret; /* the job's secret: its agents authenticate each other with it */
     const char *path;           /* the executable to run */
     char **command;             /* its arguments, terminated by NULL */
-    const char *program;        /* as the user named it */
+    const char *program;        /* its name on the command line */
     bool python;                /* Python runs the program */
 };
 

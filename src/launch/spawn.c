@@ -30,7 +30,7 @@ struct spawn {
     struct disti_store_server *server;
     int token_fd;        /* a memfd with the store's token; -1: none */
     char token_file[64]; /* path of that memfd */
-    int exit_code;       /* of the first failure; 0: none */
+    int exit_code;       /* exit code of the first failure; 0: none */
     bool decided; /* exit_code is final: its cause is a signal, or was found in an earlier poll */
     int signal;   /* a signal for the whole job for which the program has a handler; 0: none */
     int64_t oom_kills; /* the kernel's count of out-of-memory kills before the start */
@@ -134,7 +134,7 @@ static void spawn_ended(struct spawn *spawn, int rank, int wait_status)
     spawn->alive--;
     if (code != 0 && spawn->kill_at == INT64_MAX && spawn->options.failed)
         spawn->options.failed(rank, code, spawn->options.failed_arg);
-    /* Of two failures that are seen at once, one by a signal counts as the cause. */
+    /* If two failures are seen at once, a death by a signal counts as the cause. */
     if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(wait_status)))
         return;
     spawn->exit_code = code;

@@ -24,12 +24,11 @@
 #include <unistd.h>
 
 enum {
-    STARTER_AGREE_MS =
-        3000, /* from the first failure: time in which the agents notify each other */
-    STARTER_REPEAT_MS = 500, /* between two repetitions of a command */
-    STARTER_GRACE_MS = 5000, /* for agents, in addition to the shutdown timeout of their workers */
-    STARTER_HURRY_MS = 2000, /* for agents that must not wait for their workers */
-    STARTER_RESTART_MS = 3000,      /* from the loss of a host until its shell is started again */
+    STARTER_AGREE_MS = 3000, /* after the first failure: time for the agents to notify each other */
+    STARTER_REPEAT_MS = 500, /* time between two repetitions of a command */
+    STARTER_GRACE_MS = 5000, /* time for agents to end after their workers' shutdown timeout */
+    STARTER_HURRY_MS = 2000, /* time for agents to end that must not wait for their workers */
+    STARTER_RESTART_MS = 3000, /* time from the loss of a host until its shell is started again */
     STARTER_RESTART_MAX_MS = 60000, /* maximum of that time, after repeated failures */
     STARTER_TWICE_MS = 200 /* a second signal counts after this time: the same signal may arrive
                             * on two paths */
@@ -71,8 +70,8 @@ struct starter {
     int64_t send_at;       /* when `command` is sent next; INT64_MAX: never */
     int64_t kill_at;       /* deadline for SIGKILL to the remote shells; INT64_MAX: none */
     bool hurry;            /* do not wait until the output is read */
-    char secret[33];       /* of the job's agents; "": none, without OpenSSL */
-    char master[256];      /* the agents' rendezvous */
+    char secret[33];       /* secret of the job's agents; "": none, since there is no OpenSSL */
+    char master[256];      /* host of the agents' rendezvous */
     int master_port;
 };
 

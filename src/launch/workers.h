@@ -20,11 +20,11 @@ struct disti_run_round {
     int node_rank, nodes;
     int first_rank, workers, world_size; /* this node's workers have consecutive ranks from
                                           * first_rank on */
-    int processes;                       /* of this node: its workers, then the scheduler */
-    char master_address[256];            /* rank 0 may listen here */
+    int processes;            /* processes of this node: its workers, then the scheduler */
+    char master_address[256]; /* rank 0 may listen here */
     int master_port;
     char job[128];
-    int store_port;            /* of the store on the first node; 0: any free port */
+    int store_port;            /* port of the store on the first node; 0: any free port */
     char store_token[33];      /* the store's token, 32 hexadecimal digits */
     char store[300];           /* the store's host and port, for the workers */
     char store_token_file[64]; /* path of the file with the token */

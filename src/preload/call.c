@@ -283,7 +283,7 @@ static int layout_open(struct disti_layout *layout, const struct disti_side *buf
     layout->blocks = blocks;
     code = layout_type(layout, buffer->type, copy);
     if (!layout->contiguous)
-        layout->bytes = NULL; /* until the copy is allocated, for layout_close */
+        layout->bytes = NULL; /* the copy is not allocated yet, and layout_close frees it */
     if (code != MPI_SUCCESS)
         return code;
     layout->block = (size_t)buffer->count * layout->size;
@@ -803,7 +803,7 @@ struct fast_call {
     bool known;
     bool sends, receives;      /* the program's arguments for this side are significant */
     bool uses_send, uses_recv; /* libdist uses this side's memory */
-    bool counted;              /* has counts */
+    bool counted;              /* the call has counts for each rank */
     unsigned freed;
     MPI_Comm comm;
     MPI_Op op;

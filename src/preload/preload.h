@@ -86,7 +86,7 @@ struct disti_args {
     struct disti_side send, recv;
     MPI_Op op;
     int root;
-    MPI_Request *request; /* of calls that have one */
+    MPI_Request *request; /* the program's request; NULL in a blocking call */
     int refused;          /* MPI_SUCCESS, or the error code with which the call is rejected */
     struct disti_channel *channel; /* runs the call, if it is served */
     struct disti_comm *counted;    /* the communicator whose `calls` was incremented; NULL: none */
@@ -128,8 +128,8 @@ struct disti_preload {
     dist_group *world; /* parent of all groups; runs no calls itself */
     MPI_Comm self;     /* duplicate of MPI_COMM_SELF: completes persistent requests, packs */
     MPI_Comm silent;   /* duplicate of MPI_COMM_WORLD on which no message is ever sent */
-    int timeout_ms;    /* of the groups that serve calls */
-    int rank, ranks;   /* in MPI_COMM_WORLD */
+    int timeout_ms;    /* timeout of the groups that serve calls */
+    int rank, ranks;   /* rank and size in MPI_COMM_WORLD */
 };
 extern struct disti_preload disti_preload;
 
@@ -293,7 +293,7 @@ bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op);
  */
 struct disti_layout {
     char *memory;
-    MPI_Datatype type; /* for a copy: our duplicate */
+    MPI_Datatype type; /* if a copy is used: our duplicate of the program's type */
     size_t size;       /* bytes of data in an element */
     MPI_Aint extent;
     bool contiguous;
@@ -301,7 +301,7 @@ struct disti_layout {
     size_t block;            /* bytes of each block, if `sizes` is NULL */
     size_t *sizes;           /* bytes, by block; NULL: consecutive blocks of equal size */
     size_t *offsets;         /* by block, relative to `bytes` */
-    MPI_Aint *displacements; /* of a copy, by block, relative to `memory` */
+    MPI_Aint *displacements; /* if a copy is used: by block, relative to `memory` */
     char *bytes;             /* the memory passed to libdist */
 };
 
@@ -411,9 +411,9 @@ void disti_fast_call_store(const struct disti_args *args, const struct disti_cal
 /* An operation for which the program has a request. */
 struct disti_pending {
     struct disti_call call;
-    dist_work *work; /* in progress; a prepared all-reduce: always set */
+    dist_work *work; /* NULL if not in progress; of a prepared all-reduce always set */
     MPI_Request request;
-    int code; /* its result */
+    int code; /* MPI_SUCCESS, or the error code of the ended operation */
     bool persistent, is_prepared, running, is_freed;
     int tag;                               /* persistent: tag of the message that completes it */
     STAILQ_ENTRY(disti_pending) next;      /* in the channel's list of operations in progress */
