@@ -94,8 +94,7 @@ typedef dist_status (*dist_ddp_hook_fn)(void *arg, dist_group *group,
 struct dist_ddp_options {
     size_t size;      /* sizeof(struct dist_ddp_options) */
     dist_dtype dtype; /* type of values and gradients: FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
-    size_t
-        first_bucket_bytes; /* size of the first bucket; 0: 1 MiB, so that sending begins early */
+    size_t first_bucket_bytes; /* size of the first bucket; 0: 1 MiB: sending begins early */
     size_t bucket_bytes; /* size of the other buckets; 0: a sixteenth of the gradients, but at least
                             1 MiB and at most 25 MiB. A bucket ends with the gradient that reaches
                             this size */

@@ -36,9 +36,9 @@ struct dist_sampler_options {
     int world_size; /* -1: that of the group; MindSpore's num_shards */
     bool shuffle;   /* another order in each epoch; else that of the data set */
     uint64_t seed;  /* seed of the shuffled orders; the same on all ranks */
-    bool
-        drop_last; /* leave out the last samples if there are too few for every rank; else the first
-                      samples of the order are used again, so that every rank has the same number */
+    /* Leave out the last samples of the order if there are too few for every rank; else use the
+     * first samples again, so that every rank has the same number. */
+    bool drop_last;
 };
 
 #define DIST_SAMPLER_OPTIONS_INIT                                                                  \

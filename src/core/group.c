@@ -248,8 +248,8 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
     group->state = state;
     group->host_only = !backend->join && !disti_driver_possible();
     status = backend->open(state, &group->config);
-    if (status == DIST_OK &&
-        !backend->meets) /* no rank starts an operation before all have opened the backend */
+    /* No rank may start an operation before all ranks have opened the backend. */
+    if (status == DIST_OK && !backend->meets)
         status = group_all_gather(group, NULL, NULL, 0);
     group->open_by_ns = 0;
     return status;

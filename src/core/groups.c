@@ -109,8 +109,8 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
     party.what = "for the other ranks to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
     compare_summarize(group, &own);
-    all = calloc((size_t)group->world_size,
-                 sizeof(*all)); /* NULL: this rank does not compare calls */
+    /* Without memory this rank does not compare calls. */
+    all = calloc((size_t)group->world_size, sizeof(*all));
     status = disti_store_leave(store, &party, key, &own, all, sizeof(own), disti_left_ms(until),
                                leave_late, group);
     /* This rank has given up: a rank that leaves later must not wait for it. */
@@ -134,8 +134,8 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
     disti_abort_disable(group);
     group->config.left = left == DIST_OK && !group->failed;
     lost = group->failed ? group->failed : left;
-    if (lost == DIST_ERR_TIMEOUT ||
-        disti_group_has_lost(group, lost)) /* a rank is lost or silent */
+    /* A rank is silent or lost. */
+    if (lost == DIST_ERR_TIMEOUT || disti_group_has_lost(group, lost))
         disti_world_lost(group->world);
     disti_group_free(group);
     return status == DIST_OK ? left : status;

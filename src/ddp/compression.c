@@ -284,8 +284,8 @@ static dist_status hook_next(struct dist_ddp *ddp, struct ddp_bucket *bucket, in
                           "rank %d: the hook tried to start an operation in stage %d: set "
                           "hook_stages in the options to %d",
                           ddp->rank, stage, stage + 1);
-    if (status != DIST_OK &&
-        failures == disti_failures()) /* the hook may have set no error itself */
+    /* If the hook has not set an error itself, sets one. */
+    if (status != DIST_OK && failures == disti_failures())
         return disti_fail(status, "rank %d: the hook returned \"%s\" for bucket %d in stage %d",
                           ddp->rank, dist_status_string(status), bucket->shape.index, stage);
     return status;

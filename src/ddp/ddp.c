@@ -473,8 +473,8 @@ static dist_status ddp_reduce(struct dist_ddp *ddp)
             dist_all_reduce_async(ddp->stages[0], ddp->tally, ddp->tally, (size_t)ddp->count + 1,
                                   DIST_INT32, DIST_SUM, &ddp->tally_work);
     }
-    while (moving &&
-           status == DIST_OK) { /* each sweep advances each bucket by one stage, in order */
+    /* Each iteration advances every bucket by one stage, in order. */
+    while (moving && status == DIST_OK) {
         moving = false;
         for (int i = 0; i < ddp->bucket_count && status == DIST_OK; i++) {
             if (ddp->buckets[i].state != DDP_MOVING)

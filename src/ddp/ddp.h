@@ -122,8 +122,8 @@ struct dist_ddp {
     int count;
     void *memory;   /* gradients that the program did not allocate */
     bool device;    /* the gradients are in GPU memory */
-    bool scattered; /* gradients are adjacent in memory on some ranks only: each is a separate piece
-                     */
+    bool scattered; /* each gradient is a separate piece, since some are adjacent in memory only on
+                     * some ranks */
     int *order;     /* parameters in the order in which buckets contain their gradients */
     int gradients;
     struct ddp_bucket *buckets;

@@ -218,8 +218,7 @@ static int run_processes(const struct disti_run_options *options,
 /* How long the connections stay open, so that the other agents receive the last message. */
 enum { RENDEZVOUS_LINGER_MS = 2000 };
 
-/* True if this agent prints messages about the whole job. Among remote agents only the first does.
- */
+/* True if this agent prints messages about the whole job. Of remote agents only the first does. */
 static bool agent_prints(const struct agent *agent)
 {
     return !agent->options->remote || agent->options->node_rank <= 0;
@@ -518,12 +517,10 @@ static dist_status start_round(struct agent *agent)
 
 enum {
     WATCH_CHILDREN_MS = 1000, /* time from SIGTERM to SIGKILL for descendants of ended workers */
-    WATCH_KILL_MS =
-        100, /* time between repetitions of SIGKILL, since new descendants may be forked */
-    WATCH_CAUSE_MS =
-        300, /* how long to wait for the end of the peer that a failed worker has lost */
-    WATCH_TWICE_MS = 200 /* a second signal counts after this time: the same signal may arrive
-                          * on two paths */
+    WATCH_KILL_MS = 100,      /* SIGKILL is repeated after this time: descendants may have forked */
+    WATCH_CAUSE_MS = 300,     /* how long to wait for the end of the peer that a worker has lost */
+    WATCH_TWICE_MS = 200      /* a second signal counts after this time: the same signal may arrive
+                               * on two paths */
 };
 
 /*

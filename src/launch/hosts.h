@@ -66,8 +66,8 @@ bool disti_hosts_is_loopback(const char *name);
 /* A program to start on a host. */
 struct disti_hosts_start {
     const char *const *argv; /* terminated by NULL */
-    const char *const
-        *environment;      /* "NAME=value", terminated by NULL; NULL: the host's environment only */
+    /* Entries "NAME=value", terminated by NULL; NULL: the host's own environment only. */
+    const char *const *environment;
     const char *directory; /* working directory; NULL: the remote shell's */
     const char *secret;    /* the program can read it from DISTI_HOSTS_SECRET; NULL: none */
 };

@@ -105,8 +105,8 @@ static int supervisor_run(pid_t agent)
     sigprocmask(SIG_BLOCK, &all, NULL);
     prctl(PR_SET_NAME, "supervisor");
     setpgid(0, 0);
-    signal(SIGPIPE,
-           SIG_IGN); /* the agent's descendants must be ended even if stderr has no reader */
+    /* The agent's descendants must be ended even if stderr has no reader. */
+    signal(SIGPIPE, SIG_IGN);
     while (waitpid(agent, &wait_status, 0) < 0 && errno == EINTR)
         continue;
     return WIFSIGNALED(wait_status) ? monitor_end_all("agent", wait_status)

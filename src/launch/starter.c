@@ -299,7 +299,7 @@ static bool starter_is_shell_error(const struct starter_host *host)
 static int starter_conclude(const struct starter *starter)
 {
     const struct starter_host *first;
-    bool is_alike = true; /* if all agents exited with the same code, one of them has reported the
+    bool is_alike = true; /* all agents exited with the same code: one of them has reported the
                            * cause */
     const char *reason;
     char name[16];

@@ -54,9 +54,9 @@ const char *disti_run_store_host(const struct disti_run_round *round);
 
 #define DISTI_RUN_CPUS 8192 /* CPUs with higher numbers are not used */
 
+/* A mask for sched_setaffinity. */
 struct disti_run_cpus {
-    unsigned long
-        words[DISTI_RUN_CPUS / (8 * sizeof(unsigned long))]; /* a mask for sched_setaffinity */
+    unsigned long words[DISTI_RUN_CPUS / (8 * sizeof(unsigned long))];
 };
 
 struct disti_run_binding {

@@ -94,8 +94,8 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
         }
         if (layout->contiguous)
             return MPI_SUCCESS;
-        if (layout->memory) /* a copy, since the program may free its type before the operation ends
-                             */
+        /* Duplicates the type, since the program may free it before the operation ends. */
+        if (layout->memory)
             return PMPI_Type_dup(type, &layout->type);
         /*
          * MPICH's MPI_Pack rejects MPI_BOTTOM: use a base address above 0, and a type with the
@@ -607,8 +607,8 @@ static int call_open_layouts(struct disti_call *call, const struct disti_args *a
 
     if (call_sends(args->kind, at_root) && !send_in_place)
         code = layout_open(&call->send, &args->send, send_blocks, false);
-    else if (call_sends(args->kind, at_root) && spreads && collects) /* in place, all blocks are
-                                                                      * sent: from a copy */
+    /* An in-place all-to-all sends all blocks from a copy. */
+    else if (call_sends(args->kind, at_root) && spreads && collects)
         code = layout_open(&call->send, &args->recv, send_blocks, true);
     if (call_receives(args->kind, at_root) && args->recv.memory != MPI_IN_PLACE &&
         code == MPI_SUCCESS)

@@ -281,8 +281,7 @@ int disti_comm_fail(MPI_Comm comm)
       (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,         \
        reorder, newcomm))
 
-/* X(name, parameters, arguments) for functions that are collective over the ranks of newcomm only.
- */
+/* X(name, parameters, arguments) for functions that are collective over newcomm's ranks only. */
 #define CREATORS_BY_MEMBERS(X)                                                                     \
     X(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm),             \
       (comm, group, tag, newcomm))                                                                 \
@@ -443,8 +442,8 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     bool good;
 
     options.timeout_ms = disti_preload.timeout_ms;
-    options.meanwhile =
-        disti_poll_mpi; /* a peer may be waiting for an MPI message before it joins */
+    /* A peer may be waiting for an MPI message before it joins. */
+    options.meanwhile = disti_poll_mpi;
     good = dist_new_group(disti_preload.world, list->members, list->size, &options, &made->group) ==
            DIST_OK;
     if (!good && !atomic_flag_test_and_set(&warned))

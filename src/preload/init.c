@@ -400,8 +400,8 @@ int MPI_Finalize(void)
                 report_table(all);
         }
         if (disti_preload.active) {
-            disti_comm_min(MPI_COMM_WORLD, 0); /* a barrier by MPI, which waits for late ranks
-                                                * without a timeout */
+            /* A barrier of MPI, since it waits for late ranks without a timeout. */
+            disti_comm_min(MPI_COMM_WORLD, 0);
             disti_preload.active = false;
             disti_persistent_close();
             dist_destroy_process_group(disti_preload.world);

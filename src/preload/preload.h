@@ -90,8 +90,8 @@ struct disti_args {
     int refused;          /* MPI_SUCCESS, or the error code with which the call is rejected */
     struct disti_channel *channel; /* runs the call, if it is served */
     struct disti_comm *counted;    /* the communicator whose `calls` was incremented; NULL: none */
-    struct disti_comparison
-        *comparison; /* not NULL: the call is timed, the caller must call disti_compare_end */
+    /* Not NULL: the call is timed, and the caller must call disti_compare_end. */
+    struct disti_comparison *comparison;
 };
 
 /* Field by field: a memset of the structure takes a noticeable part of a short call's time. */
