@@ -400,8 +400,10 @@ static float *machine_add(const struct machine_sum *sum, int first, int operands
     return dst;
 }
 
-/* Returns the sum or mean of all ranks' gradients for a block: in zero->tiles, or for a single rank
- * in place. */
+/*
+ * Returns the sum or mean of all ranks' gradients for a block: in zero->tiles, or for a single rank
+ * in place.
+ */
 static float *machine_reduce(const struct dist_zero *zero, const struct zero_block *block)
 {
     const dist_op op = zero->options.sum ? DIST_SUM : DIST_AVG;

@@ -14,8 +14,7 @@
 
 /* Attributes of a pointer. */
 enum { DRIVER_CONTEXT = 1, DRIVER_MEMORY_TYPE = 2, DRIVER_IS_MANAGED = 8, DRIVER_DEVICE = 9 };
-/* Memory type of host memory that the driver knows. The driver returns type 0 for other host
- * memory. */
+/* Memory type of host memory that the driver knows; 0: other host memory. */
 enum { DRIVER_TYPE_HOST = 1 };
 
 static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",

@@ -212,8 +212,10 @@ static int run_processes(const struct disti_run_options *options,
     return round->workers + (options->scheduler && round->node_rank == 0);
 }
 
-/* Rendezvous: the agents of all nodes decide together; this agent receives the decisions as
- * orders. */
+/*
+ * Rendezvous: the agents of all nodes decide together; this agent receives the decisions as
+ * orders.
+ */
 
 /* How long the connections stay open, so that the other agents receive the last message. */
 enum { RENDEZVOUS_LINGER_MS = 2000 };

@@ -48,8 +48,10 @@ enum {
  */
 int disti_run_starter(int signals_fd, const struct disti_run_options *options);
 
-/* Runs the agent; parameters and result as for disti_run_starter. `mask` is the signal mask for the
- * workers. */
+/*
+ * Runs the agent; parameters and result as for disti_run_starter. `mask` is the signal mask for the
+ * workers.
+ */
 int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run_options *options);
 
 #endif

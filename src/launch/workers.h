@@ -74,8 +74,10 @@ struct disti_run_binding {
  */
 dist_status disti_run_binding_make(const char *mode, int workers,
                                    struct disti_run_binding *binding_p);
-/* Returns the index of the part, of `parts` parts, to which a worker is bound. If there are more
- * workers than parts, consecutive workers share a part. */
+/*
+ * Returns the index of the part, of `parts` parts, to which a worker is bound. If there are more
+ * workers than parts, consecutive workers share a part.
+ */
 int disti_run_binding_part(int local_rank, int workers, int parts);
 
 /* A worker's environment has the variables of torchrun, of MindSpore, and of the agent's store. */

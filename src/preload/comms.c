@@ -249,8 +249,10 @@ int disti_comm_fail(MPI_Comm comm)
 
 /* Preload: the calls that make and free communicators. */
 
-/* X(name, parameters, arguments) for the functions that are collective over comm and make newcomm
- * from it. */
+/*
+ * X(name, parameters, arguments) for the functions that are collective over comm and make newcomm
+ * from it.
+ */
 #define CREATORS(X)                                                                                \
     X(Comm_dup, (MPI_Comm comm, MPI_Comm * newcomm), (comm, newcomm))                              \
     X(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm * newcomm),                      \

@@ -958,8 +958,10 @@ static void imports_point(const struct object *object, const struct import *impo
         imports_pointed += imports_write(object, import->slot, target) && offers;
 }
 
-/* Redirects PMPI_Request_c2f to our function, which recognizes the placeholder. Sets *arg, a bool,
- * to whether the slot refers to our function. */
+/*
+ * Redirects PMPI_Request_c2f to our function, which recognizes the placeholder. Sets *arg, a bool,
+ * to whether the slot refers to our function.
+ */
 static void imports_convert(const struct object *object, const struct import *import, void *arg)
 {
     void *target = fortran_conversion;
