@@ -295,9 +295,10 @@ DIST_API dist_status dist_abort(dist_group *group);
 /*
  * Writes the last calls of each group of this process to a file, as JSON for `dist_info flight`.
  * If path is NULL, the file is that of DIST_FLIGHT_FILE, or dist-flight.RANK.json in the current
- * directory. An existing file is replaced. The library does so by itself when a group ends with an
- * error that is not the loss of a process (the error names the file), and when the process gets
- * SIGUSR1, if the program does not handle that signal.
+ * directory; the second to ninth dumps of a process get ".2" to ".9" appended, and later dumps
+ * replace the ninth. An existing file is replaced. The library does so by itself when a group ends
+ * with an error that is not the loss of a process (the error names the file), and when the process
+ * gets SIGUSR1, if the program does not handle that signal.
  *
  * Blocks only as long as the file system does. Any thread may call it, even while other threads are
  * in calls.
@@ -307,12 +308,14 @@ DIST_API dist_status dist_abort(dist_group *group);
  */
 DIST_API dist_status dist_flight_dump(const char *path);
 
-/* Return this process's rank, the number of ranks, and the rank among those of this machine. */
+/* Return this process's rank, the number of ranks, and the rank among the ranks of this machine; -1
+ * if the group is NULL or destroyed. */
 DIST_API int dist_get_rank(const dist_group *group);
 DIST_API int dist_get_world_size(const dist_group *group);
 DIST_API int dist_get_local_rank(const dist_group *group);
 
-/* Returns the name of the backend in use, e.g. "gloo". The group owns it. */
+/* Returns the name of the group's backend, such as "gloo"; "" if the group is NULL or destroyed.
+ * The group owns the text. */
 DIST_API const char *dist_get_backend(const dist_group *group);
 
 /* ---- groups ---- */

@@ -36,8 +36,7 @@ static uint64_t permute_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Returns the sample at position `at` of the shuffled order `key`, a bijection of 0 .. count - 1.
- */
+/* Returns the sample at position `at` of the order `key`, a permutation of 0 to count - 1. */
 static uint64_t sampler_permute(uint64_t count, uint64_t key, uint64_t at)
 {
     /* Half the number of bits: the smallest for which the bits can hold count - 1; at least 1. */

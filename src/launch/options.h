@@ -58,8 +58,8 @@ static inline bool disti_run_host_is_local(const struct disti_run_options *optio
 }
 
 /*
- * Appends the options as command-line arguments, except those that say where workers run and how
- * many.
+ * Appends the options as command-line arguments to *words, except those that set where and how many
+ * workers run.
  */
 void disti_run_options_arguments(const struct disti_run_options *options,
                                  struct disti_run_list *words);
