@@ -16,23 +16,24 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-/* Published by each rank when it joins. Fixed size: exchanged as bytes. */
+/* The data that each rank publishes when it joins. Fixed size: exchanged as bytes. */
 struct world_peer {
     struct disti_locality locality;
     char backend[32];
-    uint64_t choice;  /* hash of the settings that must be equal on all ranks */
-    uint64_t unknown; /* hash of the unknown DIST_ variables; 0: none */
+    uint64_t settings; /* hash of the settings that must be equal on all ranks */
+    uint64_t unknown;  /* hash of the unknown DIST_ variables; 0: none */
 };
 
-/* A rank that has exited. Kept for groups that are created later. */
+/* A rank that has exited. Entries are kept, since groups that are created later need them. */
 struct world_exit {
     struct world_exit *next;
     struct disti_notice notice;
     bool must_forward; /* this rank must notify the ranks that cannot observe that process */
 };
 
-/* Created by dist_init_process_group and freed with the group that it created. `lock` guards the
- * members below it. A thread that holds a group's lock may take it, but not the other way round. */
+/* A world, created by dist_init_process_group and freed with the group that this call created.
+ * `lock` guards the members below it. A thread that holds a group's lock may take the world's lock,
+ * but not the other way round. */
 struct disti_world {
     struct disti_log log;
     int rank, size;
@@ -62,15 +63,17 @@ struct disti_world {
 /* Creates an empty world with rank -1. The caller frees it with disti_world_close. */
 dist_status disti_world_new(struct disti_world **world_p);
 
-/* The settings that must be equal on all ranks, and the buffer size for their values in errors. */
-#define DISTI_WORLD_CHOICES                                                                        \
+/* The names of the settings that must be equal on all ranks, and the buffer size for the text of
+ * disti_world_settings. */
+#define DISTI_WORLD_SETTINGS                                                                       \
     "DIST_ALGO, DIST_SEGMENTS, DIST_MPI_COLL, DIST_CHECKSUM and DIST_REPRODUCIBLE"
-#define DISTI_WORLD_CHOICE 224
+#define DISTI_WORLD_SETTINGS_SIZE 224
 
 /* Writes the current settings, truncated to the buffer, and returns a hash of this text and of the
  * full DIST_ALGO. Ranks with different settings would select different algorithms, whose messages
  * do not match. */
-uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE]);
+uint64_t disti_world_settings(const struct disti_world *world,
+                              char text[DISTI_WORLD_SETTINGS_SIZE]);
 
 /* Writes "rank 5 (host b, pid 812)", the beginning of every notice. Returns its length. */
 size_t disti_world_name(const struct disti_world *world, int rank, char *text, size_t size);
@@ -282,7 +285,8 @@ enum disti_drive_state {
     DISTI_DRIVE_CLOSED
 };
 
-/* Whether the progress thread serves this group. Decided once, when requests first need it. */
+/* States whether the progress thread serves this group. Decided once, when a request first needs
+ * it. */
 enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES };
 
 /* A group's progress state. Guarded by the group's lock, except `wanted` and `references`.
@@ -333,7 +337,7 @@ static inline bool disti_drive_sleeps(enum disti_drive_state state)
 /* Take and release the group's lock. The progress owner yields it to waiting threads. */
 void disti_group_lock(struct dist_group *group);
 void disti_group_unlock(struct dist_group *group);
-/* The same at the start and end of a public call; also select the group's log for this thread. */
+/* As above, at the start and end of a public call; also select the group's log for this thread. */
 void disti_group_enter(struct dist_group *group);
 void disti_group_exit(struct dist_group *group);
 

@@ -324,11 +324,12 @@ struct group_turn {
     uint32_t taken;
 };
 
-/* The data that each rank sends to the other ranks. Fixed size: exchanged as bytes. */
+/* The data that each rank of a new group sends to the other ranks. Fixed size: exchanged as bytes.
+ */
 struct agree_offer {
-    uint64_t choice;  /* hash of the settings, which may have changed since the ranks joined */
-    uint32_t number;  /* the group's number, from its lowest world rank; otherwise 0 */
-    char backend[52]; /* "": the rank cannot create the group */
+    uint64_t settings; /* hash of the settings, which may have changed since the ranks joined */
+    uint32_t number;   /* the group's number, from its lowest world rank; otherwise 0 */
+    char backend[52];  /* "": the rank cannot create the group */
 };
 
 struct group_turn *disti_turn_new(void)
@@ -483,15 +484,15 @@ static dist_status agree_compare(const struct disti_world *world,
                 offers[0].backend);
     }
     for (int i = 0; i < spec->size; i++) {
-        if (offers[i].choice != mine->choice) {
-            char text[DISTI_WORLD_CHOICE];
+        if (offers[i].settings != mine->settings) {
+            char text[DISTI_WORLD_SETTINGS_SIZE];
 
-            disti_world_choice(world, text);
+            disti_world_settings(world, text);
             return disti_fail(
                 DIST_ERR_MISMATCH,
                 "new group: world rank %d has the settings \"%s\", but rank %d (world rank "
                 "%d, host %s) has different ones, since variables have changed after the "
-                "ranks joined: set the same values on all ranks for " DISTI_WORLD_CHOICES,
+                "ranks joined: set the same values on all ranks for " DISTI_WORLD_SETTINGS,
                 world->rank, text, i, spec->members[i],
                 world->peers[spec->members[i]].locality.host);
         }
@@ -595,11 +596,11 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
 static dist_status agree_offer(struct disti_world *world, const struct disti_group_spec *spec,
                                const char *backend, bool numbers, struct agree_offer *mine)
 {
-    char text[DISTI_WORLD_CHOICE];
+    char text[DISTI_WORLD_SETTINGS_SIZE];
     dist_status status = DIST_OK;
 
     memset(mine, 0, sizeof(*mine));
-    mine->choice = disti_world_choice(world, text);
+    mine->settings = disti_world_settings(world, text);
     if (spec->no_memory)
         return disti_fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a group of %d ranks",
                           world->rank, spec->size);
@@ -643,7 +644,7 @@ static dist_status group_agree(struct dist_group *parent, const struct disti_gro
 
 /* New groups from a list of ranks, by color, or of all ranks */
 
-/* Exchanged by dist_split_group. */
+/* The data that each rank sends to the other ranks in dist_split_group. */
 struct split_choice {
     int32_t color, key;
 };

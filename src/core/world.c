@@ -64,13 +64,13 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     free(world);
 }
 
-uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WORLD_CHOICE])
+uint64_t disti_world_settings(const struct disti_world *world, char text[DISTI_WORLD_SETTINGS_SIZE])
 {
     const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
     const char *mpi = disti_env("DIST_MPI_COLL"), *checksum = disti_env("DIST_CHECKSUM");
 
-    memset(text, 0, DISTI_WORLD_CHOICE);
-    snprintf(text, DISTI_WORLD_CHOICE,
+    memset(text, 0, DISTI_WORLD_SETTINGS_SIZE);
+    snprintf(text, DISTI_WORLD_SETTINGS_SIZE,
              "DIST_REPRODUCIBLE=%d DIST_CHECKSUM=%.8s DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s "
              "DIST_ALGO=%s",
              world->reproducible, checksum ? checksum : "", segments ? segments : "",
@@ -80,21 +80,23 @@ uint64_t disti_world_choice(const struct disti_world *world, char text[DISTI_WOR
 
 /* Called on all ranks when rank `other` has different settings: exchanges the settings as text
  * for the error message. */
-static dist_status world_choices_differ(const struct disti_world *world, int other)
+static dist_status world_settings_differ(const struct disti_world *world, int other)
 {
-    char mine[DISTI_WORLD_CHOICE], *all = calloc((size_t)world->size, DISTI_WORLD_CHOICE);
+    char mine[DISTI_WORLD_SETTINGS_SIZE],
+        *all = calloc((size_t)world->size, DISTI_WORLD_SETTINGS_SIZE);
     dist_status status = DIST_OK;
 
-    disti_world_choice(world, mine);
+    disti_world_settings(world, mine);
     if (all)
         status = disti_store_all_gather(world->bootstrap.store, NULL, "dist/choice", mine, all,
-                                        DISTI_WORLD_CHOICE, world->timeout_ms);
+                                        DISTI_WORLD_SETTINGS_SIZE, world->timeout_ms);
     if (status == DIST_OK)
-        status = disti_fail(DIST_ERR_MISMATCH,
-                            "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                            "\"%.223s\": set the same values on all ranks for " DISTI_WORLD_CHOICES,
-                            world->rank, mine, other, world->peers[other].locality.host,
-                            all ? all + (size_t)other * DISTI_WORLD_CHOICE : "different settings");
+        status = disti_fail(
+            DIST_ERR_MISMATCH,
+            "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
+            "\"%.223s\": set the same values on all ranks for " DISTI_WORLD_SETTINGS,
+            world->rank, mine, other, world->peers[other].locality.host,
+            all ? all + (size_t)other * DISTI_WORLD_SETTINGS_SIZE : "different settings");
     free(all);
     return status;
 }
@@ -134,10 +136,10 @@ static dist_status world_check_peers(const struct disti_world *world)
                               "rank %d requests backend %s, but rank %d (host %.63s) requests "
                               "%.31s: select the same backend on all ranks",
                               world->rank, mine->backend, r, peer->locality.host, peer->backend);
-        if (peer->choice != mine->choice && other < 0)
+        if (peer->settings != mine->settings && other < 0)
             other = r;
     }
-    return other < 0 ? DIST_OK : world_choices_differ(world, other);
+    return other < 0 ? DIST_OK : world_settings_differ(world, other);
 }
 
 static dist_status world_number_nodes(struct disti_world *world)
@@ -215,7 +217,7 @@ bool disti_world_sees_process(const struct disti_world *world, int rank, int of)
 static dist_status world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size;
-    char choice[DISTI_WORLD_CHOICE], unknown[WORLD_UNKNOWN];
+    char settings[DISTI_WORLD_SETTINGS_SIZE], unknown[WORLD_UNKNOWN];
     struct world_peer mine;
     dist_status status;
     bool misspelt;
@@ -227,7 +229,7 @@ static dist_status world_meet(struct disti_world *world, const char *backend_nam
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
-    mine.choice = disti_world_choice(world, choice);
+    mine.settings = disti_world_settings(world, settings);
     mine.unknown =
         disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown), &misspelt);
     status = world_discover(world, &mine.locality);
