@@ -238,7 +238,7 @@ struct dist_ddp_stats {
 
 DIST_API dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_stats *stats_p);
 
-/* When a bucket was reduced, on CLOCK_MONOTONIC of this host. */
+/* Times at which a bucket was reduced, on CLOCK_MONOTONIC of this host. */
 struct dist_ddp_bucket_times {
     size_t size;      /* sizeof(struct dist_ddp_bucket_times), set by the caller */
     int64_t began_ns; /* when its operation was started */

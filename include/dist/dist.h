@@ -210,7 +210,8 @@ typedef struct dist_work dist_work;
  */
 typedef int (*dist_oob_all_gather_fn)(void *arg, const void *in, void *out, size_t bytes);
 
-/* How to join. Initialise with DIST_OPTIONS_INIT: `size` lets later versions add members. */
+/* Options for joining. Initialise with DIST_OPTIONS_INIT: `size` lets later versions add members.
+ */
 struct dist_options {
     size_t size;             /* sizeof(struct dist_options) */
     const char *backend;     /* "gloo", "mpi", ...; NULL: DIST_BACKEND, else "auto" */
@@ -320,7 +321,8 @@ DIST_API const char *dist_get_backend(const dist_group *group);
 
 /* ---- groups ---- */
 
-/* How a new group differs from its parent. Initialise with DIST_GROUP_OPTIONS_INIT. */
+/* Options of a new group, in which it differs from its parent. Initialise with
+ * DIST_GROUP_OPTIONS_INIT. */
 struct dist_group_options {
     size_t size;         /* sizeof(struct dist_group_options) */
     const char *backend; /* NULL: the parent's; "auto": as dist_init_process_group chooses. A group
@@ -848,10 +850,10 @@ DIST_API dist_status dist_unregister(dist_group *group, void *memory);
 DIST_API dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg,
                                 int *exit_code_p);
 
-/* How dist_spawn_with runs the processes; initialise with DIST_SPAWN_OPTIONS_INIT. */
+/* Options of dist_spawn_with. Initialise with DIST_SPAWN_OPTIONS_INIT. */
 struct dist_spawn_options {
     size_t size; /* sizeof(struct dist_spawn_options) */
-    /* When a process fails, the remaining processes run on and can call dist_shrink. The calling
+    /* When a process fails, the remaining processes continue and can call dist_shrink. The calling
      * process holds the store: the death of any rank, rank 0 included, leaves it intact. */
     bool continue_on_failure;
     /* Called in this process for each process that failed, with its exit code (128 + signal if a

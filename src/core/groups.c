@@ -17,7 +17,7 @@
 
 /* Leaving a group together with its other ranks */
 
-/* How long the store waits for the other ranks to disconnect after all have left. */
+/* Time for which the store waits for the other ranks to disconnect after all have left. */
 #define LEAVE_LINGER_MS 2000
 
 void disti_group_abandon(void *arg, const char *what)
@@ -401,7 +401,7 @@ static bool group_number_clashes(struct disti_world *world, uint32_t number)
     return group;
 }
 
-/* How many numbers a rank reserves in the store at a time, for its next groups. */
+/* Count of numbers that a rank reserves in the store at a time, for its next groups. */
 #define AGREE_NUMBERS 16
 
 /* Takes the next reserved number. Returns false if none is left. */

@@ -616,7 +616,7 @@ bool disti_group_try_lock(int number, struct dist_group **group_p)
 
 void disti_group_retire(struct dist_group *group)
 {
-    /* Also for a group that was never published: its structure may be reused from a published
+    /* Marks a group that was never published too: its structure may be reused from a published
      * group, whose stale handle must be rejected. */
     atomic_store(&group->destroyed, true);
     pthread_mutex_lock(&known_lock);

@@ -217,7 +217,7 @@ static int run_processes(const struct disti_run_options *options,
  * orders.
  */
 
-/* How long the connections stay open, so that the other agents receive the last message. */
+/* Time for which the connections stay open, so that the other agents receive the last message. */
 enum { RENDEZVOUS_LINGER_MS = 2000 };
 
 /* True if this agent prints messages about the whole job. Of remote agents only the first does. */

@@ -1069,7 +1069,7 @@ int disti_mpi_init(int *argc, char ***argv, int required, int *provided)
     return next ? disti_init_by(next, argc, argv, required, provided) : MPI_ERR_INTERN;
 }
 
-/* Also called by libdist's own modules. */
+/* libdist's own modules call this function too. */
 int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     if (disti_mpi_is_foreign())

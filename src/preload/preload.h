@@ -44,7 +44,7 @@
 
 enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FORMS };
 
-/* Why a call was forwarded. X(name, text) */
+/* Reasons why a call is forwarded. X(name, text); SERVED: it is not forwarded. */
 #define DISTI_REASONS(X)                                                                           \
     X(SERVED, "")                                                                                  \
     X(SWITCHED_OFF, "switched off by DIST_MPI_SERVE")                                              \
