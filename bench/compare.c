@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs of processes that measure, of libdist and of other libraries; comparisons; the main
- * function.
+ * The runners of dist_bench: for the ranks of its own job, and for the processes of other jobs.
+ * Measurement of libdist alone, comparison of libraries, and the main function.
  */
 #include "bench/jobs.h"
 #include "bench/measure.h"
@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A library as a runner: a job of processes that implement the protocol of protocol.h. */
+/* The runner for a job of other processes, which implement the protocol of protocol.h. */
 
 /* A process that has connected. */
 struct job_rank {
@@ -499,7 +499,7 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 }
 
 /*
- * The ranks of this job as a runner: rank 0 sends the orders and receives the times through the
+ * The runner for the ranks of this job: rank 0 sends the orders and receives the times through the
  * group that is measured.
  */
 
@@ -614,8 +614,8 @@ static void group_runner_free(struct group_runner *self)
 }
 
 /*
- * Runs on the other ranks: executes the orders of rank 0 until it sends quit. Failures have been
- * reported by rank 0.
+ * Called on all ranks except rank 0: executes the orders of rank 0 until it sends quit. Rank 0
+ * reports failures.
  */
 static dist_status group_runner_serve(dist_group *group, const char *memory)
 {

@@ -456,7 +456,9 @@ static dist_status limit_steps(struct limit *limit, unsigned steps)
 
 /* ---- unavoidable copies, between two barriers ---- */
 
-/* Copies to block s of out rank s's in, or this rank's block of rank s's in. */
+/*
+ * Copies a block from each rank s to block s of out: rank s's whole in, or this rank's block of it.
+ */
 static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
 {

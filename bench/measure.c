@@ -97,8 +97,11 @@ bool buffers_in_place(const struct order *order)
 }
 
 /*
- *   out of place | in      | out             |     each rounded up
- *   in place     | out, the whole; in is a block of it |, or vice versa
+ * Computes the layout of a set:
+ *
+ *   out of place    | in | out |       each rounded up by buffers_round
+ *   in place        | buffer   |       in or out is the whole buffer, the other one the same, or
+ *                                      this rank's block of it
  */
 static void buffers_lay(struct buffers *b, const struct order *order, int rank, int ranks)
 {

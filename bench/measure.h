@@ -73,7 +73,7 @@ int operation_blocks(const struct operation *operation, int ranks);
 int operation_dtype(const char *name);
 int operation_op(const char *name);
 
-/* An order to run calls, and how often. See protocol.h for its text form. */
+/* An order: which calls a rank runs, and how often. See protocol.h for its text form. */
 
 struct order {
     const struct operation *operation;
@@ -115,7 +115,7 @@ struct buffers;
 
 struct driver {
     int rank, ranks;
-    bool one_piece;      /* allocates only one piece of memory */
+    bool one_piece;      /* alloc can be called only once: all sets must be in one piece */
     bool block_in_front; /* in place, reduce-scatter stores its block at the beginning of the buffer
                           */
     /* Each returns OK, or a status whose message error() returns. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command line, runs of one or several libraries, worker processes. */
+/* The command line of dist_bench, and its main function. */
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
@@ -8,8 +8,6 @@
 
 #include <stdint.h>
 #include <stdio.h>
-
-/* The command line of dist_bench. */
 
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 

@@ -85,8 +85,9 @@ enum { PATTERN_PERIOD = 61, PATTERN_STEP = 17 };
 #define PATTERN_ELEMENT_MAX 8
 
 /*
- * Returns how many of the 61 values must be active, so that about `most` ranks are active at each
- * position.
+ * A value is active if it changes the result, for example a value other than 0 in a sum. Returns
+ * how many of the 61 values of a period are active, so that at each position about `most` ranks
+ * have an active value.
  */
 static int pattern_active(int ranks, int most)
 {

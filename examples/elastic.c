@@ -43,8 +43,8 @@ int main(void)
         status = train(group, dist_get_rank(world), &state);
         while (status == DIST_ERR_PEER_LOST || status == DIST_ERR_ABORTED) {
             /*
-             * Only some of the ranks may have completed the step, so all ranks use the state of the
-             * first.
+             * Some of the remaining ranks may have completed the step and others not, so all use
+             * the state of rank 0 of the new group.
              */
             status = dist_shrink(group, NULL, &left);
             if (status == DIST_OK && group != world)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that exchanges the ranks' addresses by its own means, so libdist needs no launcher,
- * port or file. Here it uses memory that is shared with the forked processes.
+ * A program that exchanges the ranks' addresses itself, so libdist needs no launcher, port or file.
+ * Here the program uses memory that it shares with its forked processes.
  */
 #include <dist/dist.h>
 #include <pthread.h>

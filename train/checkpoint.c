@@ -202,7 +202,7 @@ static int header_parse(const char *path, const char *text, size_t length, struc
 #endif
 
 #ifndef HAVE_ZLIB
-/* Replaces zlib's function of this name for the same polynomial; slower. */
+/* Used without zlib: computes the same checksum as zlib's function of this name, more slowly. */
 static unsigned long crc32_z(unsigned long crc, const unsigned char *bytes, size_t size)
 {
     uint32_t table[256], sum = ~(uint32_t)crc;
@@ -857,8 +857,8 @@ struct writer {
 };
 
 /*
- * Sequential consistency ensures that either the handler sees writer_busy false, or the writer sees
- * writer_ended true after it has finished. One of them ends the process.
+ * Sequential consistency ensures that either the SIGTERM handler reads writer_busy as false, or the
+ * writer reads writer_ended as true after it has finished. One of them ends the process.
  */
 static atomic_bool writer_busy, writer_ended;
 

@@ -13,14 +13,13 @@
 
 #include "model.h"
 
-/*
- * ---- a safetensors file: a header (names, shapes and offsets of the tensors, as JSON), then the
- * data ----
- */
+/* ---- safetensors files ---- */
 
 /*
+ * The header contains the names, shapes and offsets of the tensors as JSON.
+ *
  *   byte 0..7   length of the header, 64 bits, little-endian
- *   then        the header, padded with spaces so that the data is aligned to 8
+ *   then        the header, padded with spaces so that the data is aligned to 8 bytes
  *   then        the data: float32, little-endian, one tensor after the other
  */
 enum {
@@ -38,8 +37,7 @@ struct tensor {
     int dimensions;
     uint64_t shape[TENSORS_DIMENSIONS];
     uint64_t begin, end; /* byte range in the data */
-    int width; /* of an element, in bytes, as read: 4, or 8 for PyTorch's NAME.num_batches_tracked
-                */
+    int width; /* bytes per element in the file: 4, or 8 for PyTorch's NAME.num_batches_tracked */
     char sum[TENSORS_SUM +
              1]; /* checksum of the tensor's data as hexadecimal digits; "" if the file has none */
 };
@@ -74,7 +72,7 @@ enum image_status {
 };
 
 struct image {
-    struct tensors tensors; /* their offsets into data, in ascending order */
+    struct tensors tensors; /* in ascending order of their offsets into data */
     float *data;            /* owned by the image; NULL until allocated */
 };
 
@@ -131,8 +129,8 @@ struct training_state {
 };
 
 /*
- * Copies the whole training state into *image, which the caller releases with image_free. path is
- * used in error messages only.
+ * Copies the model's parameters and the training state into *image, which the caller releases with
+ * image_free. path is used in error messages only.
  */
 int checkpoint_image(const char *path, const struct model *model,
                      const struct training_state *training, struct image *image);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sets of labelled images: MNIST and CIFAR-10, read from their files or drawn; batches of them, and
- * threads that load batches.
+ * Sets of labelled images: MNIST and CIFAR-10, read from their files or synthetic; batches, and the
+ * threads that load them.
  */
 #ifdef HAVE_CONFIG_H
 #include <config.h>
@@ -240,7 +240,7 @@ int idx_read(const char *path, int dimensions, struct idx *idx)
     return result;
 }
 
-/* ---- MNIST: strokes of handwritten digits ---- */
+/* ---- MNIST: the strokes of synthetic digits ---- */
 
 enum { GLYPH_POINTS = 10, GLYPH_STROKES = 3, GLYPH_COUNT = 20 };
 
@@ -266,7 +266,7 @@ struct glyph {
 #define LINE(n, ...)  {0, n, {__VA_ARGS__}}
 #define CURVE(n, ...) {1, n, {__VA_ARGS__}}
 
-/* Two variants of each digit, in ascending order. */
+/* Two variants of each digit, in ascending order of the digits. */
 
 static const struct glyph glyphs[GLYPH_COUNT] = {
     {0, 1, {CURVE(8, {.50F, .05F}, {.22F, .22F}, {.15F, .60F}, {.38F, .94F}, {.70F, .85F},

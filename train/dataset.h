@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Labelled images, read from files or drawn; batches of them, loaded in advance by threads. */
+/* Sets of labelled images, read from files or synthetic; batches that threads load in advance. */
 #ifndef TRAIN_DATASET_H
 #define TRAIN_DATASET_H
 
@@ -11,15 +11,15 @@
 #include "layer.h"
 
 enum {
-    DIGITS_SIDE = 28, /* height and width of MNIST images, then of CIFAR-10 images */
-    PICTURES_SIDE = 32,
+    DIGITS_SIDE = 28,   /* height and width of MNIST images */
+    PICTURES_SIDE = 32, /* height and width of CIFAR-10 images */
     DATASET_CLASSES = 10,
     DATASET_PIXELS_MOST = PICTURES_SIDE * PICTURES_SIDE * 3 /* values per image */
 };
 
 struct dataset;
 
-/* A kind of images, with its file format, drawing and augmentation. */
+/* A kind of image: its shape, and functions for its file format, synthesis and augmentation. */
 struct dataset_kind {
     struct shape shape;          /* of an image; the channels of a pixel are adjacent */
     float mean[3], deviation[3]; /* of each channel, for pixels scaled to 0...1 */

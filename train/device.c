@@ -64,8 +64,7 @@ KERNEL static void optimizer_adadelta(const struct optimizer *optimizer, float l
     }
 }
 
-/*
- * Frees the state because dist_zero owns it from here on (initially zero): all steps are of slices.
+/* Frees the state. With --zero, dist_zero owns the state, so this is called before the first step.
  */
 static void optimizer_release(struct optimizer *optimizer)
 {
@@ -175,7 +174,7 @@ void grid_advance(struct grid *grid, const struct model *model, const float *sum
         grid->steps[i] = ldexpf(grid_power(sums[model->parameters + 1 + (size_t)i]), -GRID_BITS);
 }
 
-/* ---- finds the layer in which values stopped being finite ---- */
+/* ---- error message for a loss that is not finite ---- */
 
 static bool is_finite(const float *values, size_t count)
 {
@@ -404,10 +403,7 @@ const struct device_kind device_cpu = {
     .test = device_cpu_test,
 };
 
-/*
- * ---- GPUs: the module with the kernels is loaded at run time, so the program does not need CUDA
- * ----
- */
+/* ---- GPUs: the kernels are in a module that is loaded at run time ---- */
 
 static const struct device_services device_cuda_services = {
     .failure = failure,

@@ -69,7 +69,8 @@ enum { GRID_TAIL = 1 + MODEL_MAX_TENSORS };
 static_assert((int)GRID_TAIL <= (int)MODEL_TAIL, "the gradients have room for the tail");
 
 /*
- * log2 of the largest gradient, in grid steps. grid_power doubles a power of two, so 2^16 remain.
+ * log2 of grid_power(largest gradient) / grid step. The largest gradient is stored as a power of
+ * two, which grid_power doubles, so it has 2^16 grid steps.
  */
 enum { GRID_BITS = 17 };
 
@@ -145,7 +146,8 @@ struct device_kind {
     int (*open)(const struct device_setup *setup, struct device **device_p);
     void (*close)(struct device *device);
     /*
-     * Copy the weights from (put) or to (get) the host's copy. On the CPU both are the same memory.
+     * put copies the weights from the host to the device, get from the device to the host. On the
+     * CPU both are the same memory.
      */
     int (*put)(struct device *device);
     int (*get)(struct device *device);
@@ -159,8 +161,8 @@ struct device_kind {
      *
      * With grid, the batch consists of micro_batches consecutive parts of equal size, GRID_TAIL
      * floats follow the gradients, and listener->ready must be NULL. Without grid, listener->ready
-     * is called for each tensor whose gradient is complete, or for which the work that completes it
-     * is queued on the stream.
+     * is called for each tensor as soon as its gradient is complete (CPU), or as soon as the work
+     * that completes it is queued on the stream (GPU).
      *
      * listener may be NULL. The batch may be reused when the function returns.
      */
@@ -189,7 +191,7 @@ enum {
 
 struct device {
     const struct device_kind *kind;
-    float *sums; /* values that the ranks average: the model's tensors, then GRID_TAIL floats */
+    float *sums; /* values to average over the ranks: the gradients, then GRID_TAIL floats */
     size_t state_count;
     int optimizer_states; /* state values of the optimizer per weight */
     bool streamed;        /* sums is GPU memory, and `stream` orders the operations on it */

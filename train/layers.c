@@ -89,7 +89,7 @@ static void bias_backward(int rows, int columns, const float *out, bool relu, bo
 
 enum { TILE_LANES = 16 };
 
-/* One sample. The channels of a pixel are adjacent. */
+/* The sizes of a convolution of one sample. The channels of a pixel are adjacent. */
 struct tile_job {
     int height, width, channels; /* of out */
     int kernel, stride;
@@ -97,8 +97,9 @@ struct tile_job {
 };
 
 /*
- * Products are fused with sums here, as in a CBLAS. So gradients of different processors may differ
- * in the last bit, which is harmless because all ranks use the same mean of them.
+ * Here the compiler may fuse a product and a sum (FMA), as a CBLAS does. So different processors
+ * may compute gradients that differ in the last bit. This is harmless, because all ranks use the
+ * same mean of the gradients.
  *
  * A tile must fit the CPU's registers, so the loops are compiled separately for each instruction
  * set. With shorter vectors, the matrix products of a CBLAS are as fast.
@@ -128,7 +129,7 @@ typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 #pragma GCC pop_options
 #endif
 
-/* Fastest first. rows: rows per tile; 0: no tiles. */
+/* The kernels, fastest first. rows: rows per tile; 0: no tiles. */
 static const struct tile_kernels {
     const char *name;
     int rows;
@@ -148,7 +149,7 @@ static const struct tile_kernels {
 
 static int tile_selected; /* index selected by tile_use, among the kernels that this CPU supports */
 
-/* Returns the numberth kernel that this CPU supports, or NULL. */
+/* Returns the kernel with index `number` among those that this CPU supports, or NULL. */
 static const struct tile_kernels *tile_find(int number)
 {
     for (size_t i = 0; i < sizeof(tile_table) / sizeof(tile_table[0]); i++) {
@@ -173,7 +174,8 @@ const char *tile_use(int number)
     return kernels ? kernels->name : NULL;
 }
 
-/* Returns NULL if this CPU has no suitable vectors or the sizes are not multiples of a tile. */
+/* Returns the selected kernel; NULL if it uses no tiles or the sizes are not multiples of a tile.
+ */
 static const struct tile_kernels *tile_for(const struct tile_job *job)
 {
     const struct tile_kernels *kernels = tile_find(tile_selected);

@@ -34,7 +34,7 @@ enum { MODEL_CLASSES = 10 };
 
 struct arch {
     const struct layer
-        *layers; /* contain only the chosen fields; model_create computes the other fields */
+        *layers; /* only kind, name and options are set; model_create computes the other fields */
     int count;
 };
 

@@ -179,8 +179,8 @@ const struct args options_args = {.rows = options_rows,
 /* ---- options and their values, as text ---- */
 
 /*
- * Formats the value as on the command line; "" if the option has no value: such numbers are below
- * the minimum.
+ * Formats the value as on the command line; "" if the option was not given: a number below its
+ * minimum, or no text.
  */
 static void facts_value(const struct args_row *row, const void *options, char *text, size_t size)
 {
@@ -223,10 +223,7 @@ int options_facts(const struct options *options, struct record_fact *facts, int 
         if (fact.value[0] == '\0')
             continue;
         snprintf(fact.name, sizeof(fact.name), "%.*s", (int)strcspn(row->names, ","), row->names);
-        /*
-         * True if the value differs from the default; an option whose default depends on other
-         * options counts as unchanged.
-         */
+        /* An option whose default depends on other options has no default here: unchanged. */
         facts_value(row, &options->task->defaults, value, sizeof(value));
         fact.changed =
             strcmp(value, fact.value) != 0 && !(row->kind == ARGS_REAL && value[0] == '\0');

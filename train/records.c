@@ -558,8 +558,8 @@ static int records_refuse(const char *option, const char *path)
 }
 
 /*
- * After the start, an error only ends the affected record: the training is worth more than its
- * records.
+ * Ends the record after an error and reports it. The training continues, because it is worth more
+ * than its records.
  */
 static void records_lose(struct records *records, const char *option, const char *path, FILE **file)
 {

@@ -81,6 +81,9 @@ struct records;
  * Creates the files, so that errors are found before the training begins. -1: the failure's text
  * names the option and the file. Local. If records is NULL, all functions below except records_step
  * do nothing.
+ *
+ * If a file cannot be written later, for example on a full disk, this is reported once on standard
+ * error. The training continues without the file, and records_close fails.
  */
 int records_open(const struct records_setup *setup, struct records **records_p);
 
@@ -116,15 +119,11 @@ int records_test(struct records *records, const struct record_test *test);
 int records_close(struct records *records, const char *failed, double share);
 
 /*
- * If a file cannot be written any more, for example on a full disk, this is reported once on
- * standard error. The training continues without the file, and records_close fails.
- */
-
-/*
- * The time of the ranks' work, and their waiting for each other. In a step, all ranks receive the
- * reduced gradients at about the same time, so the rank that waits least was the last to arrive.
- * The additional time that another rank waits is waiting for that rank; the remaining time is
- * communication.
+ * ---- balance: how long the ranks work, and how long they wait for each other ----
+ *
+ * In a step, all ranks receive the reduced gradients at about the same time, so the rank that waits
+ * least was the last to arrive. If another rank waits longer, the difference is waiting for the
+ * slowest rank; the remaining wait is communication.
  */
 
 /* Parts of a step's time, with waiting separated from communication. */

@@ -20,9 +20,7 @@
 #include "rng.h"
 #include "tools/common/output.h"
 
-/*
- * ---- collectives: each blocks until all ranks have called it, or until the group's timeout ----
- */
+/* ---- collectives; each blocks until all ranks have called it, at most the group's timeout ---- */
 
 /* Adds the time since start to the communication time. Converts a status to 0 or -1. */
 static int comm_ended(struct comm *comm, double start, dist_status status, const char *what)
@@ -854,15 +852,16 @@ static int64_t trainer_steps(const struct trainer *trainer)
     return (size + trainer_step_samples(trainer) - 1) / trainer_step_samples(trainer);
 }
 
-/* Returns the seconds that this rank spent only in communication. */
+/* Returns the seconds of exposed communication of this rank. */
 static double trainer_communicated(const struct trainer *trainer)
 {
     return trainer->comm->seconds + trainer->times[RECORD_WAIT];
 }
 
 /*
- * Computes the seconds since the two marks, and the share of them (0 to 1) that ranks spent only in
- * communication or in waiting for other ranks, as a mean over all ranks.
+ * Computes the seconds since `began`, and the share of this time (0 to 1) that the ranks spent in
+ * exposed communication and in waiting for other ranks, as a mean over the ranks. communicated: the
+ * value of trainer_communicated() at that time. Collective.
  */
 static int trainer_measure(struct trainer *trainer, double began, double communicated,
                            double *seconds_p, double *share_p)
@@ -1066,8 +1065,8 @@ static int trainer_test(struct trainer *trainer, struct record_test *test)
 }
 
 /*
- * Copies the weights to the host, also for the file that is written next, and compares their
- * hashes.
+ * Copies the weights to the host, and checks that their hash is the same on all ranks. trainer_save
+ * then uses the host's copy.
  */
 static int trainer_check_hash(struct trainer *trainer)
 {
@@ -1098,7 +1097,7 @@ static int trainer_save(struct trainer *trainer, const char *ending)
 }
 
 /* True if --patience has been exceeded. */
-static bool trainer_is_enough(const struct trainer *trainer)
+static bool trainer_patience_exceeded(const struct trainer *trainer)
 {
     const int64_t patience = trainer->options->patience;
 
@@ -1118,7 +1117,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
     trainer->communicated = trainer_communicated(trainer);
     if (!trainer->resumed)
         trainer->progress.step = trainer->progress.epoch * trainer_steps(trainer);
-    while (!options->evaluate && !trainer_is_enough(trainer) &&
+    while (!options->evaluate && !trainer_patience_exceeded(trainer) &&
            trainer->progress.epoch < options->epochs && !trainer_is_done(trainer)) {
         struct training_state *progress = &trainer->progress;
         bool better = false;
@@ -1140,7 +1139,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
             return -1;
         tested = true;
     }
-    if (trainer_is_enough(trainer) && comm->rank == 0)
+    if (trainer_patience_exceeded(trainer) && comm->rank == 0)
         output_print("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
                      trainer->progress.idle, trainer->progress.best);
     if (!tested && (trainer_test(trainer, &test) < 0 || trainer_check_hash(trainer) < 0))

@@ -39,7 +39,7 @@ struct report {
     double started, drawn; /* time when the epoch began; time of the last update of the bar */
 };
 
-/* The connection to --metrics, --report etc. */
+/* The records that --metrics, --report etc. write, and the times reported to them. */
 struct trainer_records {
     struct records *to; /* NULL: no records */
     struct record_fact *settings;
@@ -61,7 +61,7 @@ struct trainer {
     struct device *device;      /* computes gradients and updates */
     dist_ddp *ddp;              /* averages the gradients; NULL with --zero */
     dist_zero *zero;            /* with --zero: averages the gradients and updates the parameters */
-    bool failed;                /* ddp_ready failed; failure_text has the reason */
+    bool failed;                /* dist_ddp_ready failed; failure_text has the reason */
     double times[RECORD_PARTS]; /* seconds per part in this run; on a GPU RECORD_FORWARD is 0 */
     int micro_batches;          /* of this rank per step; 1 without --reproducible */
     struct report report;

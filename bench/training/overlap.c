@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap: how much of the communication of a training is hidden by the backward pass. Contains a
- * model of square layers, computed as matrix products.
+ * overlap: measures how much of the communication of a training the backward pass hides. The model
+ * consists of square layers, computed as matrix products.
  */
 #include "tools/common/args.h"
 
@@ -109,8 +109,6 @@ static void model_backward(struct model *model, int layer, float *gradient)
 }
 
 /*
- * Measures how much of the communication the backward pass hides.
- *
  * Each rank trains a model of matrix products. The batch is chosen so that the backward pass takes
  * about as long as the communication of its gradients. A round has one step of each kind:
  *
@@ -153,7 +151,9 @@ static const struct args options_args = {.rows = options_rows,
                                          .count = sizeof(options_rows) / sizeof(options_rows[0]),
                                          .program = "overlap",
                                          .usage = "[OPTION]...",
-                                         .about = "Start this program as the ranks of a job.\n"};
+                                         .about = "Measures how much of the communication of a "
+                                                  "training the backward pass hides. Start it with "
+                                                  "a launcher.\n"};
 
 struct overlap {
     struct options options;

@@ -199,9 +199,8 @@ def test(net, data, labels):
 
 
 def leave():
-    """Leaves the group on all ranks together and exits without finalising the interpreter: there, a
-    rank of two has been seen to die in std::terminate after printing its result. This is rare, and
-    the cause is unknown.
+    """Leaves the group on all ranks together and exits without finalising the interpreter, because
+    finalising it rarely ends in std::terminate, for an unknown reason.
     """
     dist.barrier()
     dist.destroy_process_group()

@@ -160,6 +160,7 @@ dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_sta
 /* Marks the job as failed; called by the thread while it runs the job. */
 void hccl_job_fail(struct hccl_job *job, dist_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Sets the job's stage and wakes the threads that wait for it. */
 void hccl_job_reach(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage);
 bool hccl_stopped(struct hccl_group *g);
 /*
@@ -178,6 +179,7 @@ bool hccl_call_poll(struct hccl_group *g);
 void hccl_call_clear(struct hccl_group *g, struct hccl_call *c);
 /* Records an event on the stream. NULL: failed; *error_p is the error. */
 void *hccl_event(struct hccl_group *g, void *stream, int *error_p);
+/* Destroys the event after HCCL_RETIRED further events, because streams may still wait for it. */
 void hccl_retire(struct hccl_group *g, void *event);
 
 /* ---- hccl_issue.c ---- */
@@ -206,13 +208,13 @@ struct hccl_state {
     bool thread_lost; /* the thread did not end */
 };
 
-/* ---- hccl_open.c ---- */
-
-dist_status hccl_open(void *state, const struct dist_backend_config *config);
-
 dist_status hccl_pair_post(struct hccl_state *s, const struct dist_call *call,
                            struct dist_ticket *ticket);
 int hccl_pair_progress(struct hccl_state *s);
 void hccl_pair_drop(struct hccl_state *s);
+
+/* ---- hccl_open.c ---- */
+
+dist_status hccl_open(void *state, const struct dist_backend_config *config);
 
 #endif

@@ -36,10 +36,7 @@ int hccl_op(dist_op op, dist_dtype dtype)
     }
 }
 
-/*
- * ---- collectives that HCCL lacks: composed of sends and receives that all ranks start together
- * ----
- */
+/* ---- collectives that HCCL lacks: all ranks start sends and receives together ---- */
 
 struct issue_block {
     char *at;

@@ -5,11 +5,13 @@
 #include "hccl.h"
 
 /*
- * The blocks of a buffer: none, one of `count` elements, one per rank, or according to the counts.
+ * The contents of a buffer: nothing, one block of `count` elements, such a block for each rank, a
+ * block for each rank with its own count, or this rank's block of the other buffer. KINDS is the
+ * mask of these values; AT_ROOT is set if only the root has the buffer.
  */
 enum { NONE, ONE, ALL, COUNTS, OWN, KINDS = 7, AT_ROOT = 8 };
 
-/* OWN: this rank's block of the other buffer. BROADCAST: in and out are the same buffer. */
+/* In a broadcast, in and out are the same buffer. */
 static const struct {
     uint8_t in, out;
 } shape_traits[DIST_COLL_COUNT] = {

@@ -23,7 +23,7 @@
 #define MINIMAL_CHECK_NS 250000000 /* interval between checks of the peers: 250 ms */
 enum { MINIMAL_ANYBODY = -1, MINIMAL_NOBODY = -2 };
 
-/* Ranks can reach each other if their addresses are equal up to `name`. */
+/* Ranks can reach each other if the members before `name` are equal. */
 struct minimal_address {
     uint64_t located; /* 1: boot and network are valid; otherwise the rank cannot be reached */
     char boot[40], network[40]; /* identify the machine, and the namespace of its sockets' names */
