@@ -7,22 +7,24 @@
 #   job_collect                                   waits for parallel cases and prints their results
 #   job_has_modules                               false in a build without shared objects
 #   job_needs_modules                             skips the rest of the script in such a build
-#   job_background COMMAND...                     starts it in the background, as $!, into $job_output
-#   job_until COMMAND...                          repeats it until it is true, for JOB_LIMIT at most
+#   job_background COMMAND...                     starts COMMAND in the background; its pid is $!, and
+#                                                 its output goes to $job_output
+#   job_until COMMAND...                          repeats COMMAND until it succeeds; false if it does
+#                                                 not succeed within JOB_LIMIT seconds
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
-# LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (PROGRAM once, which starts its ranks
-# itself; RANKS is for the reader). PROGRAM is a path in the build tree, or absolute.
+# LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (starts PROGRAM once, which starts its ranks
+# itself; RANKS is ignored). PROGRAM is a path in the build tree, or absolute.
 #
-# Each case has a time limit of JOB_LIMIT seconds, and may leave no process. Its output is in the file
-# $job_output until the next case. A program that exits with 77 skips the case. A script exits by itself
-# with 0, 1 or 77. `job_check NAME COMMAND...` adds a case that is not a job, and `job_skip NAME REASON`
-# a case that cannot run here. CHECK_LONG is set in make check-long, CHECK_SHORT when the suite runs
-# again under sanitizers, with fewer ranks.
+# Each case has a time limit of JOB_LIMIT seconds, and no process may remain after it. Its output is in
+# the file $job_output until the next case. A program that exits with 77 skips the case. At the end of
+# the script, this file makes it exit with 0, 1 or 77. `job_check NAME COMMAND...` adds a case that is
+# not a job, and `job_skip NAME REASON` a case that cannot run here. CHECK_LONG is set in make
+# check-long, CHECK_SHORT when the suite runs again under sanitizers, with fewer ranks.
 #
-# job_turn K N is true for one K of 0 to N - 1: for CHECK_TURN modulo N, by default 0, with CHECK_SHORT 1,
-# so that both suites of .ci/run together cover N = 2. In the long form it is always true. It is for cases
-# that differ in one dimension of a matrix only.
+# job_turn K N selects one of N similar cases, numbered from 0: it is true if K is CHECK_TURN modulo N.
+# CHECK_TURN is 0 by default and 1 with CHECK_SHORT, so that the two suites of .ci/run together run both
+# cases if N is 2. With CHECK_LONG, job_turn is always true.
 #
 # Scripts run in parallel under make -j. A script that measures sets JOB_ALONE=yes before it sources this
 # file: then no other script runs, but unit tests may.
@@ -43,13 +45,13 @@ if [ -n "${JOB_ALONE-}" ]; then flock -x 9; else flock -s 9; fi
 job_start=$SECONDS job_from=$SECONDS
 
 . "$srcdir/scripts/openmpi.sh"
-# Two mpirun cannot create Open MPI's session folders at the same time, and a killed mpirun leaves
-# them: they stay in their usual place, not in a test's TMPDIR.
+# Two mpirun processes cannot create Open MPI's session folders at the same time, and a killed mpirun
+# does not remove its folder. So the folders are in /tmp, not in the TMPDIR of a test.
 export OMPI_MCA_orte_tmpdir_base=/tmp PRTE_MCA_prte_tmpdir_base=/tmp
 export HYDRA_IFACE=lo UCX_NET_DEVICES=lo
 
-# MPI's leaks are suppressed by the frames on the stack; the fast unwinder does not get through
-# libraries without frame pointers.
+# lsan.supp suppresses leaks of MPI by the functions on the stack. The fast unwinder misses functions
+# of libraries that are built without frame pointers.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:fast_unwind_on_malloc=0")
 # Lets ranks of Open MPI survive a rank that dies or exits without MPI_Finalize.
 job_recovers()
@@ -73,10 +75,11 @@ END
 job_stack='ulimit -S -s 64'
 [ -z "${CHECK_SHORT-}${CHECK_WATCHED-}" ] || job_stack=true
 job_small_stack=("$BASH" -c "$job_stack; exec \"\$@\"" small)
-# A script's own options for MPICH's mpirun.
+# Options for MPICH's mpirun that a script may add.
 job_mpich=()
-# job_leaves_mpi: after it ranks may exit without MPI_Finalize. MPICH's mpirun then notifies the
-# other ranks by SIGUSR1, and its exit status is 0 or 1 at random: each rank prints its own.
+# job_leaves_mpi: allows ranks to exit without MPI_Finalize in the following cases. MPICH's mpirun then
+# sends SIGUSR1 to the other ranks, and its exit status is 0 or 1 at random. So each rank prints its own
+# exit status, which job_launch checks.
 job_unfinalized=()
 job_leaves_mpi()
 {
@@ -107,7 +110,7 @@ job_pass()
     echo "PASS: $* [$((SECONDS - job_from)) s]"
     job_from=$SECONDS
 }
-# For cases that load modules, stand-ins of libraries, or the shared library.
+# False in a build without shared objects, which cannot load modules, simulated libraries or libdist.so.
 job_has_modules()
 {
     grep -q '^build_libtool_libs=yes' "$builddir/libtool" && return
@@ -130,9 +133,9 @@ job_check()
     if "$@"; then job_pass "$name"; else job_fail "$name" "$* is false"; fi
 }
 
-# Prints a free port, below the kernel's ephemeral range, and followed by another free one, at which
-# MindSpore's workers meet. Each script takes the next two, so that no two scripts use the same
-# port.
+# Prints a free port below the kernel's ephemeral range. The port after it is free too; MindSpore's
+# workers use it for their rendezvous. Each call takes the next two ports, so that no two scripts use
+# the same port.
 job_port()
 {
     local file=$builddir/tests/jobs.port port
@@ -157,8 +160,8 @@ job_until()
         sleep 0.02
     done
 }
-# Clears the output first, so that job_until cannot match an earlier case's. Errors go to descriptor
-# $job_errors if that is set.
+# Clears $job_output first, so that job_until cannot find the output of an earlier case. Standard error
+# goes to descriptor $job_errors if that is set.
 job_background()
 {
     : >"$job_output"
@@ -168,7 +171,7 @@ job_background()
 job_agent() { pgrep -x distrun -P "$(pgrep -x supervisor -P "$1")"; }
 job_listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# The shell loop: starts the ranks, returns the first failure.
+# The launcher `shell`: starts the ranks. Returns the exit status of the lowest rank that failed, or 0.
 job_shell()
 {
     local ranks=$1 rank pids=() status=0 result
@@ -189,7 +192,8 @@ job_shell()
 }
 export -f job_shell job_port
 
-# job_launch LAUNCHER RANKS PROGRAM ARGS...: runs it into $job_output, sets job_status.
+# job_launch LAUNCHER RANKS PROGRAM ARGS...: runs the job with its output in $job_output. Sets
+# job_status.
 job_launch()
 {
     local launcher=$1 ranks=$2 program=$builddir/$3 command
@@ -200,7 +204,7 @@ job_launch()
         program=$BASH
     fi
     case $launcher in
-    # Open MPI takes two of its locks in either order.
+    # Deadlock detection is off, because Open MPI acquires two of its locks in either order.
     openmpi) command=("${job_mpi[@]}" "TSAN_OPTIONS=${TSAN_OPTIONS-}:detect_deadlocks=0"
                       "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
     mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork ${job_mpich[@]+"${job_mpich[@]}"}
@@ -222,7 +226,7 @@ job_launch()
 
 job_processes() { grep -lsz "^TEST_JOB=$job_id\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
 
-# True if processes remain. Waits a moment for them to end, then kills them.
+# True if processes remain after the job. Waits up to 10 s for them to end, then kills them.
 job_leaked()
 {
     local left end=$((SECONDS + 10 * job_patience))
@@ -291,7 +295,7 @@ job_fails()
     fi
 }
 
-# For cases that sleep: their output and that of their jobs go to files of their own.
+# Used for cases that mostly sleep. Each case has its own files for its result and its job's output.
 job_parallel()
 {
     job_parallels=$((job_parallels + 1))
@@ -309,7 +313,7 @@ job_collect()
     for ((number = 1; number <= job_parallels; number++)); do
         said=$job_folder/parallel.$number
         cat "$said"
-        grep -qE '^(PASS|FAIL|SKIP): ' "$said" || job_fail "a parallel case" "it says nothing"
+        grep -qE '^(PASS|FAIL|SKIP): ' "$said" || job_fail "a parallel case" "it printed no result"
         job_passed=$((job_passed + $(grep -c '^PASS: ' "$said")))
         job_failed=$((job_failed + $(grep -c '^FAIL: ' "$said")))
         job_skipped=$((job_skipped + $(grep -c '^SKIP: ' "$said")))
@@ -321,7 +325,7 @@ job_end()
 {
     local status=$?
     rm -rf "$job_folder"
-    echo "# all of it in $((SECONDS - job_start)) s, CHECK_TURN=$job_turns"
+    echo "# the script took $((SECONDS - job_start)) s, CHECK_TURN=$job_turns"
     [ $status -ne 0 ] && exit $status
     [ $job_failed -gt 0 ] && exit 1
     [ $job_passed -gt 0 ] && exit 0

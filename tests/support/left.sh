@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Finds what tests leave behind; sourced by the scripts that run them. Around a test, ID is one word:
+# Finds processes and files that tests leave behind. Sourced by the scripts that run tests. Functions
+# to call before and after a test, where ID is one word:
 #
-#   left_before ID    sets a mark in the environment, and a TMPDIR of its own
-#   left_after ID     prints a line for each remaining process and file, kills and removes them;
-#                     true if there were some
+#   left_before ID    exports TEST_LEFT=ID, and a new directory as TMPDIR
+#   left_after ID     prints a line for each process and file that remains, kills the processes and
+#                     removes the files; true if there were any
 #
-# Around a whole suite, in which tests run in parallel, for names in /tmp or /dev/shm:
+# Functions to call before and after a suite, in which tests run in parallel; they find files in /tmp
+# and /dev/shm:
 #
-#   left_suite_before FILE    writes a list of existing names
-#   left_suite_after FILE     prints new names that no process uses; false if there are none; removes
+#   left_suite_before FILE    writes the list of existing files to FILE
+#   left_suite_after FILE     prints new files that no process uses; false if there are none; removes
 #                             nothing
 #
-# A process is recognized by the mark, whatever its parents and its program.
+# A process belongs to the test if its environment contains TEST_LEFT=ID.
 
-: "${LEFT_TRIES:=30}" # tenths of a second that ending processes may take
+: "${LEFT_TRIES:=30}" # time limit in tenths of a second for processes to end
 
 left_before()
 {
@@ -22,7 +24,7 @@ left_before()
     TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/dist-left.XXXXXX") && export TMPDIR
 }
 
-# Excludes this shell and its children, which have the mark too if left_before set it.
+# Prints the processes of the test, except this shell and its children, which have the variable too.
 left_processes()
 {
     local pid
@@ -33,8 +35,8 @@ left_processes()
 left_is_mine()
 {
     local state parent
-    # A zombie is its parent's responsibility. A process that is becoming a zombie has no command
-    # line.
+    # Ignore zombies, which their parents must reap. A process that is becoming a zombie has no
+    # command line.
     read -r state parent < <(ps -o s=,ppid= -p "$1") || return 0
     [ "$state" = Z ] || [ "$parent" = "$BASHPID" ] ||
         [ -z "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" ]
@@ -72,8 +74,8 @@ left_named()
         -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'sm_segment*' \
         -o -name 'mpich*' -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
 }
-# Another suite may run at the same time: true if a process has it open, mapped, or in its
-# environment.
+# True if a process has the file open, mapped, or in its environment: another suite that runs at the
+# same time may use it.
 left_is_used()
 {
     grep -qsF "$1" /proc/[0-9]*/environ /proc/[0-9]*/maps && return

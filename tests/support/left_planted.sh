@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Tests that left.sh finds what a test leaves behind, and reports nothing otherwise.
+# Tests that left.sh finds the processes and files that a test leaves behind, and nothing else.
 set -u
 . "$srcdir/tests/support/left.sh"
 LEFT_TRIES=5 failed=0
 
-# wants TEXT COMMAND: left_after prints TEXT; "": it prints nothing.
+# wants TEXT COMMAND: checks that left_after prints TEXT after COMMAND, or nothing if TEXT is "".
 wants()
 {
     local said outer=${TMPDIR-none}

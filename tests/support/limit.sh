@@ -3,8 +3,8 @@
 # limit.sh COMMAND...: runs a test with a limit of TEST_LIMIT seconds (20 minutes; 2 hours if CHECK_LONG
 # is set).
 #
-# A test that takes longer fails: this prints where its processes wait and kills them all, so that a
-# hanging test costs its limit, not the suite. A test that leaves a process or a file behind fails too.
+# A test that takes longer fails: this script prints where the test's processes wait, and kills them, so
+# that the suite can continue. A test that leaves a process or a file behind fails too.
 set -u
 . "${BASH_SOURCE[0]%/*}/left.sh"
 : "${TEST_LIMIT:=$([ -n "${CHECK_LONG-}" ] && echo 7200 || echo 1200)}"
@@ -37,7 +37,7 @@ limit_watch()
 
 limit_watch "$@" &
 watch=$!
-# The test runs in the foreground, since background processes ignore SIGINT.
+# Run the test in the foreground, because background processes ignore SIGINT.
 left_before "$limit_run"
 "$@"
 status=$?

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# memcheck.sh COMMAND...: runs it under valgrind. Exits with 99 if valgrind finds an invalid read or
+# memcheck.sh COMMAND...: runs COMMAND under valgrind. Exits with 99 if valgrind finds an invalid read or
 # write, use of uninitialized memory, or a leak. Child processes that run other programs are not
 # checked.
 set -u

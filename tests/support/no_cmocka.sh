@@ -1,5 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Replaces the unit tests if cmocka is missing.
+# Runs instead of the unit tests if cmocka is missing.
 echo "SKIP: unit tests: cmocka is missing (Debian: apt-get install libcmocka-dev)"
 exit 77

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Two machines: the second is a network namespace, which the library considers a machine of its own.
-# Sourced after job.sh.
+# Runs jobs on two machines. The second one is a network namespace, which the library considers another
+# machine. Sourced after job.sh.
 #
-#   node_make                                  false if that is not possible, with the reason
+#   node_make                                  creates the second machine; false: not possible, and the
+#                                              reason is on stderr
 #   nodes RANKS "RANKS OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
+#                                              runs a job; the listed ranks run on the second machine
 
 export node_cpus node_name=dist-$$
 # A network of four addresses, which no script that runs in parallel uses.
@@ -21,8 +23,8 @@ node_make()
         ip link set "dB$$" netns "$node_name" &&
         ip addr add "$node_here/30" dev "dA$$" &&
         ip link set "dA$$" up &&
-        # Unless there is this route, packets would use the default route while the link is down,
-        # and its router would refuse them.
+        # Without this route, packets would use the default route while the link is down, and its
+        # router would reject them.
         ip route add unreachable "$node_subnet" metric 1000 &&
         ip netns exec "$node_name" ip addr add "$node_there/30" dev "dB$$" &&
         ip netns exec "$node_name" ip link set "dB$$" up &&
@@ -38,8 +40,8 @@ node_end()
 } 2>/dev/null
 trap 'node_end; job_end' EXIT
 
-# Runs the ranks of $node_ranks on the other machine. All ranks meet at rank 0's machine. Each
-# machine has a CPU of its own, and the ranks of a machine share it.
+# Runs a rank: on the second machine if $node_ranks contains it, otherwise on the first. The rendezvous
+# is on rank 0's machine. All ranks of a machine run on one CPU.
 on_nodes()
 {
     export MASTER_ADDR=$node_here
@@ -52,7 +54,6 @@ on_nodes()
 }
 export -f on_nodes
 
-# nodes RANKS "RANKS OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
 nodes()
 {
     export node_ranks=$2

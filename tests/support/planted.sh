@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Tests that job.sh and count.sh can fail: faulty cases and their expected results.
+# Tests job.sh, count.sh and limit.sh with faulty cases, which they must report as failures.
 set -u
 folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-planted.XXXXXX") || exit 99
 trap 'rm -rf "$folder"' EXIT
@@ -48,9 +48,9 @@ wants FAIL 'ended by a signal' 'job_fails "the cause" self 1 /bin/sh -c "echo th
 wants FAIL 'no case was run' ':'
 wants PASS '' 'job_parallel job self 1 /bin/true; job_collect'
 wants FAIL 'exit 1' 'job_parallel job self 1 /bin/false; job_collect'
-wants FAIL 'it says nothing' 'job_parallel true; job_collect'
+wants FAIL 'it printed no result' 'job_parallel true; job_collect'
 
-# A script whose last case was skipped, as it cannot run here, has not failed.
+# A script whose only case was skipped exits with 77.
 "$BASH" -c ". '$srcdir/tests/support/job.sh'; OPENMPI_RUN=; job openmpi 2 /bin/true" >/dev/null
 tells '[ $? -eq 77 ]' "only skipped cases: exit 77"
 

@@ -2,10 +2,10 @@
 # A Slurm of four nodes, n1 to n4, on this machine. Source it before job.sh: it runs the script again in
 # new namespaces, which end, with all daemons, when the script does.
 #
-#   slurm_start            false if that is not possible, with the reason in $slurm_why
+#   slurm_start            starts Slurm; false: not possible, and $slurm_why is the reason
 #
-# The daemons' files are in $job_folder. Each node has a host name and temporary files of its own, by
-# which Slurm's PMIx identifies it.
+# The daemons' files are in $job_folder. Each node has its own host name and temporary directory, by
+# which Slurm's PMIx distinguishes the nodes.
 
 slurm_why=''
 for slurm_tool in slurmctld slurmd munged srun sbatch unshare ip; do
@@ -22,8 +22,8 @@ if [ -z "$slurm_why" ] && [ -z "${slurm_inside-}" ]; then
     slurm_why="no namespaces here"
 fi
 
-# Makes a network with an address besides the loopback's, which Slurm requires, and the nodes'
-# names.
+# Creates a network interface, because Slurm requires an address other than the loopback's, and the host
+# names of the nodes.
 slurm_network()
 {
     ip link set lo up && ip link add slurm0 type veth peer name slurm1 &&
@@ -59,7 +59,7 @@ PartitionName=all Nodes=n[1-4] Default=YES State=UP OverSubscribe=FORCE:8
 END_OF_FILE
 }
 
-# slurm_daemon COMMAND...: starts it without the test's own descriptors.
+# slurm_daemon COMMAND...: starts a daemon, without the descriptor of the test's lock.
 slurm_daemon()
 {
     "$@" </dev/null >>"$job_folder/daemons" 2>&1 9>&- &

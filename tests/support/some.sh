@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# some.sh TESTS PROGRAMS WHAT MAKE...: for make test. Selects the tests of TESTS that WHAT names, and runs
-# MAKE with these tests and the programs of PROGRAMS that they use, so that no other program is built.
-# A word of WHAT is a test, the name of a script in tests/jobs, or a folder of tests/unit.
+# some.sh TESTS PROGRAMS WHAT MAKE...: called by make test. Selects the tests of TESTS that WHAT names,
+# and runs MAKE with these tests and the programs of PROGRAMS that they use, so that no other program is
+# built. A word of WHAT is a test, the name of a script in tests/jobs, or a folder of tests/unit.
 set -u
 : "${srcdir:?run by make test}"
 read -ra tests <<<"$1"
@@ -22,7 +22,7 @@ for word in "${what[@]}"; do
     [ $found = yes ] || { echo "make test: there is no test or folder of tests named $word" >&2; exit 2; }
 done
 
-# A script names the programs that it starts, or sources a file that does.
+# Find the programs that the chosen scripts name, in the scripts or in the files that they source.
 scripts=()
 for test in "${chosen[@]}"; do
     case $test in

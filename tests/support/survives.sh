@@ -5,7 +5,8 @@
 #       the job exits with EXIT (any: with any code, since its launcher determines it), leaves no
 #       process behind, and COUNT lines contain TEXT
 #
-# Prints a line "# NAME: ..." with the ranks, the longest time until they continued, and the exit status.
+# Prints a line "# NAME: ..." with the number of lines, the longest time until a rank continued, and the
+# exit status.
 
 survives()
 {

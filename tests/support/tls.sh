@@ -29,9 +29,9 @@ tls_certificate()
         -extfile <(printf 'subjectAltName=%s\n' "$4")
 }
 
-# tls_expired NAME AUTHORITY ALTERNATIVE-NAMES: a certificate valid for one day in the past. openssl
-# x509 accepts dates only since 3.4, and refuses negative days since 3.5; openssl ca accepts dates
-# in every version.
+# tls_expired NAME AUTHORITY ALTERNATIVE-NAMES: creates a certificate that was valid for one day in the
+# past. Uses openssl ca, because openssl x509 accepts dates from version 3.4 only, and negative days
+# before version 3.5 only.
 tls_expired()
 {
     tls_request "$1"
@@ -61,7 +61,7 @@ tls_use()
     export DIST_TLS_CA=$job_folder/$2.pem
 }
 
-# tls_with COMMAND...: runs it with a certificate for this machine's ranks.
+# tls_with COMMAND...: runs COMMAND with a certificate for the ranks of this machine.
 tls_with()
 {
     tls_authority with

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # watched.sh tsan|valgrind TESTS JOBS MAKE...: runs the unit tests among TESTS and the scripts
-# tests/jobs/JOB.sh under ThreadSanitizer or valgrind, and shows the reports. MAKE... runs tests, as
-# make check-TESTS does. For make check-tsan and check-valgrind.
+# tests/jobs/JOB.sh under ThreadSanitizer or valgrind, and prints the reports. Called by make check-tsan
+# and make check-valgrind. MAKE... is the command that runs the tests in its argument TESTS=.
 #
 # Any report makes the run fail, also a report of a rank that was killed or must fail. No report about
-# libdist is suppressed. CHECK_WATCHED tells tests to allow for a slowdown of ten times and more.
+# libdist is suppressed. If CHECK_WATCHED is set, tests allow for a slowdown of ten times and more.
 set -u
 : "${builddir:?run it by make check-tsan or check-valgrind}"
 export CHECK_WATCHED=$1 CHECK_SHORT=1 TEST_LIMIT=3600
@@ -40,7 +40,8 @@ planted_reports()
     echo ${#files[@]}
 }
 
-# Tests that reports make the run fail: a unit test has faults, and each of a job's two ranks.
+# Checks that reports make a run fail, by a run with three faulty processes: a unit test and the two
+# ranks of a job.
 proves()
 {
     local status
@@ -55,20 +56,20 @@ proves()
     echo "PASS: planted: ${planted_faults[*]}"
 }
 
-# Functions that write plans are pure: threads share nothing in them.
+# ThreadSanitizer does not run the tests of functions that write plans, which use no shared data.
 pure=none
 [ "$CHECK_WATCHED" != tsan ] || pure='^tests/unit/(topology|collectives)/'
 chosen=$(tr -s ' ' '\n' <<<"$tests" | grep '^tests/unit/' | grep -vE "$pure"
     for job in $jobs; do echo "tests/jobs/$job.sh"; done)
 
 export TSAN_OPTIONS="second_deadlock_stack=1:log_path=$reports/tsan:${TSAN_OPTIONS-}"
-# UCX hooks libc's madvise, also in a thread that ThreadSanitizer has already removed.
+# UCX hooks libc's madvise, which an ending thread calls after ThreadSanitizer has removed its state.
 export UCX_MEM_MMAP_HOOK_MODE=none
 
 proves "$@"
 "$@" TESTS="$(tr '\n' ' ' <<<"$chosen")"
 status=$?
-# valgrind also reports which system calls it does not support.
+# Remove files without a report of an error: valgrind also reports system calls that it does not know.
 grep -sL ' at 0x' "$reports"/valgrind.* | xargs -r rm -f
 for report in "$reports"/*; do
     [ -e "$report" ] || continue
