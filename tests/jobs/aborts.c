@@ -2,7 +2,8 @@
 /*
  * aborts BACKEND: rank 1 of three aborts a group while the other ranks wait in it, in several ways,
  * each time in a new group. Exit 0: every wait ended with ERR_ABORTED and named rank 1, and other
- * groups continued to work. A wait that the abort does not end runs into the timeout, an error.
+ * groups continued to work. If the abort does not end a wait, the wait ends with a timeout, which
+ * is an error.
  */
 #include <dist/dist.h>
 #include <pthread.h>

@@ -9,8 +9,8 @@
 #define ORDER_RANKS 16
 
 struct order_group {
-    dist_group *group; /* NULL if this rank is not in it */
-    int rank, size;    /* -1 if this rank is not in it */
+    dist_group *group; /* NULL if this rank is not a member */
+    int rank, size;    /* this rank in the group, and the group's size; -1 if not a member */
 };
 
 /* The kind of memory that a call uses. */

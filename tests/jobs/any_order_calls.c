@@ -27,7 +27,7 @@ static const char *const names[KINDS] = {"all_reduce", "reduce",         "broadc
                                          "all_gather", "reduce_scatter", "gather",
                                          "scatter",    "all_to_all",     "barrier"};
 
-/* Numbers of blocks of in and out: one, or one per rank. */
+/* Return the number of blocks of in and of out: one, or one per rank. */
 static size_t blocks_in(const struct order_call *call)
 {
     bool many = call->kind == REDUCE_SCATTER || call->kind == SCATTER || call->kind == ALL_TO_ALL;

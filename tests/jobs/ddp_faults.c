@@ -83,8 +83,8 @@ static void case_leaves(void)
     }
 }
 
-/* The rank that detects the error reports it; another rank may first see that the first rank's
- * group has failed. */
+/* All other ranks must get the same error, whether a rank detects the mismatch itself or is
+ * notified that the group has failed on another rank. */
 static void case_early(void)
 {
     dist_status status;
@@ -263,7 +263,7 @@ static dist_status create_scarce(void)
     return create(COUNT, NULL);
 }
 
-/* Allocations of create itself: the struct, its arrays, a name for each parameter. */
+/* dist_ddp_create allocates the struct, its arrays, and a name for each parameter. */
 static void case_scarce(void)
 {
     fault_scarce(create_scarce, end, 9);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Returns the number of open descriptors of this process plus a constant; for comparisons. */
+/* Returns the number of open descriptors of this process plus a constant; use it for comparisons.
+ */
 #ifndef DISTI_TESTS_JOBS_DESCRIPTORS_H
 #define DISTI_TESTS_JOBS_DESCRIPTORS_H
 

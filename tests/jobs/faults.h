@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Shared by programs that misuse the library in the way named on the command line and check the
- * outcome.
+/* Shared by programs that misuse the library, in the way that an argument names, and check errors.
  */
 #ifndef TESTS_JOBS_FAULTS_H
 #define TESTS_JOBS_FAULTS_H

@@ -4,14 +4,15 @@
  * what KIND says. Exit 0 if every rank gets the right status and text.
  *
  *   healthy   nothing: each rank gets SIGUSR1 twice, then writes RANK.json, and gets SIGUSR1 again
- *             when it has no group any more
+ *             after it has destroyed its group
  *   own       nothing: the program handles SIGUSR1 itself, and must receive it
  *   absent    it makes no barrier, and gets SIGUSR1
  *   other     it calls a broadcast instead
  *   killed    it is killed
  *   stopped   it is stopped, and continues after rank 0 has failed
  *   unsent    nothing: rank 0 sends one message to rank 2, which waits for two
- *   mapped    nothing; root's files belong to another user, as where a mount maps users
+ *   mapped    nothing; files that root creates belong to another user, as on a mount that maps
+ * users
  */
 #include <dist/dist.h>
 #include <signal.h>

@@ -114,7 +114,8 @@ static void register_and_back(void)
     sum();
 }
 
-/* Each swap replaces pages; a library that has pinned them must have been told by then. */
+/* Registering and unregistering replace pages. A library that has pinned the pages must be notified
+ * before. */
 static void forget_pages(void)
 {
     hooks.pin(memory, BYTES);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * kills_training FILE VICTIM PROGRAM [ARGUMENT]...: runs as this rank PROGRAM, a training that
- * saves its state in FILE repeatedly. The rank VICTIM is killed (SIGKILL) while FILE is written,
- * after it has been complete some times. Exit 0 if that happened, and the other ranks ended by
- * themselves with an error that names the victim. Prints when, as kills does.
+ * saves its state in FILE repeatedly. The rank VICTIM is killed (SIGKILL) while it writes FILE,
+ * after it has written FILE a few times. Exit 0 if the victim was killed, and the other ranks ended
+ * by themselves with an error that names it. Prints the times as kills does.
  *
  *     FILE.tmp-XXXXXXXX made   written   ...   FILE replaced
  *     |------- the victim dies in this time --------|---->

@@ -146,8 +146,8 @@ static int continue_without(dist_group *broken, int victim)
     return sum == (float)count ? 0 : 1;
 }
 
-/* A survivor: waits for the error, which must be the right one and name the victim. On a slow rank
- * `status` already is that error. */
+/* Called on each survivor: waits for the error, which must be the right one and name the victim. On
+ * a slow rank, the error may already be in `status`. */
 static int survive(dist_group *group, const char *kind, int victim, dist_status status)
 {
     bool nameless = strcmp(kind, "silent") == 0; /* a silent rank may not be named */

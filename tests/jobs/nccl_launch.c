@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nccl_launch RANKS: CPU time to launch a small all-reduce, by NCCL alone and by libdist. */
+/* nccl_launch RANKS: measures the CPU time to launch a small all-reduce with NCCL alone and with
+ * libdist. */
 #include "backends/nccl/abi.h"
 #include "device/driver.h"
 

@@ -19,14 +19,15 @@ void streams_batched(const struct streams *s)
         if (!send_first)
             DONE(dist_send(s->group, x, COUNT, DIST_FLOAT32, next, 0));
         DONE(dist_group_end());
-        streams_fill(s, x, COUNT, -1, s->a); /* it has been sent already */
+        streams_fill(s, x, COUNT, -1, s->a); /* the old values have been sent already */
         CHECK(streams_is(s, y, COUNT, (float)(previous + round), 1, s->a));
     }
     streams_drop(s, x);
     streams_drop(s, y);
 }
 
-/* One by one, every rank the send first; then waited for, tested, or left pending for a while. */
+/* Without batches; every rank posts the send first. The requests are waited for, or left pending
+ * for a while and then tested, or tested. */
 void streams_unbatched(const struct streams *s)
 {
     int next = (s->rank + 1) % s->ranks, previous = (s->rank + s->ranks - 1) % s->ranks;
@@ -161,7 +162,7 @@ static void host_size(const struct streams *s, size_t count)
     free(y);
 }
 
-/* As much as the pinned memory; more, not a multiple of its pieces; and very little. */
+/* Sizes: that of the pinned memory; a larger one, not a multiple of its pieces; one element. */
 void streams_host(const struct streams *s)
 {
     host_size(s, (size_t)1 << 20);

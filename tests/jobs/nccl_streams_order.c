@@ -8,8 +8,8 @@
 
 #define LIMIT_S 15
 
-/* Blocking calls: they see the results of earlier work of the stream; later work sees their result
- * and cannot change their input. */
+/* Blocking calls: they read the results of earlier work of the stream; later work reads their
+ * results and cannot change their input. */
 void streams_blocking(const struct streams *s)
 {
     float *x = streams_vector(s, COUNT), *copy = streams_vector(s, COUNT);
@@ -45,7 +45,7 @@ void streams_async(const struct streams *s)
     }
     for (int i = 3; i >= 0; i--) {
         DONE(dist_wait(works[i]));
-        streams_fill(s, in[i], COUNT, -1, s->a); /* it has been read already */
+        streams_fill(s, in[i], COUNT, -1, s->a); /* the old values have been read already */
         CHECK(streams_is(s, out[i], COUNT, streams_sum(s) * (float)(i + 1), (float)s->ranks, s->a));
         streams_drop(s, in[i]);
         streams_drop(s, out[i]);

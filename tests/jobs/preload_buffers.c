@@ -12,7 +12,7 @@ static int gaps_value(int from, int to)
     return 1000 * from + to + 5;
 }
 
-/* Integers: rank r's element is 2r; the gaps are the odd elements. */
+/* Fills an array of integers: element 2r is for rank r, and the odd elements are the gaps. */
 static void gaps_fill(const struct place *place, int *at)
 {
     for (int r = 0; r < place->ranks; r++) {

@@ -7,7 +7,7 @@
 
 #define COST_LATE_NS (50 * 1000)
 
-/* Numbers from each of two ranks for each. */
+/* Number of integers that each of the two ranks sends to each rank. */
 #define COST_COUNT 2
 static const int cost_counts[2] = {COST_COUNT, COST_COUNT}, cost_places[2] = {0, COST_COUNT};
 static int cost_in[2 * COST_COUNT], cost_out[2 * COST_COUNT];
@@ -91,7 +91,7 @@ static void cost_check(const struct cost_kind *kind, struct place *place, int n)
         program_wrong(place, "%s %d: %d, %d", kind->name, n, first, second);
 }
 
-/* Rank 0 sleeps COST_LATE_NS before each short call, so that rank 1 has made it already. */
+/* Rank 0 sleeps COST_LATE_NS before each short call, so that rank 1 has made the call already. */
 void program_cost(int calls, const char *name)
 {
     const struct timespec late = {.tv_nsec = COST_LATE_NS};

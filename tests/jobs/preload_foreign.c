@@ -4,10 +4,10 @@
  * program that is not linked with an MPI; -DPROGRAM alone: such a program; both: a program linked
  * with the MPI. -DTOOL: a profiling tool.
  *
- *    preload_foreign                  the calls that it was linked with
- *    preload_foreign opened LIBRARY   those of a library that it opens itself
- *    preload_foreign later LIBRARY    its own, and then those of a library, without MPI_Init
- *    preload_foreign session          its own, without MPI_Init
+ *    preload_foreign                  the program's own calls
+ *    preload_foreign opened LIBRARY   the calls of a library that the program opens
+ *    preload_foreign later LIBRARY    the program's own calls, then the library's, without MPI_Init
+ *    preload_foreign session          the program's own calls, without MPI_Init
  */
 #include <dlfcn.h>
 #include <stdio.h>

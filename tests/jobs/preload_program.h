@@ -34,8 +34,8 @@ struct place {
 };
 
 /*
- * Use everything that MPI permits, although some MPI libraries fail at it. If false (tame), those
- * cases are left out; the results are the same.
+ * True ("bold"): the program makes all calls that MPI permits. False ("tame"): it leaves out calls
+ * at which some MPI libraries fail; the results are the same.
  */
 extern bool program_bold;
 
@@ -47,8 +47,8 @@ void program_wrong(const struct place *place, const char *format, ...)
 void program_hash(const void *data, size_t bytes);
 
 /*
- * Waits for the request in one of many ways, in turn, together with messages from this rank to
- * itself.
+ * Waits for the request, together with messages from this rank to itself. Each call waits in
+ * another one of many ways.
  */
 void program_wait(const struct place *place, MPI_Request *request);
 
@@ -102,10 +102,12 @@ void program_movers(const struct place *place, int pairs);
 /* preload_reductions.c: types that libdist supports, with all operations. */
 void program_reductions(const struct place *place, int count);
 
-/* preload_buffers.c; at most 64 ranks */
+/* preload_buffers.c; at most 64 ranks. program_giant: an element of more than 2 GiB; needs 8 GiB.
+ */
 void program_gaps(const struct place *place, int root);
-void program_giant(void);    /* an element of more than 2 GiB; needs 8 GiB */
-void program_overlaps(void); /* MPI forbids it, but all ranks must be served, or none */
+void program_giant(void);
+/* Buffers overlap, which MPI forbids: libdist must serve all ranks or none. */
+void program_overlaps(void);
 
 /* preload_again.c: calls that differ from the previous one in one respect; at most 64 ranks */
 void program_again(void);
@@ -113,29 +115,34 @@ void program_again(void);
 /* preload_blocked.c: progress of collectives in any MPI call, and in Fortran's waits */
 void program_blocked(void);
 
-/* preload_comms.c */
-void program_comms(int rounds); /* one after another, freed early, started in a different order */
-void program_many(int many);    /* at the same time */
-void program_persistent(void);  /* made in one order, started in another */
+/*
+ * preload_comms.c. program_comms: communicators one after another, communicators that are freed
+ * before an operation ends, and operations that ranks start in different orders. program_many: many
+ * communicators at the same time. program_persistent: persistent operations that are started in
+ * another order than they were created in.
+ */
+void program_comms(int rounds);
+void program_many(int many);
+void program_persistent(void);
 
-/* preload_compare.c */
-void program_compare(void); /* repeats calls that MPI may execute faster */
+/* preload_compare.c: repeats calls that MPI may execute faster */
+void program_compare(void);
 
-/* preload_cost.c; two ranks */
-void program_cost(int calls, const char *name); /* MPI_<name> */
+/* preload_cost.c; two ranks. name: measures MPI_<name> */
+void program_cost(int calls, const char *name);
 void program_polls(int calls);
 
-/* preload_memory.c */
-void program_memory(bool served); /* of MPI_Alloc_mem */
+/* preload_memory.c: memory of MPI_Alloc_mem. served: expects libdist's shared memory */
+void program_memory(bool served);
 
-/* preload_refused.c */
-void program_refused(void); /* calls that MPI refuses */
+/* preload_refused.c: calls that MPI refuses */
+void program_refused(void);
 
 /* preload_others.c */
 void program_large(const struct place *place); /* MPI-4's large counts */
-void program_handed_on(void);                  /* calls that libdist passes on must be right */
-void program_errors(void);   /* calls that differ between ranks: only libdist reports it */
-void program_progress(void); /* messages and collectives wait for each other */
+void program_handed_on(void);                  /* calls that libdist passes on to MPI */
+void program_errors(void);   /* calls that differ between ranks; only libdist detects them */
+void program_progress(void); /* messages that wait for collectives, and the reverse */
 void program_threads(void);  /* needs MPI_THREAD_MULTIPLE */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Part of the MPI test program: reductions with every type and every operation it permits. */
+/* Part of the MPI test program: reductions with every type and every operation that MPI permits. */
 #include "preload_program.h"
 
 #include <complex.h>

@@ -55,8 +55,8 @@ static uint64_t job_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Fills with any sign and mantissa and an exponent within reach; for products within 1, so that
- * none underflows. */
+/* Fills the input with numbers of any sign and mantissa. Exponents are within +-reach, or within
+ * +-1 for products, so that no product underflows. */
 static void job_fill(struct job *job)
 {
     const struct number *n = job->number;

@@ -8,10 +8,10 @@
 /* Returns false if the allocator has been replaced, for example by a sanitizer. */
 bool scarce_works(void);
 
-/* Makes the allocation with that number, counted from 1, fail. */
+/* Makes the number-th allocation from this call on fail; 1 is the next one. */
 void scarce_from(int number);
 
-/* Ends that. Returns whether an allocation has failed. */
+/* Cancels scarce_from if no allocation has failed yet. Returns true if one has failed. */
 bool scarce_end(void);
 
 #endif

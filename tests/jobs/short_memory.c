@@ -152,7 +152,7 @@ static dist_status messages(dist_group *g)
     return first == DIST_OK ? status : first;
 }
 
-/* If a request could not be prepared, nothing has been called, so it is tried again. */
+/* If a persistent request could not be created, no call was made, so this tries again. */
 static dist_status repeats(dist_group *g)
 {
     dist_work *work;

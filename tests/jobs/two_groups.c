@@ -30,7 +30,7 @@ struct slot {
 /* One group and its operations. */
 struct line {
     pthread_t thread;
-    dist_group *group; /* NULL if this rank is not in it */
+    dist_group *group; /* NULL if this rank is not a member */
     int which, rank, operations;
     int failures;
     atomic_int ended; /* counted by completion functions */

@@ -72,8 +72,8 @@ REPLACES ssize_t send(int fd, const void *data, size_t bytes, int flags)
     return sendto(fd, data, bytes, flags, NULL, 0);
 }
 
-/* Returns real pages of that kind, the buffer of a perf event, or NULL if the kernel refuses. All
- * zeros. */
+/* Returns pages that the kernel does not copy from: the buffer of a perf event, which contains
+ * zeros. NULL: the kernel does not permit perf events. */
 #define EVENT_BYTES ((size_t)2 << 20)
 static const float *event_pages(void)
 {

@@ -28,8 +28,8 @@ struct disti_step *planted_step(const struct planted *planted, int rank, uint32_
 struct disti_step *planted_find(const struct planted *planted, int rank, enum disti_step_kind kind,
                                 int n);
 
-/* Removes a step. Steps that wait for it, or for a later step of its lane, wait for the step
- * before. */
+/* Removes a step and renumbers the later steps of its lane. A step that waited for the removed step
+ * waits for the previous step of that lane instead. */
 void planted_drop(const struct planted *planted, int rank, const struct disti_step *step);
 
 /* Check that the verifier accepts the plans, or rejects them with a message that contains `what`.

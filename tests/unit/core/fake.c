@@ -11,8 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Entered by every backend function: only one at a time may run, and only disarm while the backend
- * is armed. */
+/* Called at the beginning of every backend function. Counts a violation if another function runs at
+ * the same time, or if the backend is armed and the function is not disarm. */
 static void fake_begin(struct fake *fake, bool may_be_armed)
 {
     if (atomic_flag_test_and_set(&fake->busy) || (fake->armed && !may_be_armed))
@@ -103,7 +103,7 @@ static bool fake_may_end(struct fake *fake, int n)
            atomic_load(&fake->released[n]);
 }
 
-/* Ends the last call that may end first, so that the library must restore the order. */
+/* Ends one released call, the latest first, so that the library must restore the order. */
 static int fake_progress(void *state)
 {
     struct fake *fake = state;

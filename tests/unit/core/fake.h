@@ -15,7 +15,7 @@ struct fake {
     bool blind;      /* the backend has no descriptor to sleep on */
     bool cannot_arm; /* it has neither arm nor disarm */
     dist_status refuse_post;
-    int64_t poll_ns;    /* duration of a poll, at least */
+    int64_t poll_ns;    /* minimum duration of a poll */
     bool has_memory;    /* it implements alloc and free */
     bool out_of_memory; /* its alloc fails */
     bool streams;       /* calls are ordered by streams, and several may be started together */

@@ -98,8 +98,8 @@ static void check_numbers(dist_group *group, const int *world_ranks, int count, 
     CHECK(dist_get_group_rank(group, 99) == -1 && dist_get_group_rank(group, -1) == -1);
 }
 
-/* A group of a group: its list contains ranks of the parent. Ranks that are not is_listed need not
- * call dist_new_group. */
+/* A group of a group: its list contains ranks of the parent. Ranks that are not in the list need
+ * not call dist_new_group. */
 static void rank_numbers(int rank, void *arg)
 {
     static const int outer[] = {3, 1, 0}, inner[] = {2, 0}, all[] = {0, 1, 2, 3};

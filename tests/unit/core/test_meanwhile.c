@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #define LATE_NS (50 * 1000 * 1000)
-/* Calls of the function while rank 0 waits for rank 1, at least. */
+/* Minimum number of calls of the function while rank 0 waits for rank 1. */
 #define LATE_CALLS 50
 
 /* Number of calls on rank 0, in memory shared with rank 1. */

@@ -168,7 +168,7 @@ static void a_backend_without_free_memory_is_an_error(void **state)
     fake_close(fake, group);
 }
 
-/* While the progress thread is the progress owner and sleeps with the backend armed. */
+/* The progress thread is the progress owner and sleeps with the backend armed. */
 static void allocating_does_not_disturb_a_sleeping_backend(void **state)
 {
     struct fake *fake = *state;
@@ -256,8 +256,8 @@ static int count_mappings(void)
     return count;
 }
 
-/* New memory for every call, freed when the call has returned: the other ranks have read it by
- * then, and do not keep their count_mappings forever. */
+/* Uses new memory for every call and frees it when the call has returned. The other ranks have read
+ * the memory by then, and must not keep their mappings forever. */
 static void rank_reallocates(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);
@@ -321,7 +321,7 @@ static void rank_has_many(int rank, void *arg)
     dist_group *group = world_join(arg, rank);
     void *memory[MANY];
 
-    reduce_and_check(group, map_private(4 * COUNT), COUNT, rank); /* opens what it opens late */
+    reduce_and_check(group, map_private(4 * COUNT), COUNT, rank); /* opens all it opens on demand */
     leave_descriptors(16);
     for (int i = 0; i < MANY; i++)
         CHECK(dist_alloc(group, 4 * (1 + (size_t)i * i % 40000), &memory[i]) == DIST_OK);

@@ -94,11 +94,11 @@ static void mismatch_two(int rank, void *arg)
 
     CHECK(dist_new_group(world, members, 3, NULL, &group) == DIST_OK);
     CHECK(dist_barrier(world) == DIST_OK);
-    if (rank == 0 && job->ranks == 5) { /* its store ends too */
+    if (rank == 0 && job->ranks == 5) { /* its exit ends the store */
         disti_sleep_ns(unit_patience() * 50 * INT64_C(1000000));
         _exit(0);
     }
-    while (job->ranks == 5 && dist_barrier(world) == DIST_OK) /* until that has been noticed */
+    while (job->ranks == 5 && dist_barrier(world) == DIST_OK) /* until rank 0's loss is detected */
         ;
     if (rank == 1)
         status = dist_recv(group, data, 6, DIST_FLOAT32, 1, 7, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transitions of a group's drive and of the progress thread: every pair of states, as drawn in
- * their headers. */
+/* The transitions of a group's progress owner and of the progress thread: every pair of states, as
+ * drawn in their headers. */
 #include "core/work.h"
 
 #include "base/log.h"
@@ -17,7 +17,7 @@
 
 /* A row for each state; '>' marks an allowed transition to the state of the column. */
 static const char drive_drawing[DRIVE_STATES][DRIVE_STATES + 1] = {
-    /*    the caller's CSC, the thread's TSC:  ICSCTSCX */
+    /*    columns, in the order of the rows:   ICSCTSCX */
     [DISTI_DRIVE_IDLE] = /*                */ " >  >   ",
     [DISTI_DRIVE_CALLER] = /*              */ "> >>   >",
     [DISTI_DRIVE_CALLER_SLEEPS] = /*       */ " >      ",

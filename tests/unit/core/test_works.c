@@ -15,8 +15,7 @@ static bool is_done(struct dist_work *work)
 {
     bool done = false;
 
-    /* Each call of dist_test may complete one call: calls it as often as there may be pending
-     * calls. */
+    /* A dist_test may complete only one pending call, and up to 8 calls may be pending. */
     for (int i = 0; i < 8; i++)
         assert_int_equal(dist_test(work, &done), DIST_OK);
     return done;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs worlds of forked ranks, which meet by a file, and checks which ranks take part in a
+/* Runs worlds of forked ranks, whose rendezvous is a file, and checks which ranks take part in a
  * group. */
 #ifndef TESTS_UNIT_CORE_WORLDS_H
 #define TESTS_UNIT_CORE_WORLDS_H

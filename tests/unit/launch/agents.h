@@ -82,7 +82,7 @@ static inline void agents_events(struct disti_agents **agents, int n, const bool
     }
 }
 
-/* Checks that the next event of every agent, notes aside, has this type. */
+/* Checks that the next event of every agent that is not a note has this type. */
 static inline void agents_expect(struct disti_agents **agents, int n,
                                  enum disti_agents_event_type type,
                                  struct disti_agents_event *events)

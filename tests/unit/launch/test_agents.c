@@ -40,8 +40,7 @@ static void test_a_single_agent_forms_a_round(void **state)
     disti_agents_close(agents, NULL, 1000);
 }
 
-/* Descriptors wake agents only for signs of life, both while workers run and after the job has
- * ended. */
+/* Only keep-alive messages wake idle agents, both while workers run and after the job has ended. */
 static void test_idle_agents_are_rarely_woken(void **state)
 {
     struct disti_agents_config config = agents_config(0, 3, 3);

@@ -27,7 +27,7 @@ static int shared_wait(atomic_int *value)
     return atomic_load(value);
 }
 
-/* ---- another process opens its segment ---- */
+/* ---- another process opens a segment of a process whose first thread has ended ---- */
 
 static void test_its_segment_can_be_opened(void **state)
 {
@@ -43,7 +43,7 @@ static void test_its_segment_can_be_opened(void **state)
     unit_segment_free(&own);
 }
 
-/* ---- it opens the segment of another process ---- */
+/* ---- a process whose first thread has ended opens a segment of another process ---- */
 
 struct segment_result {
     struct disti_segment_name name;
@@ -77,7 +77,7 @@ static void test_it_opens_a_segment(void **state)
     munmap(result, sizeof(*result));
 }
 
-/* ---- another process rings its doorbell ---- */
+/* ---- another process rings the doorbell of a process whose first thread has ended ---- */
 
 struct doorbell_result {
     struct disti_node_hello hello;

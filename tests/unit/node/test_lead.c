@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When a rank yields its CPU after a barrier, and until when (waking.c): rank 0 of two ranks, where
- * the root is rank 1. */
+/* Yielding the CPU after a barrier (waking.c): a rank yields if the call that followed an earlier
+ * barrier had to wait for its root. This process is rank 0 of two ranks; the root is rank 1. */
 #include "node/state.h"
 
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static int ranks_close(void **state)
     return 0;
 }
 
-/* The op of each fingerprint on rank 0. */
+/* The calls of rank 0, by fingerprint. */
 static const struct disti_node_op ops[] = {
     [BARRIER] = {.call = {.collective = DIST_COLL_BARRIER}, .end = 2},
     [BROADCAST] = {.call = {.collective = DIST_COLL_BROADCAST, .root = 1}, .first = 1, .end = 2},
@@ -86,7 +86,7 @@ static struct disti_node_op begin(struct ranks *ranks, uint64_t fingerprint)
     return op;
 }
 
-/* A barrier at whose end the root has begun `ahead` more calls. */
+/* Simulates a barrier; when it ends, the root has begun `ahead` further calls. */
 static void barrier(struct ranks *ranks, uint64_t ahead)
 {
     struct disti_node_op op = begin(ranks, BARRIER);
@@ -95,7 +95,7 @@ static void barrier(struct ranks *ranks, uint64_t ahead)
     disti_node_lead_follow(&ranks->node, &op);
 }
 
-/* A call; waits: this rank has to wait in it. */
+/* Simulates a call. waits: this rank has to wait for data. */
 static void call(struct ranks *ranks, uint64_t fingerprint, bool waits)
 {
     struct disti_node_op op = begin(ranks, fingerprint);
@@ -124,8 +124,8 @@ static void test_only_the_call_after_a_barrier_is_learned(void **state)
     assert_true(yields(ranks));
 }
 
-/* Only a call in which receivers wait for senders that do not wait for them is learned, also if it
- * is irregular. */
+/* A rank learns only calls in which the receivers wait for senders and the senders wait for no
+ * rank: calls through mailboxes or overflow slots, also irregular ones. */
 static void test_only_one_way_calls_are_learned(void **state)
 {
     static const struct {
@@ -186,8 +186,7 @@ static void test_forgotten_if_the_slot_was_reused(void **state)
     assert_false(yields(ranks));
 }
 
-/* The rank yields for a limited time if the root begins no call, and no more after later barriers.
- */
+/* If the root begins no call within a limited time, the rank stops yielding. */
 static void test_forgotten_if_the_root_begins_nothing(void **state)
 {
     struct ranks *ranks = *state;

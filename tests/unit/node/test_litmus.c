@@ -43,7 +43,7 @@ static int64_t now_s(void)
     return now.tv_sec;
 }
 
-/* Waits for the other process, the `meeting`th time, from 1 on. False: timeout. */
+/* A barrier of both processes. meeting: number of the barrier, from 1. False: timeout. */
 static bool meet(struct litmus *litmus, unsigned meeting)
 {
     int64_t until = now_s() + UNIT_LIMIT;
@@ -225,7 +225,8 @@ static void test_store_buffering(void **state)
     assert_int_equal(litmus_run(buffering_exchanged, check_buffering), 0);
 }
 
-/* Release and acquire allow that result, and processors produce it: so the test above can fail. */
+/* With release and acquire only, processors do produce the forbidden result, so the previous test
+ * is able to fail. */
 static void test_store_buffering_happens(void **state)
 {
     long weak;

@@ -227,7 +227,8 @@ static void moves_less_often_each_time(void **state)
         every_ns = node->migrate_every_ns;
         poll_without_success(node);
         assert_int_equal(moves, i + 1);
-        node->migrate_at_ns = 0; /* as if that time had passed, without a count since */
+        /* As if the waiting time had passed, without a reading of the idle times meanwhile. */
+        node->migrate_at_ns = 0;
         free(node->idle);
         node->idle = NULL;
     }

@@ -76,7 +76,7 @@ static void many_ranks_have_no_ring(void **state)
     assert_int_equal(slot.overflow, 0);
 }
 
-/* A reader of one or two numbers then fetches only one cache line. */
+/* So a rank that reads one or two numbers loads only one cache line. */
 static void data_begin_in_the_cache_line_of_the_stage(void **state)
 {
     (void)state;

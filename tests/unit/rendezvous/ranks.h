@@ -86,7 +86,7 @@ static inline void ranks_finish(struct ranks *ranks)
     }
 }
 
-/* Starts a server in this process, held by rank 0. */
+/* Starts a store server in this process, as if rank 0 held it. */
 static inline dist_status ranks_serve(const char *host, int port, int world_size,
                                       struct disti_store_server **server_p)
 {

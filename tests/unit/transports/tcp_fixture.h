@@ -17,9 +17,9 @@ struct tcp_rank {
     size_t blob_bytes;
 };
 
-/* Timeout of ranks that are opened from now on; initially 20 s. */
+/* Settings of ranks that are opened later: the timeout (initially 20 s), and the key of their world
+ * (NULL: none). */
 extern int tcp_timeout_ms;
-/* The key of their world; NULL: none. */
 extern const struct disti_secret *tcp_key;
 
 /* Opens rank `number` of `world` on `host`; fails the test if that fails. */
@@ -49,8 +49,8 @@ void tcp_exchange(struct tcp_rank pair[2], size_t bytes);
 bool tcp_host_usable(const char *host);
 int tcp_count_files(void);
 
-/* Blocking sockets: a connection to the rank, or a listener whose address the rank has as that of
- * rank `as`. */
+/* Return a blocking socket. raw_connect connects to the rank; raw_listen creates a listener and
+ * gives its address to the rank as the address of rank `as`. */
 int raw_connect(const struct tcp_rank *rank);
 int raw_listen(struct tcp_rank *rank, int as);
 /* Writes all bytes. False if the other end has closed. */

@@ -15,7 +15,7 @@ extern const struct dist_module dist_module_entry;
 /* The example has no rendezvous protocol, so it buffers all of the 128 MiB that arrive early. */
 #define MINIMAL_KEPT ((size_t)160 << 20)
 
-/* Sizes around its pieces. */
+/* Sizes around the pieces into which the transport divides messages. */
 static const size_t boundaries[] = {65536, 131072, 262144, 0};
 
 static void test_the_module_has_one_transport(void **state)

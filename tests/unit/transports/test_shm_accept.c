@@ -67,7 +67,7 @@ static void rank_close(struct accept_rank *rank)
     free(rank->state);
 }
 
-/* Does what a rank does that sleeps between two calls of progress. */
+/* Calls progress once, as a rank does that sleeps between its calls of progress. */
 static void rank_drive(struct accept_rank *rank)
 {
     shm->arm(rank->state);

@@ -56,7 +56,7 @@ static void test_only_drawn_transitions_are_allowed(void **unused)
     disti_log_use(NULL);
 }
 
-/* The predicates on states, which are ranges of states. */
+/* Compares the predicates on states with tables, in which '#' means true. */
 static void test_states_allow_sending_and_receiving(void **unused)
 {
     static const char open[] = "...#####..", sends[] = "...####...", ended[] = "........##";

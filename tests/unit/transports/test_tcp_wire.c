@@ -74,7 +74,8 @@ static void talk_check(struct talk *talk, struct tcp_rank *rank)
     assert_memory_equal(talk->came_unexpected, "early!", 6);
 }
 
-/* Calls, with the first hello split at `cut` too. talk->bytes is what to send next. */
+/* Calls the rank, sending the first hello in two parts, split at `cut`. Then talk->bytes are to be
+ * sent. */
 static void talk_call(struct talk *talk, struct tcp_rank *rank, int fd, size_t cut)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES], received[DISTI_TCP_HELLO_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Zero-copy sends of the tcp transport: when they end, and what happens if they are given up. */
+/* Zero-copy sends of the tcp transport: when they end, and what happens if they do not complete. */
 #include "base/clock.h"
 #include "tcp_fixture.h"
 
@@ -149,8 +149,8 @@ static void test_the_end_is_detected_among_notifications(void **unused)
     tcp_rank_close(&pair[0]);
 }
 
-/* After a send is given up, none of its memory is sent: the connection is reset, so that the peer
- * finds no valid end. */
+/* After a send has failed, or its rank has left, none of its memory is sent: the connection is
+ * reset, so that the peer detects that the message is incomplete. */
 static void give_up_send(bool leaves)
 {
     static unsigned char out[4000000], in[100000];

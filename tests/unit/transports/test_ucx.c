@@ -13,8 +13,8 @@
 
 #include "backends/module.h"
 
-/* Sizes at which UCX changes its protocol over TCP and shared memory, and sizes around our
- * pieces. */
+/* Sizes at which UCX changes its protocol over TCP and shared memory, and sizes around the pieces
+ * into which transport ucx divides messages. */
 static const size_t boundaries[] = {96, 8192, 8256, 65536, 1048576, 2097152, 4194304, 5242880, 0};
 
 static const struct dist_transport *ucx;

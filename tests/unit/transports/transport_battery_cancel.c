@@ -151,8 +151,8 @@ static bool cancel_round(struct battery_rank *rank, size_t bytes, enum cancel_ha
     return ok;
 }
 
-/* Over the three kinds of halves, each size is tested with each number of steps; if CHECK_LONG is
- * set, in each kind. */
+/* Tests each size with one number of steps, which differs between the three values of halves; if
+ * CHECK_LONG is set, with every number of steps. */
 static bool cancel_sizes(struct battery_rank *rank, enum cancel_halves halves)
 {
     static const size_t sizes[] = {0, 8, 4000, 70000, (size_t)1 << 20, (size_t)5 << 20};

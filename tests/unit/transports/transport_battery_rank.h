@@ -14,7 +14,7 @@ struct battery_shared {
         unsigned char blob[DIST_ADDRESS_MAX];
         size_t bytes;
     } address[TRANSPORT_BATTERY_RANKS_MAX];
-    atomic_int arrived[TRANSPORT_BATTERY_RANKS_MAX]; /* barriers that each rank has reached */
+    atomic_int arrived[TRANSPORT_BATTERY_RANKS_MAX]; /* number of barriers each rank has reached */
     atomic_int failures;
     _Atomic int64_t noted_ns; /* time of an event, for use by a case */
 };
@@ -36,7 +36,7 @@ struct battery_case {
     bool (*run)(struct battery_rank *rank); /* with an open state only if `opened` */
     int ranks;                              /* 0: as in the options */
     bool opened;                            /* the runner opens and closes the state */
-    bool processes;                         /* not with threads */
+    bool processes;                         /* skipped if the ranks are threads */
     int killed;                             /* ranks that must end by SIGKILL, from rank 0 on */
 };
 
