@@ -52,8 +52,8 @@ struct job {
     double timeout; /* ns */
 };
 
-#define JOB_LOOK_MS 50         /* interval between checks whether the job has ended */
-#define JOB_GO_NS 5e9          /* from "quit" to SIGTERM */
+#define JOB_CHECK_MS 50        /* interval between checks whether the job has ended */
+#define JOB_QUIT_NS 5e9        /* from "quit" to SIGTERM */
 #define JOB_TERM_NS 3e9        /* from SIGTERM to SIGKILL */
 #define JOB_TAIL ((off_t)4096) /* bytes of output that are searched for the reason */
 
@@ -173,7 +173,7 @@ static void job_end(struct job *job)
         return;
     if (job->members) {
         job_quit(job);
-        if (!job->runner.has_failed && job->pid > 0 && !job_wait(job, JOB_GO_NS))
+        if (!job->runner.has_failed && job->pid > 0 && !job_wait(job, JOB_QUIT_NS))
             kill(-job->pid, SIGTERM);
         job_kill_ranks(job);
         if (job->pid > 0 && !job_wait(job, JOB_TERM_NS)) {
@@ -488,7 +488,7 @@ static void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
         /* Check this before poll, so that connections made before the end are still accepted. */
         bool ended = job_has_ended(job, text);
 
-        if (poll(&waiting, 1, JOB_LOOK_MS) > 0)
+        if (poll(&waiting, 1, JOB_CHECK_MS) > 0)
             job_accept(job, until);
         else if (ended)
             job_fail(job, "it %s before its ranks had connected", text);

@@ -496,7 +496,7 @@ static int run_point(struct run_state *state, struct order *order,
     return 0;
 }
 
-static bool run_over(const struct run *run)
+static bool run_has_ended(const struct run *run)
 {
     bool all_failed = true;
 
@@ -529,7 +529,7 @@ static int run_each(void *arg, struct order *order, bool first)
     if (apart && run_point(state, order, &measurements[0]) != 0)
         return -1;
     order->in_place = true;
-    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(run))) &&
+    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_has_ended(run))) &&
         run_point(state, order, &measurements[1]) != 0)
         return -1;
     if (first && state->format->head)
@@ -538,8 +538,8 @@ static int run_each(void *arg, struct order *order, bool first)
         state->format->measurement(run->options, run->result, apart ? &measurements[0] : NULL,
                                    !apart || (pairs && place != IN_PLACE_NEVER) ? &measurements[1]
                                                                                 : NULL);
-    state->failed = state->failed || run_over(run);
-    return run_over(run) ? 1 : 0;
+    state->failed = state->failed || run_has_ended(run);
+    return run_has_ended(run) ? 1 : 0;
 }
 
 /* ---- files ---- */

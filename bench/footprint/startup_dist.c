@@ -9,7 +9,7 @@
 
 static dist_group *group;
 
-static int said(dist_status status)
+static int report_failure(dist_status status)
 {
     if (status != DIST_OK)
         fprintf(stderr, "startup: %s\n", dist_last_error());
@@ -30,14 +30,14 @@ static int start(int argc, char **argv, int (*job)(void))
 
     if (argc != 3 || strcmp(argv[1], "--spawn") != 0)
         return job();
-    return said(dist_spawn(atoi(argv[2]), spawned, &job, &code)) || code;
+    return report_failure(dist_spawn(atoi(argv[2]), spawned, &job, &code)) || code;
 }
 
 static int join(int *rank_p, int *ranks_p)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
 
-    if (said(dist_init_process_group(&options, &group)))
+    if (report_failure(dist_init_process_group(&options, &group)))
         return 1;
     *rank_p = dist_get_rank(group);
     *ranks_p = dist_get_world_size(group);
@@ -48,13 +48,13 @@ static int all_reduce(void)
 {
     double in = 1, out;
 
-    return said(dist_all_reduce(group, &in, &out, 1, DIST_FLOAT64, DIST_SUM));
+    return report_failure(dist_all_reduce(group, &in, &out, 1, DIST_FLOAT64, DIST_SUM));
 }
 
 static int all_to_all(int ranks)
 {
     double *in = calloc((size_t)ranks, sizeof(*in)), *out = calloc((size_t)ranks, sizeof(*out));
-    int failed = !in || !out || said(dist_all_to_all(group, in, out, 1, DIST_FLOAT64));
+    int failed = !in || !out || report_failure(dist_all_to_all(group, in, out, 1, DIST_FLOAT64));
 
     free(in);
     free(out);
@@ -63,12 +63,12 @@ static int all_to_all(int ranks)
 
 static int barrier(void)
 {
-    return said(dist_barrier(group));
+    return report_failure(dist_barrier(group));
 }
 
 static int leave(void)
 {
-    return said(dist_destroy_process_group(group));
+    return report_failure(dist_destroy_process_group(group));
 }
 
 const struct startup startup = {start, join, all_reduce, all_to_all, barrier, leave};

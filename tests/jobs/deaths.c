@@ -218,7 +218,7 @@ static int fail_alone(dist_group *group)
     return 0;
 }
 
-static int be_a_rank(const char *backend, call_fn call)
+static int run_rank(const char *backend, call_fn call)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *world = NULL, *group = NULL;
@@ -275,7 +275,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     child = fork();
     if (child == 0)
-        exit(be_a_rank(argv[1], call_of(argv[2])));
+        exit(run_rank(argv[1], call_of(argv[2])));
     if (child < 0 || waitpid(child, &status, 0) < 0)
         return 1;
     if (!WIFSIGNALED(status))

@@ -67,7 +67,7 @@ static int is_from(const unsigned char *bytes, int from)
 }
 
 /* Messages are long enough to be read directly from the sender's memory. */
-static void passes_messages(void)
+static void pass_messages(void)
 {
     const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     unsigned char *mine = block(rank), *theirs = block(rank);
@@ -101,7 +101,7 @@ static void reduces(unsigned char *bytes)
 }
 
 /* Allocates a block per rank that the other ranks can map. */
-static void shares_blocks(void)
+static void share_blocks(void)
 {
     void *blocks[RANKS_MOST];
 
@@ -127,7 +127,7 @@ static void reduces_registered(void)
 }
 
 /* Joins again, which repeats the detection of process and machine. */
-static void meets_again(void)
+static void join_again(void)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     unsigned char *bytes = block(rank);
@@ -138,7 +138,7 @@ static void meets_again(void)
     options.world_size = ranks;
     must(dist_init_process_group(&options, &world), "second init");
     reduces(bytes);
-    passes_messages();
+    pass_messages();
     free(bytes);
     must(dist_destroy_process_group(world), "second destroy");
 }
@@ -150,16 +150,16 @@ static void *go_on(void *arg)
     while (!first_thread_has_ended())
         usleep(1000);
     must(dist_barrier(world), "barrier");
-    passes_messages();
+    pass_messages();
     broadcasts();
     reduces(bytes);
     free(bytes);
     if (shares) {
-        shares_blocks();
+        share_blocks();
         reduces_registered();
     }
     must(dist_destroy_process_group(world), "destroy");
-    meets_again();
+    join_again();
     exit(0);
     return arg;
 }
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     must(dist_init_process_group(&options, &world), "init");
     rank = dist_get_rank(world);
     ranks = dist_get_world_size(world);
-    passes_messages(); /* selects how the ranks read each other's memory */
+    pass_messages(); /* selects how the ranks read each other's memory */
     must_hold(pthread_create(&thread, NULL, go_on, NULL) == 0, "cannot start a thread");
     pthread_exit(NULL);
 }

@@ -50,7 +50,7 @@ static bool refused(dist_status status)
     return status == DIST_ERR_INVALID_ARGUMENT && strstr(dist_last_error(), "was forked");
 }
 
-static void calls_are_refused(dist_group *group)
+static void expect_refused_calls(dist_group *group)
 {
     float in[2] = {0}, out[64] = {0};
     void *buffers[1] = {in};
@@ -84,7 +84,7 @@ static void calls_are_refused(dist_group *group)
     EXPECT(!work && !other);
 }
 
-static void works_are_refused(dist_work *work)
+static void expect_refused_requests(dist_work *work)
 {
     bool done;
 
@@ -116,16 +116,16 @@ static int own_rank(int rank, void *arg)
     return problems != 0;
 }
 
-static void be_a_child(int number)
+static void run_child(int number)
 {
     int code = -1;
 
     problems = 0;
     alarm(60);
-    calls_are_refused(mine.group);
-    calls_are_refused(mine.busy);
-    works_are_refused(mine.work);
-    works_are_refused(mine.persistent);
+    expect_refused_calls(mine.group);
+    expect_refused_calls(mine.busy);
+    expect_refused_requests(mine.work);
+    expect_refused_requests(mine.persistent);
     EXPECT(dist_wait(mine.orphan) == DIST_ERR_INVALID_ARGUMENT);
     EXPECT(dist_get_rank(mine.group) >= 0);
     if (number == 0)
@@ -153,7 +153,7 @@ static void *keep_busy(void *arg)
     return NULL;
 }
 
-static void all_is_well(void)
+static void check_group(void)
 {
     int64_t sum = 1;
 
@@ -161,7 +161,7 @@ static void all_is_well(void)
     EXPECT(sum == dist_get_world_size(mine.group));
 }
 
-static void fork_and_look(int number)
+static void fork_and_check(int number)
 {
     int status = -1;
     pid_t child;
@@ -169,13 +169,13 @@ static void fork_and_look(int number)
     fflush(stdout);
     child = fork();
     if (child == 0)
-        be_a_child(number);
+        run_child(number);
     EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
-    all_is_well();
+    check_group();
 }
 
 /* Forks a child that lives as long as the job, like a data loader's worker. */
-static pid_t leave_a_worker(void)
+static pid_t fork_worker(void)
 {
     pid_t child = fork();
 
@@ -187,7 +187,7 @@ static pid_t leave_a_worker(void)
     return child;
 }
 
-static void be_a_parent(bool threads)
+static void run_parent(bool threads)
 {
     int rank = dist_get_rank(mine.group), ranks = dist_get_world_size(mine.group);
     static float data[COUNT];
@@ -204,12 +204,12 @@ static void be_a_parent(bool threads)
                       &mine.work) == DIST_OK);
     EXPECT(dist_all_reduce_init(mine.group, data, data, COUNT, DIST_FLOAT32, DIST_SUM,
                                 &mine.persistent) == DIST_OK);
-    all_is_well();
+    check_group();
     if (threads)
         EXPECT(pthread_create(&thread, NULL, keep_busy, NULL) == 0);
     for (int i = 0; i < FORKS; i++)
-        fork_and_look(i);
-    worker = leave_a_worker();
+        fork_and_check(i);
+    worker = fork_worker();
     EXPECT(system("true") == 0);
     EXPECT(dist_start(mine.persistent) == DIST_OK && dist_wait(mine.persistent) == DIST_OK);
     EXPECT(dist_send(mine.group, &rank, 1, DIST_INT32, (rank + 1) % ranks, 7) == DIST_OK);
@@ -250,6 +250,6 @@ int main(int argc, char **argv)
         return 1;
     }
     /* A program's threads need MPI_THREAD_MULTIPLE, which an MPI may not provide. */
-    be_a_parent(strcmp(backend, "mpi") != 0);
+    run_parent(strcmp(backend, "mpi") != 0);
     return problems != 0;
 }

@@ -167,7 +167,7 @@ static bool rank_is_missing(void)
     return is("start") || is("connect") || (is("join") && victim == 0);
 }
 
-static int be_a_rank(const char *backend)
+static int run_rank(const char *backend)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     int rank = launched_as(), code;
@@ -218,7 +218,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     child = fork();
     if (child == 0)
-        exit(be_a_rank(argv[1]));
+        exit(run_rank(argv[1]));
     if (child < 0 || waitpid(child, &status, WUNTRACED) < 0)
         return 1;
     if (!WIFEXITED(status))

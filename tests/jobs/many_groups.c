@@ -134,7 +134,7 @@ static void break_one(dist_group *group)
     free(data);
 }
 
-struct line {
+struct user {
     pthread_t thread;
     dist_group *group;
     int number;
@@ -142,26 +142,26 @@ struct line {
 
 static void *thread_main(void *arg)
 {
-    struct line *line = arg;
+    struct user *user = arg;
 
     for (int i = 0; i < OPERATIONS; i++) {
-        use_messages(line->group, line->number, i % 50 == 0 ? LONG : 5);
-        use_gather_v(line->group, line->number);
+        use_messages(user->group, user->number, i % 50 == 0 ? LONG : 5);
+        use_gather_v(user->group, user->number);
     }
     return NULL;
 }
 
 static void use_threads(dist_group **groups)
 {
-    struct line lines[2];
+    struct user users[2];
 
     for (int i = 0; i < 2; i++) {
-        lines[i] = (struct line){.group = groups[i], .number = i};
-        if (pthread_create(&lines[i].thread, NULL, thread_main, &lines[i]))
+        users[i] = (struct user){.group = groups[i], .number = i};
+        if (pthread_create(&users[i].thread, NULL, thread_main, &users[i]))
             fail("pthread_create", i);
     }
     for (int i = 0; i < 2; i++)
-        pthread_join(lines[i].thread, NULL);
+        pthread_join(users[i].thread, NULL);
 }
 
 static dist_group *make(dist_group *world, int number, int timeout_ms)

@@ -172,7 +172,7 @@ static int survive(dist_group *group, const char *kind, int victim, dist_status 
     return has_exited(kind) && victim != 0 ? continue_without(group, victim) : 0;
 }
 
-static int be_a_rank(const char *backend, const char *kind, int victim)
+static int run_rank(const char *backend, const char *kind, int victim)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_group *group;
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
     child = fork(); /* hides the signal that killed a rank from the launcher */
     if (child == 0) {
         setpgid(0, 0);
-        exit(be_a_rank(argv[1], argv[2], atoi(argv[3])));
+        exit(run_rank(argv[1], argv[2], atoi(argv[3])));
     }
     if (child < 0 || waitpid(child, &status, 0) < 0)
         return 1;

@@ -62,7 +62,7 @@ bool streams_is(const struct streams *s, const float *vector, size_t count, floa
     return wrong == 0;
 }
 
-void streams_rest_us(long us)
+void streams_sleep_us(long us)
 {
     const struct timespec time = {.tv_nsec = us * 1000};
 

@@ -44,7 +44,7 @@ void streams_fill(const struct streams *s, float *vector, size_t count, float va
 bool streams_is(const struct streams *s, const float *vector, size_t count, float value,
                 float factor, void *stream);
 
-void streams_rest_us(long us);
+void streams_sleep_us(long us);
 
 /* Returns the sum of rank + 1 over all ranks. */
 float streams_sum(const struct streams *s);

@@ -41,7 +41,7 @@ void streams_unbatched(const struct streams *s)
         DONE(dist_isend(s->group, x, COUNT, DIST_FLOAT32, next, 0, &send));
         DONE(dist_irecv(s->group, y, COUNT, DIST_FLOAT32, previous, 0, &source, &recv));
         if (round == 1)
-            streams_rest_us(20000);
+            streams_sleep_us(20000);
         for (bool done = round != 2; !done;)
             DONE(dist_test(recv, &done));
         DONE(dist_wait(send));

@@ -188,7 +188,7 @@ static void *graphs_capture(const struct streams *s, const struct graphs *graphs
     DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM));
     DONE(dist_all_reduce_async(s->group, x, y, COUNT, DIST_FLOAT32, DIST_SUM, &work));
     DONE(dist_wait(work));
-    streams_rest_us(10000);
+    streams_sleep_us(10000);
     CHECK(graphs->end(s->a, &graph) == 0);
     CHECK(graphs->instantiate(&exec, graph, 0) == 0);
     CHECK(graphs->destroy(graph) == 0);
@@ -212,7 +212,7 @@ void streams_captured(const struct streams *s)
     streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
     streams_fill(s, z, COUNT, (float)(s->rank + 1), s->a);
     if (s->rank == s->ranks - 1) /* the other ranks wait for it, and capture */
-        streams_rest_us(50000);
+        streams_sleep_us(50000);
     DONE(dist_all_reduce_async(s->group, z, z, COUNT, DIST_FLOAT32, DIST_SUM, &work));
     exec = graphs_capture(s, &graphs, x, y);
     DONE(dist_wait(work));

@@ -27,7 +27,7 @@ static bool memory_is_shared(const void *memory)
     return shared;
 }
 
-static int *memory_get(const struct place *place, MPI_Info info)
+static int *memory_allocate(const struct place *place, MPI_Info info)
 {
     int *memory = NULL;
 
@@ -73,7 +73,7 @@ static void memory_in_windows(const struct place *place, int *in, int *out)
     MPI_Win_free(&win);
 }
 
-static int memory_give(MPI_Comm comm, int key, void *memory, void *extra)
+static int memory_free(MPI_Comm comm, int key, void *memory, void *extra)
 {
     (void)comm, (void)key, (void)extra;
     return MPI_Free_mem(memory);
@@ -82,10 +82,10 @@ static int memory_give(MPI_Comm comm, int key, void *memory, void *extra)
 /* Memory that the program has attached to MPI_COMM_SELF is freed by MPI_Finalize. */
 static void memory_until_finalize(const struct place *place)
 {
-    int *memory = memory_get(place, MPI_INFO_NULL), key;
+    int *memory = memory_allocate(place, MPI_INFO_NULL), key;
 
     memory[0] = place->rank;
-    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, memory_give, &key, NULL);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, memory_free, &key, NULL);
     MPI_Comm_set_attr(MPI_COMM_SELF, key, memory);
 }
 
@@ -100,9 +100,9 @@ void program_memory(bool served)
     MPI_Info_create(&info);
     MPI_Info_set(info, "hint", "of no meaning");
     for (int round = 0; round < 5; round++) {
-        in = memory_get(&place, MPI_INFO_NULL);
-        out = memory_get(&place, MPI_INFO_NULL);
-        hinted = memory_get(&place, info);
+        in = memory_allocate(&place, MPI_INFO_NULL);
+        out = memory_allocate(&place, MPI_INFO_NULL);
+        hinted = memory_allocate(&place, info);
         if (memory_is_shared(in) != served || memory_is_shared(hinted))
             program_wrong(&place, "memory without a hint is %s shared, with one %s",
                           memory_is_shared(in) ? "" : "not",

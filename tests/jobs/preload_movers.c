@@ -103,8 +103,8 @@ static void movers_put(const struct buffer *buffer, int pair, int pairs, int fro
 }
 
 /* Checks a block and clears it; at the end the whole buffer must be clear. */
-static void movers_take(const struct place *place, const char *what, const struct buffer *buffer,
-                        int pair, int pairs, int from, int to)
+static void movers_check(const struct place *place, const char *what, const struct buffer *buffer,
+                         int pair, int pairs, int from, int to)
 {
     for (int k = 0; k < 2 * pairs; k++) {
         int *at = movers_at(buffer, pair, k);
@@ -133,7 +133,7 @@ static void movers_end(const struct place *place, const char *what, const struct
 /* ---- arguments that are significant at the root only ---- */
 
 /* On other ranks they are invalid, since they must not be used. */
-static void *movers_wild(const struct place *place)
+static void *movers_invalid(const struct place *place)
 {
     return place->form == NONBLOCKING ? MPI_IN_PLACE : (void *)16;
 }
@@ -153,7 +153,7 @@ static void movers_broadcast(const struct place *place, int pairs, int root)
         },
         Bcast, Ibcast, buffer.data, movers_count(&buffer, pairs), movers_type(&buffer), root,
         place->comm);
-    movers_take(place, "bcast", &buffer, 0, pairs, root, 0);
+    movers_check(place, "bcast", &buffer, 0, pairs, root, 0);
     movers_end(place, "bcast", &buffer);
     free(buffer.data);
 }
@@ -178,11 +178,11 @@ static void movers_gather(const struct place *place, int pairs, int root, bool i
                      movers_type(&in), out.data, garbage, movers_type(&out), place->comm);
     else
         PROGRAM_CALL(place, FILL, Gather, Igather, from, movers_count(&in, pairs), movers_type(&in),
-                     gets ? out.data : movers_wild(place), garbage,
+                     gets ? out.data : movers_invalid(place), garbage,
                      gets ? movers_type(&out) : MPI_DATATYPE_NULL, root, place->comm);
 #undef FILL
     for (int r = 0; gets && r < place->ranks; r++)
-        movers_take(place, what, &out, r * pairs, pairs, r, 0);
+        movers_check(place, what, &out, r * pairs, pairs, r, 0);
     movers_end(place, what, &out);
     free(in.data);
     free(out.data);
@@ -201,12 +201,12 @@ static void movers_scatter(const struct place *place, int pairs, int root, bool 
             for (int r = 0; gives && r < place->ranks; r++)
                 movers_put(&in, r * pairs, pairs, root, r);
         },
-        Scatter, Iscatter, gives ? in.data : movers_wild(place),
+        Scatter, Iscatter, gives ? in.data : movers_invalid(place),
         gives ? movers_count(&in, pairs) : -5, gives ? movers_type(&in) : MPI_DATATYPE_NULL,
         own ? MPI_IN_PLACE : out.data, movers_count(&out, pairs), movers_type(&out), root,
         place->comm);
-    movers_take(place, "scatter", own ? &in : &out, own ? root * pairs : 0, pairs, root,
-                place->rank);
+    movers_check(place, "scatter", own ? &in : &out, own ? root * pairs : 0, pairs, root,
+                 place->rank);
     movers_end(place, "scatter", &out);
     free(in.data);
     free(out.data);
@@ -227,7 +227,7 @@ static void movers_exchange(const struct place *place, int pairs, bool in_place)
         Alltoall, Ialltoall, in_place ? MPI_IN_PLACE : in.data, movers_count(&in, pairs),
         movers_type(&in), out.data, movers_count(&out, pairs), movers_type(&out), place->comm);
     for (int r = 0; r < place->ranks; r++)
-        movers_take(place, "alltoall", &out, r * pairs, pairs, r, place->rank);
+        movers_check(place, "alltoall", &out, r * pairs, pairs, r, place->rank);
     movers_end(place, "alltoall", &out);
     free(in.data);
     free(out.data);
@@ -296,13 +296,13 @@ static void movers_gather_v(const struct place *place, int pairs, int root, bool
                      movers_type(&out), place->comm);
     else
         PROGRAM_CALL(place, FILL, Gatherv, Igatherv, from, movers_count(&in, mine),
-                     movers_type(&in), gets ? movers_base(&out, &spread) : movers_wild(place),
-                     gets ? spread.counts : movers_wild(place),
-                     gets ? spread.displs : movers_wild(place),
+                     movers_type(&in), gets ? movers_base(&out, &spread) : movers_invalid(place),
+                     gets ? spread.counts : movers_invalid(place),
+                     gets ? spread.displs : movers_invalid(place),
                      gets ? movers_type(&out) : MPI_DATATYPE_NULL, root, place->comm);
 #undef FILL
     for (int r = 0; gets && r < place->ranks; r++)
-        movers_take(place, what, &out, spread.at[r], sizes[r], r, 0);
+        movers_check(place, what, &out, spread.at[r], sizes[r], r, 0);
     movers_end(place, what, &out);
     free(in.data);
     free(out.data);
@@ -327,12 +327,13 @@ static void movers_scatter_v(const struct place *place, int pairs, int root, boo
             for (int r = 0; gives && r < place->ranks; r++)
                 movers_put(&in, spread.at[r], sizes[r], root, r);
         },
-        Scatterv, Iscatterv, gives ? movers_base(&in, &spread) : movers_wild(place),
-        gives ? spread.counts : movers_wild(place), gives ? spread.displs : movers_wild(place),
-        gives ? movers_type(&in) : MPI_DATATYPE_NULL, own ? MPI_IN_PLACE : out.data,
-        movers_count(&out, mine), movers_type(&out), root, place->comm);
-    movers_take(place, "scatterv", own ? &in : &out, own ? spread.at[root] : 0, mine, root,
-                place->rank);
+        Scatterv, Iscatterv, gives ? movers_base(&in, &spread) : movers_invalid(place),
+        gives ? spread.counts : movers_invalid(place),
+        gives ? spread.displs : movers_invalid(place), gives ? movers_type(&in) : MPI_DATATYPE_NULL,
+        own ? MPI_IN_PLACE : out.data, movers_count(&out, mine), movers_type(&out), root,
+        place->comm);
+    movers_check(place, "scatterv", own ? &in : &out, own ? spread.at[root] : 0, mine, root,
+                 place->rank);
     movers_end(place, "scatterv", &out);
     free(in.data);
     free(out.data);
@@ -369,7 +370,7 @@ static void movers_exchange_v(const struct place *place, int pairs, bool in_plac
         in_spread.counts, in_spread.displs, movers_type(&in), movers_base(&out, &out_spread),
         out_spread.counts, out_spread.displs, movers_type(&out), place->comm);
     for (int r = 0; r < place->ranks; r++)
-        movers_take(place, "alltoallv", &out, out_spread.at[r], gets[r], r, place->rank);
+        movers_check(place, "alltoallv", &out, out_spread.at[r], gets[r], r, place->rank);
     movers_end(place, "alltoallv", &out);
     free(in.data);
     free(out.data);

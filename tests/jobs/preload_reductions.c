@@ -262,7 +262,7 @@ static void reductions_located(const struct place *place)
 }
 
 /* True if MPI permits the operation, an index into the list below, for that class of types. */
-static bool reductions_taken(char class, size_t op)
+static bool reductions_permitted(char class, size_t op)
 {
     bool arithmetic = op < 4, bitwise = !arithmetic && op < 7, logical = op >= 7;
 
@@ -279,7 +279,7 @@ void program_reductions(const struct place *place, int count)
 
     for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
         for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
-            if (reductions_taken(types[t].class, o))
+            if (reductions_permitted(types[t].class, o))
                 reductions_one(place, &types[t], ops[o], count, turn++);
         }
     }

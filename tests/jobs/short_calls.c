@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LINES 5
+#define CALLERS 5
 #define SHARED 0 /* threads 0 and 1 share a group */
 #define WORKS 3
 #define ABORTED 4
@@ -20,7 +20,7 @@
 
 static int rank, ranks;
 
-struct line {
+struct caller {
     pthread_t thread;
     dist_group *group;
     int which, calls;
@@ -28,10 +28,10 @@ struct line {
     int failures;
 };
 
-static void fail(struct line *line, const char *what)
+static void fail(struct caller *caller, const char *what)
 {
-    if (line->failures++ == 0)
-        printf("rank %d, thread %d, call %d: %s: %s\n", rank, line->which, line->made, what,
+    if (caller->failures++ == 0)
+        printf("rank %d, thread %d, call %d: %s: %s\n", rank, caller->which, caller->made, what,
                dist_last_error());
 }
 
@@ -90,53 +90,53 @@ static dist_status call_some(dist_group *group, int number)
     return status != DIST_OK || right ? status : DIST_ERR_INTERNAL;
 }
 
-static dist_status call_next(struct line *line)
+static dist_status call_next(struct caller *caller)
 {
-    if (line->which <= SHARED + 1)
-        return add(line->group, 1 + rank, ranks * (ranks + 1) / 2);
-    if (line->which == WORKS && line->made % 8 == 0)
-        return add_by_work(line->group, line->made, ranks * line->made);
-    return call_some(line->group, line->made);
+    if (caller->which <= SHARED + 1)
+        return add(caller->group, 1 + rank, ranks * (ranks + 1) / 2);
+    if (caller->which == WORKS && caller->made % 8 == 0)
+        return add_by_work(caller->group, caller->made, ranks * caller->made);
+    return call_some(caller->group, caller->made);
 }
 
-static void *run_line(void *arg)
+static void *run_caller(void *arg)
 {
-    struct line *line = arg;
+    struct caller *caller = arg;
 
-    for (; line->which == ABORTED || line->made < line->calls; line->made++) {
-        dist_status status = call_next(line);
+    for (; caller->which == ABORTED || caller->made < caller->calls; caller->made++) {
+        dist_status status = call_next(caller);
 
         if (status == DIST_OK)
             continue;
-        if (line->which != ABORTED || status != DIST_ERR_ABORTED)
-            fail(line, dist_status_string(status));
+        if (caller->which != ABORTED || status != DIST_ERR_ABORTED)
+            fail(caller, dist_status_string(status));
         break;
     }
     return NULL;
 }
 
-static void run(struct line *lines, int calls)
+static void run(struct caller *callers, int calls)
 {
     const struct timespec look = {.tv_nsec = 100 * 1000};
 
-    for (int i = 0; i < LINES; i++) {
-        lines[i].which = i;
-        lines[i].calls = calls;
-        if (pthread_create(&lines[i].thread, NULL, run_line, &lines[i]) != 0)
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i].which = i;
+        callers[i].calls = calls;
+        if (pthread_create(&callers[i].thread, NULL, run_caller, &callers[i]) != 0)
             exit(2);
     }
-    while (rank == 0 && lines[ABORTED].made < calls / 2 && !lines[ABORTED].failures)
+    while (rank == 0 && callers[ABORTED].made < calls / 2 && !callers[ABORTED].failures)
         nanosleep(&look, NULL);
-    if (rank == 0 && dist_abort(lines[ABORTED].group) != DIST_OK)
-        fail(&lines[ABORTED], "dist_abort");
-    for (int i = 0; i < LINES; i++)
-        pthread_join(lines[i].thread, NULL);
+    if (rank == 0 && dist_abort(callers[ABORTED].group) != DIST_OK)
+        fail(&callers[ABORTED], "dist_abort");
+    for (int i = 0; i < CALLERS; i++)
+        pthread_join(callers[i].thread, NULL);
 }
 
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
-    struct line lines[LINES] = {0};
+    struct caller callers[CALLERS] = {0};
     dist_group *world;
     int failures = 0;
 
@@ -147,16 +147,16 @@ int main(int argc, char **argv)
         return 2;
     rank = dist_get_rank(world);
     ranks = dist_get_world_size(world);
-    for (int i = 0; i < LINES; i++) {
+    for (int i = 0; i < CALLERS; i++) {
         if (i == SHARED + 1)
-            lines[i].group = lines[SHARED].group;
-        else if (dist_dup_group(world, NULL, &lines[i].group) != DIST_OK)
+            callers[i].group = callers[SHARED].group;
+        else if (dist_dup_group(world, NULL, &callers[i].group) != DIST_OK)
             return 2;
     }
-    run(lines, atoi(argv[2]));
-    for (int i = 0; i < LINES; i++) {
-        failures += lines[i].failures;
-        if (i == SHARED + 1 || dist_destroy_process_group(lines[i].group) == DIST_OK)
+    run(callers, atoi(argv[2]));
+    for (int i = 0; i < CALLERS; i++) {
+        failures += callers[i].failures;
+        if (i == SHARED + 1 || dist_destroy_process_group(callers[i].group) == DIST_OK)
             continue;
         printf("rank %d, group of thread %d: %s\n", rank, i, dist_last_error());
         failures++;

@@ -36,8 +36,8 @@ static pid_t ranks[RANKS_MOST];
 static int rank_count, ended, failed;
 static struct listener listeners[LISTENERS_MOST];
 static int listener_count;
-static int lines[OPEN_MOST]; /* descriptors of open connections; 0 if unused */
-static int hung_up;
+static int connections[OPEN_MOST]; /* descriptors of open connections; 0 if unused */
+static int closed_by_ranks;
 static size_t longest;
 static unsigned char junk[4096]; /* generated once, before CPU time is measured */
 static long most_kib, most_descriptors;
@@ -50,7 +50,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void nap(double seconds)
+static void sleep_seconds(double seconds)
 {
     const struct timespec time = {.tv_nsec = (long)(seconds * 1e9)};
 
@@ -87,7 +87,7 @@ static void start_ranks(char **command)
 }
 
 /* Counts the ranks that have ended. */
-static void look_after_ranks(int options)
+static void reap_ranks(int options)
 {
     int status;
 
@@ -99,14 +99,14 @@ static void look_after_ranks(int options)
 
 static long resident_kib(pid_t process)
 {
-    char path[64], line[256];
+    char path[64], connection[256];
     long value = 0;
     FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%d/status", (int)process);
     file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file))
-        sscanf(line, "VmHWM: %ld", &value);
+    while (file && fgets(connection, sizeof(connection), file))
+        sscanf(connection, "VmHWM: %ld", &value);
     if (file)
         fclose(file);
     return value;
@@ -152,7 +152,7 @@ static int find_listeners(void)
             for (int i = 0; i < count && listener_count < LISTENERS_MOST; i++)
                 listeners[listener_count++] = found[i];
         }
-        nap(0.02);
+        sleep_seconds(0.02);
     }
     for (int i = 0; i < listener_count; i++) {
         if (listeners[i].everywhere)
@@ -164,23 +164,23 @@ static int find_listeners(void)
 /* ---- strangers ---- */
 
 /* Closes the connection. Counts it if the rank had closed it, and records the longest answer. */
-static void hang_up(int *line_p)
+static void close_connection(int *connection_p)
 {
     char answer[4096];
-    size_t heard = 0;
+    size_t received = 0;
     ssize_t n;
 
-    if (*line_p <= 0)
+    if (*connection_p <= 0)
         return;
-    while ((n = recv(*line_p, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
-        heard += (size_t)n;
-    hung_up += n == 0 || errno != EAGAIN;
-    longest = heard > longest ? heard : longest;
-    close(*line_p);
-    *line_p = 0;
+    while ((n = recv(*connection_p, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
+        received += (size_t)n;
+    closed_by_ranks += n == 0 || errno != EAGAIN;
+    longest = received > longest ? received : longest;
+    close(*connection_p);
+    *connection_p = 0;
 }
 
-static void say_something(int line, int number)
+static void send_something(int connection, int number)
 {
     static const char http[] = "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
     unsigned char greatest[64];
@@ -189,41 +189,41 @@ static void say_something(int line, int number)
     case 0:
         break;
     case 1:
-        (void)!send(line, junk, sizeof(junk), MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)!send(connection, junk, sizeof(junk), MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     case 2:
-        (void)!send(line, junk, 3, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)!send(connection, junk, 3, MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     case 3:
-        (void)!send(line, http, sizeof(http) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)!send(connection, http, sizeof(http) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     case 4:
         memset(greatest, 0xff, sizeof(greatest));
-        (void)!send(line, greatest, sizeof(greatest), MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)!send(connection, greatest, sizeof(greatest), MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     default:
         break;
     }
 }
 
-static void call(int number)
+static void connect_stranger(int number)
 {
     const struct linger at_once = {.l_onoff = 1};
     const struct listener *to = &listeners[number % listener_count];
-    int *line_p = &lines[number % OPEN_MOST], line;
+    int *connection_p = &connections[number % OPEN_MOST], connection;
 
-    hang_up(line_p);
-    line = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (line < 0)
+    close_connection(connection_p);
+    connection = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (connection < 0)
         return;
-    if (connect(line, (const struct sockaddr *)&to->address, to->length) < 0 &&
+    if (connect(connection, (const struct sockaddr *)&to->address, to->length) < 0 &&
         errno == EINPROGRESS)
-        poll(&(struct pollfd){.fd = line, .events = POLLOUT}, 1, 10);
-    *line_p = line;
-    say_something(line, number / listener_count);
+        poll(&(struct pollfd){.fd = connection, .events = POLLOUT}, 1, 10);
+    *connection_p = connection;
+    send_something(connection, number / listener_count);
     if (number / listener_count % 6 == 5) {
-        setsockopt(line, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-        hang_up(line_p);
+        setsockopt(connection, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        close_connection(connection_p);
     }
 }
 
@@ -238,17 +238,17 @@ static double cpu_seconds(int whose)
 }
 
 /* Returns how many connections were made before the first rank ended. */
-static int come(int count, double rate)
+static int make_connections(int count, double rate)
 {
     const double begin = now();
     int number = 0;
 
     while (number < count && ended == 0) {
-        call(number++);
-        nap(begin + number / rate - now());
+        connect_stranger(number++);
+        sleep_seconds(begin + number / rate - now());
         if (number % 64 == 0)
             measure_ranks();
-        look_after_ranks(WNOHANG);
+        reap_ranks(WNOHANG);
     }
     return number;
 }
@@ -272,18 +272,18 @@ int main(int argc, char **argv)
     if (find_listeners() != 0)
         failed++;
     else
-        came = come(count, rate);
+        came = make_connections(count, rate);
     while (ended == 0 && !failed) {
         measure_ranks();
-        nap(0.05);
-        look_after_ranks(WNOHANG);
+        sleep_seconds(0.05);
+        reap_ranks(WNOHANG);
     }
-    look_after_ranks(0);
+    reap_ranks(0);
     for (int i = 0; i < OPEN_MOST; i++)
-        hang_up(&lines[i]);
+        close_connection(&connections[i]);
     printf("strangers: %d sockets, %d connections, %d closed by the ranks, the longest answer %zu "
            "bytes\n",
-           listener_count, came, hung_up, longest);
+           listener_count, came, closed_by_ranks, longest);
     printf("strangers: %.2f s of CPU time, the ranks %.2f s\n", cpu_seconds(RUSAGE_SELF),
            cpu_seconds(RUSAGE_CHILDREN));
     printf("strangers: a rank had at most %ld KiB and %ld descriptors, all took %.2f s\n", most_kib,

@@ -28,7 +28,7 @@ struct slot {
 };
 
 /* One group and its operations. */
-struct line {
+struct queue {
     pthread_t thread;
     dist_group *group; /* NULL if this rank is not a member */
     int which, rank, operations;
@@ -56,57 +56,57 @@ static void count_end(void *arg, dist_status status)
         atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-static dist_status start(struct line *line, struct slot *s)
+static dist_status start(struct queue *queue, struct slot *s)
 {
     switch (s->number % 4) {
     case 0:
-        return dist_all_reduce_async(line->group, s->in, s->out, s->count, DIST_INT32, DIST_SUM,
+        return dist_all_reduce_async(queue->group, s->in, s->out, s->count, DIST_INT32, DIST_SUM,
                                      &s->work);
     case 1:
-        if (line->rank == s->number % MEMBERS)
+        if (queue->rank == s->number % MEMBERS)
             memcpy(s->out, s->in, s->count * sizeof(*s->in));
-        return dist_broadcast_async(line->group, s->out, s->count, DIST_INT32, s->number % MEMBERS,
+        return dist_broadcast_async(queue->group, s->out, s->count, DIST_INT32, s->number % MEMBERS,
                                     &s->work);
     case 2:
-        return dist_all_gather_async(line->group, s->in, s->out, s->count, DIST_INT32, &s->work);
+        return dist_all_gather_async(queue->group, s->in, s->out, s->count, DIST_INT32, &s->work);
     default:
-        return dist_all_to_all_async(line->group, s->in, s->out, s->count, DIST_INT32, &s->work);
+        return dist_all_to_all_async(queue->group, s->in, s->out, s->count, DIST_INT32, &s->work);
     }
 }
 
 /* The expected element i of block b of out. */
-static int32_t expected(const struct line *line, const struct slot *s, size_t b, size_t i)
+static int32_t expected(const struct queue *queue, const struct slot *s, size_t b, size_t i)
 {
     int32_t sum = 0;
 
     switch (s->number % 4) {
     case 0:
         for (int r = 0; r < MEMBERS; r++)
-            sum += value(line->which, s->number, r, i);
+            sum += value(queue->which, s->number, r, i);
         return sum;
     case 1:
-        return value(line->which, s->number, s->number % MEMBERS, i);
+        return value(queue->which, s->number, s->number % MEMBERS, i);
     case 2:
-        return value(line->which, s->number, (int)b, i);
+        return value(queue->which, s->number, (int)b, i);
     default:
-        return value(line->which, s->number, (int)b, (size_t)line->rank * s->count + i);
+        return value(queue->which, s->number, (int)b, (size_t)queue->rank * s->count + i);
     }
 }
 
-static bool is_right(const struct line *line, const struct slot *s)
+static bool is_right(const struct queue *queue, const struct slot *s)
 {
     size_t blocks = s->number % 4 < 2 ? 1 : MEMBERS;
 
     for (size_t b = 0; b < blocks; b++) {
         for (size_t i = 0; i < s->count; i++) {
-            if (s->out[b * s->count + i] != expected(line, s, b, i))
+            if (s->out[b * s->count + i] != expected(queue, s, b, i))
                 return false;
         }
     }
     return true;
 }
 
-static void finish(struct line *line, struct slot *s)
+static void finish(struct queue *queue, struct slot *s)
 {
     dist_status status;
 
@@ -114,80 +114,80 @@ static void finish(struct line *line, struct slot *s)
         return;
     status = dist_wait(s->work);
     s->work = NULL;
-    if (status == DIST_OK && is_right(line, s))
+    if (status == DIST_OK && is_right(queue, s))
         return;
-    if (line->failures++ == 0)
-        printf("group %d, rank %d, operation %d: %s\n", line->which, line->rank, s->number,
+    if (queue->failures++ == 0)
+        printf("group %d, rank %d, operation %d: %s\n", queue->which, queue->rank, s->number,
                status == DIST_OK ? "wrong result" : dist_last_error());
 }
 
 /* Completes the operation in this slot, and starts the next one there. */
-static void step(struct line *line, int number)
+static void step(struct queue *queue, int number)
 {
-    struct slot *s = &line->slots[number % AT_ONCE];
+    struct slot *s = &queue->slots[number % AT_ONCE];
 
-    finish(line, s);
+    finish(queue, s);
     s->number = number;
-    s->count = count_of(line->which, number);
+    s->count = count_of(queue->which, number);
     for (size_t i = 0; i < MEMBERS * s->count; i++)
-        s->in[i] = value(line->which, number, line->rank, i);
+        s->in[i] = value(queue->which, number, queue->rank, i);
     memset(s->out, 0xff, MEMBERS * s->count * sizeof(*s->out));
-    if (start(line, s) != DIST_OK ||
-        dist_on_complete(s->work, count_end, &line->ended) != DIST_OK) {
-        printf("group %d, operation %d: %s\n", line->which, number, dist_last_error());
-        line->failures++;
+    if (start(queue, s) != DIST_OK ||
+        dist_on_complete(s->work, count_end, &queue->ended) != DIST_OK) {
+        printf("group %d, operation %d: %s\n", queue->which, number, dist_last_error());
+        queue->failures++;
     }
 }
 
-static void drain(struct line *line)
+static void drain(struct queue *queue)
 {
     for (int i = 0; i < AT_ONCE; i++)
-        finish(line, &line->slots[i]);
+        finish(queue, &queue->slots[i]);
 }
 
-static void *run_line(void *arg)
+static void *run_queue(void *arg)
 {
-    struct line *line = arg;
+    struct queue *queue = arg;
 
-    for (int n = 0; n < line->operations; n++)
-        step(line, n);
-    drain(line);
+    for (int n = 0; n < queue->operations; n++)
+        step(queue, n);
+    drain(queue);
     return NULL;
 }
 
-static void run_threads(struct line *lines)
+static void run_threads(struct queue *queues)
 {
     for (int g = 0; g < GROUPS; g++) {
-        if (lines[g].group)
-            pthread_create(&lines[g].thread, NULL, run_line, &lines[g]);
+        if (queues[g].group)
+            pthread_create(&queues[g].thread, NULL, run_queue, &queues[g]);
     }
     for (int g = 0; g < GROUPS; g++) {
-        if (lines[g].group)
-            pthread_join(lines[g].thread, NULL);
+        if (queues[g].group)
+            pthread_join(queues[g].thread, NULL);
     }
 }
 
-static void run_by_turns(struct line *lines)
+static void run_by_turns(struct queue *queues)
 {
-    for (int n = 0; n < lines[0].operations; n++) {
+    for (int n = 0; n < queues[0].operations; n++) {
         for (int g = 0; g < GROUPS; g++) {
-            if (lines[g].group)
-                step(&lines[g], n);
+            if (queues[g].group)
+                step(&queues[g], n);
         }
     }
     for (int g = 0; g < GROUPS; g++)
-        drain(&lines[g]);
+        drain(&queues[g]);
 }
 
-static int check(const struct line *lines)
+static int check(const struct queue *queues)
 {
     int failures = 0;
 
     for (int g = 0; g < GROUPS; g++) {
-        failures += lines[g].failures;
-        if (lines[g].group && lines[g].ended != 2 * lines[g].operations) {
-            printf("group %d: %d functions called, not %d\n", g, lines[g].ended,
-                   2 * lines[g].operations);
+        failures += queues[g].failures;
+        if (queues[g].group && queues[g].ended != 2 * queues[g].operations) {
+            printf("group %d: %d functions called, not %d\n", g, queues[g].ended,
+                   2 * queues[g].operations);
             failures++;
         }
     }
@@ -197,11 +197,11 @@ static int check(const struct line *lines)
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
-    struct line *lines = calloc(GROUPS, sizeof(*lines));
+    struct queue *queues = calloc(GROUPS, sizeof(*queues));
     dist_group *world;
     int failures;
 
-    if (argc != 3 || !lines)
+    if (argc != 3 || !queues)
         return 2;
     options.backend = argv[1];
     if (dist_init_process_group(&options, &world) != DIST_OK ||
@@ -210,23 +210,23 @@ int main(int argc, char **argv)
         return 1;
     }
     for (int g = 0; g < GROUPS; g++) {
-        struct line *line = &lines[g];
+        struct queue *queue = &queues[g];
 
-        line->which = g;
-        line->operations = atoi(argv[2]);
-        if (dist_new_group(world, members[g], MEMBERS, NULL, &line->group) != DIST_OK) {
+        queue->which = g;
+        queue->operations = atoi(argv[2]);
+        if (dist_new_group(world, members[g], MEMBERS, NULL, &queue->group) != DIST_OK) {
             printf("new_group: %s\n", dist_last_error());
             return 1;
         }
-        line->rank = dist_get_rank(line->group);
+        queue->rank = dist_get_rank(queue->group);
     }
-    run_threads(lines);
-    run_by_turns(lines);
-    failures = check(lines);
+    run_threads(queues);
+    run_by_turns(queues);
+    failures = check(queues);
     if (dist_destroy_process_group(world) != DIST_OK) {
         printf("destroy: %s\n", dist_last_error());
         failures++;
     }
-    free(lines);
+    free(queues);
     return failures ? 1 : 0;
 }

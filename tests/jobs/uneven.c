@@ -105,7 +105,7 @@ struct memory {
     int kind;
 };
 
-static unsigned char *take(const struct plan *plan, size_t bytes, struct memory *memory)
+static unsigned char *allocate(const struct plan *plan, size_t bytes, struct memory *memory)
 {
     void *block = NULL;
 
@@ -123,7 +123,7 @@ static unsigned char *take(const struct plan *plan, size_t bytes, struct memory 
     return block;
 }
 
-static void give_back(struct memory *memory)
+static void release(struct memory *memory)
 {
     if (memory->kind == 2)
         dist_unregister(group, memory->block);
@@ -277,8 +277,8 @@ static void run(struct plan *plan)
     size_t in_bytes = (in.extent + GAP_MAX) * sizeof(int32_t);
     size_t out_bytes = (out.extent + GAP_MAX) * sizeof(int32_t);
 
-    in.memory = take(plan, in_bytes, &memory[0]);
-    out.memory = take(plan, out_bytes, &memory[1]);
+    in.memory = allocate(plan, in_bytes, &memory[0]);
+    out.memory = allocate(plan, out_bytes, &memory[1]);
     if (one_in && plan->in_place && (plan->kind == ALL_GATHER || rank == plan->root))
         in.memory = (unsigned char *)block(&out, rank);
     for (int round = 0; round < plan->rounds; round++) {
@@ -286,8 +286,8 @@ static void run(struct plan *plan)
         check_gaps(plan, &out, out_bytes);
         plan->number++;
     }
-    give_back(&memory[0]);
-    give_back(&memory[1]);
+    release(&memory[0]);
+    release(&memory[1]);
 }
 
 int main(int argc, char **argv)

@@ -90,7 +90,7 @@ static const float *event_pages(void)
     return memory == MAP_FAILED ? NULL : (const float *)(memory + page);
 }
 
-static void hide(void)
+static void forbid_access(void)
 {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
         return 2;
     drop_rights();
     if (chosen && strcmp(argv[3], "before") == 0)
-        hide();
+        forbid_access();
     if (strcmp(argv[3], "pages") == 0)
         in = mmap(MARKED, MARKED_BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -226,7 +226,7 @@ int main(int argc, char **argv)
         goto out;
     }
     if (chosen && strcmp(argv[3], "after") == 0)
-        hide();
+        forbid_access();
     for (int i = 0; i < 2; i++)
         exchange(world, in, out, 1);
     check(dist_new_group(world, (int[]){0, 1, 2}, RANKS, NULL, &later) == DIST_OK, "new group");

@@ -15,16 +15,16 @@
 
 /* Sleeps until the process is killed. A normal exit would make memcheck report the first thread's
  * memory as leaked. */
-static inline void *first_ended_rests(void *arg)
+static inline void *first_ended_sleep(void *arg)
 {
     for (;;)
         pause();
     return arg;
 }
 
-/* Forks a process whose second thread runs goes_on(arg) after the first thread has ended. goes_on
+/* Forks a process whose second thread runs fn(arg) after the first thread has ended. fn
  * must not use the stack of the first thread. */
-static inline pid_t first_ended_fork(void *(*goes_on)(void *), void *arg)
+static inline pid_t first_ended_fork(void *(*fn)(void *), void *arg)
 {
     pthread_t thread;
     pid_t pid = fork();
@@ -32,7 +32,7 @@ static inline pid_t first_ended_fork(void *(*goes_on)(void *), void *arg)
 
     if (pid == 0) {
         alarm(FIRST_ENDED_LIMIT);
-        if (pthread_create(&thread, NULL, goes_on, arg) != 0)
+        if (pthread_create(&thread, NULL, fn, arg) != 0)
             _exit(1);
         pthread_exit(NULL);
     }

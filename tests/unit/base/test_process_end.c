@@ -64,7 +64,7 @@ static void test_the_end_of_a_child_is_described(void **state)
  * runs. */
 static void test_a_process_without_its_first_thread_still_runs(void **state)
 {
-    const pid_t pid = first_ended_fork(first_ended_rests, NULL);
+    const pid_t pid = first_ended_fork(first_ended_sleep, NULL);
     siginfo_t info;
     char host[DISTI_HOST_SIZE];
 

@@ -30,7 +30,7 @@ static pid_t reach_fork(int word)
     pid_t pid;
 
     reach_word = word;
-    pid = first_ended_fork(first_ended_rests, NULL);
+    pid = first_ended_fork(first_ended_sleep, NULL);
     reach_word = 0;
     return pid;
 }

@@ -36,7 +36,7 @@ static void test_its_segment_can_be_opened(void **state)
     int fd;
 
     (void)state;
-    theirs.pid = (int32_t)first_ended_fork(first_ended_rests, NULL);
+    theirs.pid = (int32_t)first_ended_fork(first_ended_sleep, NULL);
     assert_int_equal(disti_segment_file_open(&theirs, &fd), DIST_OK);
     close(fd);
     first_ended_kill(theirs.pid);
@@ -59,7 +59,7 @@ static void *segment_open(void *arg)
         usleep(1000);
     status = disti_segment_file_open(&result->name, &fd);
     atomic_store(&result->opened, status == DIST_OK ? 1 : -1);
-    return first_ended_rests(NULL);
+    return first_ended_sleep(NULL);
 }
 
 static void test_it_opens_a_segment(void **state)
@@ -92,7 +92,7 @@ static void *doorbell_make(void *arg)
     result->hello.pid = (int32_t)getpid();
     atomic_store(&result->made,
                  disti_node_doorbell_open(&node, &result->hello) == DIST_OK ? 1 : -1);
-    return first_ended_rests(NULL);
+    return first_ended_sleep(NULL);
 }
 
 static void test_its_doorbell_can_be_rung(void **state)

@@ -151,7 +151,7 @@ static void test_the_end_is_detected_among_notifications(void **unused)
 
 /* After a send has failed, or its rank has left, none of its memory is sent: the connection is
  * reset, so that the peer detects that the message is incomplete. */
-static void give_up_send(bool leaves)
+static void abandon_send(bool leaves)
 {
     static unsigned char out[4000000], in[100000];
     static const unsigned char nonsense[DISTI_TCP_FRAME_BYTES];
@@ -188,13 +188,13 @@ static void give_up_send(bool leaves)
 static void test_a_lost_peer_gets_no_more_data(void **unused)
 {
     (void)unused;
-    give_up_send(false);
+    abandon_send(false);
 }
 
 static void test_leaving_resets_unfinished_sends(void **unused)
 {
     (void)unused;
-    give_up_send(true);
+    abandon_send(true);
 }
 
 /* A peer that computes and then reads: longer than the timeout for a lost host. */
