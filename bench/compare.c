@@ -229,10 +229,9 @@ void job_oversubscribe(void)
 }
 
 /*
- * Starts the command in its own process group, with its output in the file. It is killed if this
- * process ends.
+ * Starts the command in its own process group, with its output in the job's file. The command is
+ * killed if this process ends.
  */
-
 static int job_fork(struct job *job, char *const argv[])
 {
     pid_t parent = getpid();
@@ -684,7 +683,7 @@ static int worker_rank(int rank, void *arg)
     if (!worker->map)
         return worker_dist(worker) == 0 ? 0 : 1;
     if (limit_new(worker->map, rank, &driver) != DIST_OK)
-        return bench_fail("no memory", 1);
+        return bench_fail("out of memory for the bare loop", 1);
     status = serve(driver, worker->options->worker, "a bare loop over shared memory");
     limit_free(driver);
     return status == 0 ? 0 : 1;
@@ -704,7 +703,7 @@ static int worker_main(const struct options *options)
     if (spec_read(options->worker, &worker.spec, &failure) != 0)
         return bench_fail(failure, 2);
     if (spec_apply(&worker.spec) != 0)
-        return bench_fail("no memory", 1);
+        return bench_fail("out of memory for the variables of --worker", 1);
     if (worker.spec.limit)
         worker.map = limit_map_new((int)options->ranks, (size_t)options->most);
     if (worker.spec.limit && !worker.map)

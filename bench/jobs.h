@@ -34,8 +34,8 @@ void job_oversubscribe(void);
 
 /*
  * Peers are drivers of other libraries: executable files that implement the protocol of protocol.h.
- * They are searched in the directory that DIST_BENCH_PEERS names, then in bench/peers of the build
- * tree that contains dist_bench, then in the directory where they are installed.
+ * dist_bench searches them in the directory that DIST_BENCH_PEERS names, then in bench/peers of the
+ * build tree that contains dist_bench, then in the directory where they are installed.
  */
 
 /* The libraries of a comparison, and the commands that start them. */
@@ -89,7 +89,7 @@ struct spec {
 int spec_read(const char *text, struct spec *spec_p, const char **failure_p);
 void spec_free(struct spec *spec); /* accepts a zeroed struct */
 
-/* Sets its variables in this process. -1: out of memory. */
+/* Sets the variables of the spec in this process's environment. -1: out of memory. */
 int spec_apply(const struct spec *spec);
 
 #endif

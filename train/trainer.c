@@ -349,8 +349,8 @@ static int trainer_ddp_open(struct trainer *trainer)
     int count = 0;
 
     /*
-     * The gradients to average. With --reproducible, the rounded sums are complete only at the end,
-     * so they are one parameter; the tail of the grid is another.
+     * List the gradients to average. With --reproducible, the rounded sums are complete only at the
+     * end of a step, so they are one parameter; the tail of the grid is another.
      */
     if (trainer->options->reproducible) {
         parameters[count++] = (struct dist_ddp_parameter){"all gradients", model->weights,
@@ -1096,8 +1096,8 @@ static int trainer_save(struct trainer *trainer, const char *ending)
     return comm_agree(trainer->comm, result, "save the model");
 }
 
-/* True if --patience has been exceeded. */
-static bool trainer_patience_exceeded(const struct trainer *trainer)
+/* True if none of the last --patience tests had a smaller loss. */
+static bool trainer_stops_early(const struct trainer *trainer)
 {
     const int64_t patience = trainer->options->patience;
 
@@ -1117,7 +1117,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
     trainer->communicated = trainer_communicated(trainer);
     if (!trainer->resumed)
         trainer->progress.step = trainer->progress.epoch * trainer_steps(trainer);
-    while (!options->evaluate && !trainer_patience_exceeded(trainer) &&
+    while (!options->evaluate && !trainer_stops_early(trainer) &&
            trainer->progress.epoch < options->epochs && !trainer_is_done(trainer)) {
         struct training_state *progress = &trainer->progress;
         bool better = false;
@@ -1139,7 +1139,7 @@ int trainer_run(const struct options *options, struct comm *comm, struct trainer
             return -1;
         tested = true;
     }
-    if (trainer_patience_exceeded(trainer) && comm->rank == 0)
+    if (trainer_stops_early(trainer) && comm->rank == 0)
         output_print("stopping early: no test in %" PRId64 " epochs had a smaller loss than %.4f\n",
                      trainer->progress.idle, trainer->progress.best);
     if (!tested && (trainer_test(trainer, &test) < 0 || trainer_check_hash(trainer) < 0))

@@ -16,7 +16,7 @@
 
 #define SECONDS 2
 #define TRIES 3
-/* Sanitizers make the same work several times as expensive. */
+/* Under sanitizers the same work takes several times as much CPU time. */
 #ifdef __SANITIZE_ADDRESS__
 #define MOST_PERCENT 10.0
 #else
@@ -71,7 +71,7 @@ static dist_status in_a_receive(void)
     return DIST_OK;
 }
 
-/* Waits in a progress thread while the program does other work, here nothing. */
+/* The progress thread waits while the program does other work; here the program sleeps. */
 static dist_status in_the_progress_thread(void)
 {
     dist_work *work;

@@ -162,9 +162,10 @@ static void test_queued_messages_arrive_in_order(void **unused)
     tcp_pair_close(pair);
 }
 
-/* ---- this rank is 1; rank 0 is a client with two sockets ---- */
+/* ---- messages of a client that implements the protocol itself ---- */
 
-struct hand {
+/* A rank, number 1, and a client that is connected to it as rank 0 by two sockets. */
+struct client {
     struct tcp_rank rank;
     int fds[2];
     double out[DOUBLES], in[DOUBLES];
@@ -182,95 +183,96 @@ static int open_further_socket(struct tcp_rank *rank, int number)
     return fd;
 }
 
-static void hand_open(struct hand *hand)
+static void client_open(struct client *client)
 {
-    memset(hand, 0, sizeof(*hand));
+    memset(client, 0, sizeof(*client));
     for (int i = 0; i < DOUBLES; i++)
-        hand->out[i] = i;
-    tcp_rank_open(&hand->rank, 1, 2, "127.0.0.1");
-    hand->fds[0] = raw_join(&hand->rank, 0);
-    hand->fds[1] = open_further_socket(&hand->rank, 1);
+        client->out[i] = i;
+    tcp_rank_open(&client->rank, 1, 2, "127.0.0.1");
+    client->fds[0] = raw_join(&client->rank, 0);
+    client->fds[1] = open_further_socket(&client->rank, 1);
 }
 
-static void hand_close(struct hand *hand)
+static void client_close(struct client *client)
 {
     for (int i = 0; i < 2; i++)
-        if (hand->fds[i] >= 0)
-            close(hand->fds[i]);
-    tcp_rank_close(&hand->rank);
+        if (client->fds[i] >= 0)
+            close(client->fds[i]);
+    tcp_rank_close(&client->rank);
 }
 
-static void hand_write(struct hand *hand, int socket, const void *data, size_t bytes)
+static void client_write(struct client *client, int socket, const void *data, size_t bytes)
 {
     const char *at = data;
 
-    /* In pieces of an odd length, with progress of the receiver in between. */
+    /* Write pieces of an odd length, and let the receiver make progress after each. */
     while (bytes) {
         size_t piece = bytes < 7001 ? bytes : 7001;
 
-        assert_true(raw_write(hand->fds[socket], at, piece));
-        tcp_drive(&hand->rank, 1);
+        assert_true(raw_write(client->fds[socket], at, piece));
+        tcp_drive(&client->rank, 1);
         at += piece;
         bytes -= piece;
     }
 }
 
-static void hand_announce(struct hand *hand, uint64_t tag, uint64_t bytes)
+static void client_announce(struct client *client, uint64_t tag, uint64_t bytes)
 {
     struct dist_envelope envelope = {tag, 1, bytes};
     unsigned char frame[DISTI_TCP_FRAME_BYTES];
 
     disti_tcp_frame_encode(DISTI_TCP_ANNOUNCED, &envelope, frame);
-    hand_write(hand, 0, frame, sizeof(frame));
+    client_write(client, 0, frame, sizeof(frame));
 }
 
-static void hand_stripe(struct hand *hand, int socket, uint64_t number, size_t from, size_t to)
+static void client_stripe(struct client *client, int socket, uint64_t number, size_t from,
+                          size_t to)
 {
     struct dist_envelope envelope = {number, from, to - from};
     unsigned char frame[DISTI_TCP_FRAME_BYTES];
 
     disti_tcp_frame_encode(DISTI_TCP_STRIPE, &envelope, frame);
-    hand_write(hand, socket, frame, sizeof(frame));
-    hand_write(hand, socket, (char *)hand->out + from, to - from);
+    client_write(client, socket, frame, sizeof(frame));
+    client_write(client, socket, (char *)client->out + from, to - from);
 }
 
-static void hand_recv(struct hand *hand, uint64_t tag, bool reduce)
+static void client_recv(struct client *client, uint64_t tag, bool reduce)
 {
-    memset(&hand->request, 0, sizeof(hand->request));
+    memset(&client->request, 0, sizeof(client->request));
     for (int i = 0; i < DOUBLES; i++)
-        hand->in[i] = 1000;
-    hand->request.status = DIST_IN_PROGRESS;
-    hand->request.envelope = (struct dist_envelope){tag, 1, BYTES};
-    hand->request.sink = (struct dist_sink){
-        hand->in, reduce ? hand->in : NULL, BYTES, DIST_FLOAT64, DIST_SUM, 0, NULL};
-    tcp->recv(hand->rank.state, &hand->request);
+        client->in[i] = 1000;
+    client->request.status = DIST_IN_PROGRESS;
+    client->request.envelope = (struct dist_envelope){tag, 1, BYTES};
+    client->request.sink = (struct dist_sink){
+        client->in, reduce ? client->in : NULL, BYTES, DIST_FLOAT64, DIST_SUM, 0, NULL};
+    tcp->recv(client->rank.state, &client->request);
 }
 
-static void hand_check(struct hand *hand, bool reduce)
+static void client_check(struct client *client, bool reduce)
 {
-    assert_int_equal(tcp_finish(&hand->rank, 1, &hand->request), DIST_OK);
+    assert_int_equal(tcp_finish(&client->rank, 1, &client->request), DIST_OK);
     for (int i = 0; i < DOUBLES; i++)
-        assert_true(hand->in[i] == i + (reduce ? 1000 : 0));
+        assert_true(client->in[i] == i + (reduce ? 1000 : 0));
 }
 
 /* The steps of a message: its announcement, three stripes, and the receive. */
-static void hand_step(struct hand *hand, int step, uint64_t number, bool reduce)
+static void client_step(struct client *client, int step, uint64_t number, bool reduce)
 {
     switch (step) {
     case 0:
-        hand_announce(hand, 40 + number, BYTES);
+        client_announce(client, 40 + number, BYTES);
         break;
     case 1:
-        hand_stripe(hand, 1, number, CUT, 2 * CUT);
+        client_stripe(client, 1, number, CUT, 2 * CUT);
         break;
     case 2:
-        hand_stripe(hand, 1, number, 0, CUT);
+        client_stripe(client, 1, number, 0, CUT);
         break;
     case 3:
-        hand_stripe(hand, 0, number, 2 * CUT, BYTES);
+        client_stripe(client, 0, number, 2 * CUT, BYTES);
         break;
     default:
-        hand_recv(hand, 40 + number, reduce);
+        client_recv(client, 40 + number, reduce);
     }
 }
 
@@ -281,74 +283,74 @@ static void test_stripes_arrive_in_any_order(void **unused)
                                     {1, 4, 0, 3, 2}, {1, 2, 0, 3, 4}, {0, 4, 1, 2, 3},
                                     {0, 1, 4, 2, 3}, {0, 1, 2, 4, 3}, {0, 3, 1, 4, 2},
                                     {0, 3, 1, 2, 4}, {1, 0, 3, 4, 2}};
-    static struct hand hand;
+    static struct client client;
 
     (void)unused;
-    hand_open(&hand);
+    client_open(&client);
     for (uint64_t i = 0; i < 2 * sizeof(orders) / sizeof(orders[0]); i++) {
         for (int step = 0; step < 5; step++)
-            hand_step(&hand, orders[i / 2][step], i, i % 2);
-        hand_check(&hand, i % 2);
+            client_step(&client, orders[i / 2][step], i, i % 2);
+        client_check(&client, i % 2);
     }
-    assert_true(has_description(&hand.rank, " 0 held early, 2 sockets"));
-    hand_close(&hand);
+    assert_true(has_description(&client.rank, " 0 held early, 2 sockets"));
+    client_close(&client);
 }
 
 /* Several messages at once, and a short one that overtakes them. */
 static void test_messages_may_be_interleaved(void **unused)
 {
-    static struct hand hand;
+    static struct client client;
     struct dist_request shorter;
     unsigned char bytes[DISTI_TCP_FRAME_BYTES + 4];
     int value = 0;
 
     (void)unused;
-    hand_open(&hand);
-    hand_recv(&hand, 41, true);
-    tcp_recv(&hand.rank, &shorter, 0, 7, &value, sizeof(value));
-    hand_announce(&hand, 40, BYTES);
-    hand_announce(&hand, 41, BYTES);
+    client_open(&client);
+    client_recv(&client, 41, true);
+    tcp_recv(&client.rank, &shorter, 0, 7, &value, sizeof(value));
+    client_announce(&client, 40, BYTES);
+    client_announce(&client, 41, BYTES);
     raw_message(bytes, 7, "\1\0\0\0", 4);
-    hand_stripe(&hand, 1, 1, CUT, BYTES / 64 * 64);
-    hand_write(&hand, 0, bytes, sizeof(bytes));
-    assert_int_equal(tcp_finish(&hand.rank, 1, &shorter), DIST_OK);
+    client_stripe(&client, 1, 1, CUT, BYTES / 64 * 64);
+    client_write(&client, 0, bytes, sizeof(bytes));
+    assert_int_equal(tcp_finish(&client.rank, 1, &shorter), DIST_OK);
     assert_int_equal(value, 1);
-    hand_stripe(&hand, 0, 0, 0, 2 * CUT);
-    hand_stripe(&hand, 1, 0, 2 * CUT, BYTES);
-    hand_stripe(&hand, 1, 1, 0, CUT);
+    client_stripe(&client, 0, 0, 0, 2 * CUT);
+    client_stripe(&client, 1, 0, 2 * CUT, BYTES);
+    client_stripe(&client, 1, 1, 0, CUT);
     if (BYTES % 64)
-        hand_stripe(&hand, 0, 1, BYTES / 64 * 64, BYTES);
-    hand_check(&hand, true);
-    hand_recv(&hand, 40, false);
-    hand_check(&hand, false);
-    hand_close(&hand);
+        client_stripe(&client, 0, 1, BYTES / 64 * 64, BYTES);
+    client_check(&client, true);
+    client_recv(&client, 40, false);
+    client_check(&client, false);
+    client_close(&client);
 }
 
 /* The receive does not match the message: its remaining stripes are discarded. */
 static void test_stripes_of_a_mismatched_message_are_discarded(void **unused)
 {
-    static struct hand hand;
+    static struct client client;
 
     (void)unused;
     for (int when = 0; when < 2; when++) {
         struct dist_request other;
         char place[10];
 
-        hand_open(&hand);
+        client_open(&client);
         if (when == 0)
-            tcp_recv(&hand.rank, &other, 0, 40, place, sizeof(place));
-        hand_announce(&hand, 40, BYTES);
-        hand_stripe(&hand, 1, 0, 0, CUT);
+            tcp_recv(&client.rank, &other, 0, 40, place, sizeof(place));
+        client_announce(&client, 40, BYTES);
+        client_stripe(&client, 1, 0, 0, CUT);
         if (when == 1)
-            tcp_recv(&hand.rank, &other, 0, 40, place, sizeof(place));
-        assert_int_equal(tcp_finish(&hand.rank, 1, &other), DIST_ERR_MISMATCH);
-        hand_stripe(&hand, 0, 0, CUT, BYTES);
-        hand_recv(&hand, 41, false);
-        hand_announce(&hand, 41, BYTES);
-        hand_stripe(&hand, 1, 1, 0, BYTES);
-        hand_check(&hand, false);
-        assert_true(has_description(&hand.rank, " 0 held early"));
-        hand_close(&hand);
+            tcp_recv(&client.rank, &other, 0, 40, place, sizeof(place));
+        assert_int_equal(tcp_finish(&client.rank, 1, &other), DIST_ERR_MISMATCH);
+        client_stripe(&client, 0, 0, CUT, BYTES);
+        client_recv(&client, 41, false);
+        client_announce(&client, 41, BYTES);
+        client_stripe(&client, 1, 1, 0, BYTES);
+        client_check(&client, false);
+        assert_true(has_description(&client.rank, " 0 held early"));
+        client_close(&client);
     }
 }
 
@@ -358,43 +360,43 @@ static void test_discarded_messages_use_credit(void **unused)
 {
     enum { MESSAGES = 2 };
     struct dist_request others[MESSAGES];
-    static struct hand hand;
+    static struct client client;
     char place[10];
 
     (void)unused;
     setenv("DIST_TCP_EARLY_LIMIT", "500K", 1);
-    hand_open(&hand);
+    client_open(&client);
     unsetenv("DIST_TCP_EARLY_LIMIT");
     for (uint64_t round = 0; round < 4; round++) {
         for (uint64_t i = 0; i < MESSAGES; i++) {
-            tcp_recv(&hand.rank, &others[i], 0, i, place, sizeof(place));
-            hand_announce(&hand, i, BYTES);
-            assert_int_equal(tcp_finish(&hand.rank, 1, &others[i]), DIST_ERR_MISMATCH);
+            tcp_recv(&client.rank, &others[i], 0, i, place, sizeof(place));
+            client_announce(&client, i, BYTES);
+            assert_int_equal(tcp_finish(&client.rank, 1, &others[i]), DIST_ERR_MISMATCH);
         }
         for (uint64_t i = 0; i < MESSAGES && round < 3; i++)
-            hand_stripe(&hand, 1, round * MESSAGES + i, 0, BYTES);
-        tcp_drive_ms(&hand.rank, 1, 20); /* the credit is returned */
+            client_stripe(&client, 1, round * MESSAGES + i, 0, BYTES);
+        tcp_drive_ms(&client.rank, 1, 20); /* the credit is returned */
     }
-    tcp_recv(&hand.rank, &others[0], 0, 9, place, sizeof(place));
-    hand_announce(&hand, 7, 2 * BYTES);
-    assert_int_equal(tcp_finish(&hand.rank, 1, &others[0]), DIST_ERR_PEER_LOST);
-    hand_close(&hand);
+    tcp_recv(&client.rank, &others[0], 0, 9, place, sizeof(place));
+    client_announce(&client, 7, 2 * BYTES);
+    assert_int_equal(tcp_finish(&client.rank, 1, &others[0]), DIST_ERR_PEER_LOST);
+    client_close(&client);
 }
 
 /* ---- invalid frames end the connection of their sender only ---- */
 
 /* Writes the frame unchanged and expects that the peer is lost. */
-static void expect_lost(struct hand *hand, int socket, enum disti_tcp_kind kind, uint64_t number,
-                        uint64_t from, uint64_t bytes)
+static void expect_lost(struct client *client, int socket, enum disti_tcp_kind kind,
+                        uint64_t number, uint64_t from, uint64_t bytes)
 {
     struct dist_envelope envelope = {number, from, bytes};
     unsigned char frame[DISTI_TCP_FRAME_BYTES];
 
     disti_tcp_frame_encode(kind, &envelope, frame);
-    assert_true(raw_write(hand->fds[socket], frame, sizeof(frame)));
-    assert_int_equal(tcp_finish(&hand->rank, 1, &hand->request), DIST_ERR_PEER_LOST);
+    assert_true(raw_write(client->fds[socket], frame, sizeof(frame)));
+    assert_int_equal(tcp_finish(&client->rank, 1, &client->request), DIST_ERR_PEER_LOST);
     assert_non_null(strstr(dist_last_error(), "not a message of libdist"));
-    assert_true(raw_is_closed(&hand->rank, 1, hand->fds[1 - socket]));
+    assert_true(raw_is_closed(&client->rank, 1, client->fds[1 - socket]));
 }
 
 static void test_invalid_stripes_end_the_connection(void **unused)
@@ -417,33 +419,33 @@ static void test_invalid_stripes_end_the_connection(void **unused)
         {0, DISTI_TCP_ANNOUNCED, 5, 1, 0}, /* too short to be announced */
         {0, DISTI_TCP_ANNOUNCED, 5, 1, (64 << 10) - 1},
     };
-    static struct hand hand;
+    static struct client client;
 
     (void)unused;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        hand_open(&hand);
-        hand_recv(&hand, 40, i % 2);
-        hand_announce(&hand, 40, BYTES);
-        hand_stripe(&hand, 1, 0, 0, CUT);
-        expect_lost(&hand, cases[i].socket, cases[i].kind, cases[i].number, cases[i].from,
+        client_open(&client);
+        client_recv(&client, 40, i % 2);
+        client_announce(&client, 40, BYTES);
+        client_stripe(&client, 1, 0, 0, CUT);
+        expect_lost(&client, cases[i].socket, cases[i].kind, cases[i].number, cases[i].from,
                     cases[i].bytes);
-        hand_close(&hand);
+        client_close(&client);
     }
 }
 
 /* A stripe of a message that has ended. */
 static void test_a_stripe_of_an_ended_message_is_invalid(void **unused)
 {
-    static struct hand hand;
+    static struct client client;
 
     (void)unused;
-    hand_open(&hand);
+    client_open(&client);
     for (int step = 0; step < 5; step++)
-        hand_step(&hand, step, 0, false);
-    hand_check(&hand, false);
-    hand_recv(&hand, 41, false);
-    expect_lost(&hand, 1, DISTI_TCP_STRIPE, 0, 0, CUT);
-    hand_close(&hand);
+        client_step(&client, step, 0, false);
+    client_check(&client, false);
+    client_recv(&client, 41, false);
+    expect_lost(&client, 1, DISTI_TCP_STRIPE, 0, 0, CUT);
+    client_close(&client);
 }
 
 /* Announcements require several sockets. */
@@ -474,47 +476,47 @@ static void test_stripes_need_several_sockets(void **unused)
 static void test_excess_sockets_are_refused(void **unused)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
-    static struct hand hand;
+    static struct client client;
     int fd;
 
     (void)unused;
     setenv("DIST_TCP_SOCKETS", "2", 1);
-    hand_open(&hand);
+    client_open(&client);
     unsetenv("DIST_TCP_SOCKETS");
     for (int number = 1; number < 18; number++) {
-        fd = raw_connect(&hand.rank);
+        fd = raw_connect(&client.rank);
         if (number < DISTI_TCP_SOCKETS) {
-            raw_call(&hand.rank, fd, 0, number);
+            raw_call(&client.rank, fd, 0, number);
         } else {
             raw_hello(hello, 0, 1, 2);
             hello[11] = (unsigned char)number;
             assert_true(raw_write(fd, hello, sizeof(hello)));
         }
-        assert_true(raw_is_closed(&hand.rank, 1, fd));
+        assert_true(raw_is_closed(&client.rank, 1, fd));
         close(fd);
     }
-    assert_true(has_description(&hand.rank, " 2 sockets"));
-    hand_close(&hand);
+    assert_true(has_description(&client.rank, " 2 sockets"));
+    client_close(&client);
 }
 
 /* One socket is closed, within a stripe or between two, and the other is idle: the peer is lost. */
 static void test_a_peer_that_loses_one_socket_is_lost(void **unused)
 {
-    static struct hand hand;
+    static struct client client;
 
     (void)unused;
     for (int i = 0; i < 4; i++) {
-        hand_open(&hand);
-        hand_recv(&hand, 40, false);
+        client_open(&client);
+        client_recv(&client, 40, false);
         if (i % 2) {
-            hand_announce(&hand, 40, BYTES);
-            hand_stripe(&hand, 1, 0, 0, CUT);
+            client_announce(&client, 40, BYTES);
+            client_stripe(&client, 1, 0, 0, CUT);
         }
-        close(hand.fds[i / 2]);
-        hand.fds[i / 2] = -1;
-        assert_int_equal(tcp_finish(&hand.rank, 1, &hand.request), DIST_ERR_PEER_LOST);
+        close(client.fds[i / 2]);
+        client.fds[i / 2] = -1;
+        assert_int_equal(tcp_finish(&client.rank, 1, &client.request), DIST_ERR_PEER_LOST);
         assert_non_null(strstr(dist_last_error(), "rank 1 lost rank 0"));
-        hand_close(&hand);
+        client_close(&client);
     }
 }
 
@@ -522,30 +524,30 @@ static void test_a_peer_that_loses_one_socket_is_lost(void **unused)
 static void test_stripes_are_received_after_a_goodbye(void **unused)
 {
     unsigned char frame[DISTI_TCP_FRAME_BYTES];
-    static struct hand hand;
+    static struct client client;
     struct dist_request late;
     int value;
 
     (void)unused;
     for (int unexpected = 0; unexpected < 2; unexpected++) {
-        hand_open(&hand);
+        client_open(&client);
         if (!unexpected)
-            hand_recv(&hand, 40, true);
-        hand_announce(&hand, 40, BYTES);
+            client_recv(&client, 40, true);
+        client_announce(&client, 40, BYTES);
         disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, frame);
-        hand_write(&hand, 0, frame, sizeof(frame));
-        close(hand.fds[0]);
-        hand.fds[0] = -1;
-        tcp_drive_ms(&hand.rank, 1, 20);
-        hand_stripe(&hand, 1, 0, 0, BYTES);
-        tcp_drive_ms(&hand.rank, 1, 20);
+        client_write(&client, 0, frame, sizeof(frame));
+        close(client.fds[0]);
+        client.fds[0] = -1;
+        tcp_drive_ms(&client.rank, 1, 20);
+        client_stripe(&client, 1, 0, 0, BYTES);
+        tcp_drive_ms(&client.rank, 1, 20);
         if (unexpected)
-            hand_recv(&hand, 40, true);
-        hand_check(&hand, true);
-        tcp_recv(&hand.rank, &late, 0, 50, &value, sizeof(value));
-        assert_int_equal(tcp_finish(&hand.rank, 1, &late), DIST_ERR_PEER_LOST);
+            client_recv(&client, 40, true);
+        client_check(&client, true);
+        tcp_recv(&client.rank, &late, 0, 50, &value, sizeof(value));
+        assert_int_equal(tcp_finish(&client.rank, 1, &late), DIST_ERR_PEER_LOST);
         assert_non_null(strstr(dist_last_error(), "has left"));
-        hand_close(&hand);
+        client_close(&client);
     }
 }
 
