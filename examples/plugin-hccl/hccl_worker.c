@@ -11,8 +11,8 @@
 #include <time.h>
 
 /* Minimum and maximum interval between polls of the streams; it grows while nothing completes. */
-#define WORKER_NAP_NS (20 * 1000)
-#define WORKER_NAP_MAX_NS (500 * 1000)
+#define WORKER_POLL_NS (20 * 1000)
+#define WORKER_POLL_MAX_NS (500 * 1000)
 
 int64_t hccl_now_ns(void)
 {
@@ -91,14 +91,17 @@ dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_sta
 
 /* ---- the thread ---- */
 
-/* Removes and returns the next job. Returns NULL after a nap, or if the thread must end. */
-static struct hccl_job *worker_next(struct hccl_group *g, int64_t nap_ns)
+/*
+ * Removes and returns the next job, for which it waits at most interval_ns. NULL: timeout, or the
+ * thread must end.
+ */
+static struct hccl_job *worker_next(struct hccl_group *g, int64_t interval_ns)
 {
     struct hccl_job *job;
 
     pthread_mutex_lock(&g->lock);
     if (!g->first && !g->stop && g->issued)
-        worker_wait(g, hccl_now_ns() + nap_ns);
+        worker_wait(g, hccl_now_ns() + interval_ns);
     while (!g->first && !g->stop && !g->issued)
         pthread_cond_wait(&g->changed, &g->lock);
     job = g->stop ? NULL : g->first;
@@ -150,16 +153,16 @@ static void worker_clean(struct hccl_group *g)
 static void *worker_main(void *arg)
 {
     struct hccl_group *g = arg;
-    int64_t nap_ns = WORKER_NAP_NS;
+    int64_t interval_ns = WORKER_POLL_NS;
 
     while (!hccl_stopped(g)) {
-        struct hccl_job *job = worker_next(g, nap_ns);
+        struct hccl_job *job = worker_next(g, interval_ns);
 
         if (job)
             job->run(g, job);
-        nap_ns = hccl_call_poll(g) || job ? WORKER_NAP_NS : 2 * nap_ns;
-        if (nap_ns > WORKER_NAP_MAX_NS)
-            nap_ns = WORKER_NAP_MAX_NS;
+        interval_ns = hccl_call_poll(g) || job ? WORKER_POLL_NS : 2 * interval_ns;
+        if (interval_ns > WORKER_POLL_MAX_NS)
+            interval_ns = WORKER_POLL_MAX_NS;
     }
     worker_clean(g);
     pthread_mutex_lock(&g->lock);

@@ -13,7 +13,7 @@
 #define COUNT 3000
 #define RANKS_MAX 16
 /* The maximum time until a rank learns that its group has failed. */
-#define HEARD_SECONDS 30
+#define NOTICE_SECONDS 30
 
 static int rank, ranks, checks, faults;
 static float in[(RANKS_MAX + 1) * COUNT], out[(RANKS_MAX + 1) * COUNT];
@@ -190,7 +190,7 @@ static struct terms terms_of(int what, int victim)
 static dist_status until_the_end(dist_group *g, dist_status status, char *text, size_t size)
 {
     const struct timespec nap = {0, 20 * 1000 * 1000};
-    time_t until = time(NULL) + HEARD_SECONDS;
+    time_t until = time(NULL) + NOTICE_SECONDS;
 
     while (status == DIST_OK && time(NULL) < until) {
         nanosleep(&nap, NULL);
@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     dist_group *world;
 
     options.backend = argc > 1 ? argv[1] : NULL;
-    options.timeout_ms = HEARD_SECONDS * 1000;
+    options.timeout_ms = NOTICE_SECONDS * 1000;
     if (dist_init_process_group(&options, &world) != DIST_OK) {
         fprintf(stderr, "init: %s\n", dist_last_error());
         return 1;

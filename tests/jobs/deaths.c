@@ -165,7 +165,7 @@ static bool is(const char *name)
     return strcmp(how, name) == 0;
 }
 
-static void nap_ms(long ms)
+static void sleep_ms(long ms)
 {
     const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
 
@@ -214,7 +214,7 @@ static int fail_alone(dist_group *group)
     else
         dist_all_reduce(group, in, out, 32, DIST_FLOAT32, DIST_SUM);
     dist_barrier(group); /* detects that the group has failed and notifies the other ranks */
-    nap_ms(LIVES_MS);
+    sleep_ms(LIVES_MS);
     return 0;
 }
 
@@ -241,9 +241,9 @@ static int run_rank(const char *backend, call_fn call)
         printf("rank %d: %s\n", rank, dist_last_error());
         return 3;
     }
-    nap_ms(100);
+    sleep_ms(100);
     if (rank == second)
-        nap_ms(gap_ms);
+        sleep_ms(gap_ms);
     if (rank == second && (is("abort") || is("differ")))
         return fail_alone(group);
     if (rank == first || rank == second)

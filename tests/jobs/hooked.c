@@ -91,7 +91,8 @@ static bool is_filled(int32_t number)
     return true;
 }
 
-/* Sums in the memory itself, so that a library that has cached its pages uses them. */
+/* Sums in the memory in place, so that a library that has cached the pages of the memory uses them.
+ */
 static void sum(void)
 {
     fill(dist_get_rank(group) + 1);
@@ -128,7 +129,8 @@ static void forget_pages(void)
 
 static atomic_bool ended;
 
-/* Makes mappings as large as the memory, which fit where one has just been moved away. */
+/* Repeatedly maps as many bytes as the memory has, which the kernel may place where a registration
+ * has just moved pages away. */
 static void *map_and_unmap(void *arg)
 {
     (void)arg;
@@ -146,7 +148,7 @@ static void *map_and_unmap(void *arg)
     return NULL;
 }
 
-static void leave_other_threads(void)
+static void register_beside_thread(void)
 {
     pthread_t thread;
 
@@ -161,8 +163,8 @@ static void leave_other_threads(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Registers and unregisters while mremap places pages elsewhere: the memory keeps its contents, and
- * its mapping if that cannot be replaced. */
+/* If mremap places pages at another address than the requested one, registering and unregistering
+ * change neither the contents of the memory nor its mapping. */
 static void register_moved(void)
 {
     fill(8);
@@ -212,7 +214,7 @@ int main(int argc, char **argv)
     sum();
     for (int i = 0; i < 3; i++)
         register_and_back();
-    leave_other_threads();
+    register_beside_thread();
     fork_child();
     if (hooks.mislead) {
         forget_pages();

@@ -55,7 +55,7 @@ static bool is(const char *name)
     return strcmp(phase, name) == 0;
 }
 
-static void nap_ms(long ms)
+static void sleep_ms(long ms)
 {
     const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
 
@@ -126,7 +126,7 @@ static dist_status run_phase(dist_group *group, double *began_p)
     if (is("idle") && dies)
         kill(getpid(), SIGKILL);
     if (is("idle"))
-        nap_ms(300);
+        sleep_ms(300);
     if (is("reduce") && dies)
         die_within(REDUCE_US);
     for (int i = 0; status == DIST_OK && (!last || i < 20); i++) {
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
     if (!WIFEXITED(status))
         printf("dead %.6f\n", now());
     if (WIFSTOPPED(status)) {
-        nap_ms(2 * SILENT_MS);
+        sleep_ms(2 * SILENT_MS);
         kill(child, SIGCONT);
         if (waitpid(child, &status, 0) < 0)
             return 1;

@@ -25,7 +25,7 @@
 
 static float data[LONG];
 
-static void nap_ms(long ms)
+static void sleep_ms(long ms)
 {
     const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
 
@@ -87,7 +87,7 @@ static int stay(dist_group *world, dist_group *group, const char *way)
     int code;
 
     if (late)
-        nap_ms(LATE_MS);
+        sleep_ms(LATE_MS);
     status = late ? dist_broadcast(world, data, COUNT, DIST_FLOAT32, LEAVER)
                   : wait_for_leaver(world, group, way);
     code = judge(way, dist_get_rank(world), status);

@@ -150,7 +150,7 @@ static void the_thread_makes_progress_on_several_groups(void **state)
             dist_on_complete(works[g], set_flag, &ended[g]);
         }
         if (round % 5 == 0)
-            fake_sleep(10); /* it sleeps on both */
+            fake_sleep(10); /* until the progress thread sleeps on both groups */
         for (int g = 1; g >= 0; g--) {
             assert_false(atomic_load(&ended[g]));
             fake_release(&fakes[g], round);
@@ -224,7 +224,7 @@ static void callers_take_over_and_return_progress(void **state)
     for (int i = 1; i < 60; i++) {
         fake_release(fake, i);
         if (i % 10 == 0)
-            fake_sleep(15); /* now the progress thread is the progress owner and sleeps */
+            fake_sleep(15); /* until the progress thread is the progress owner and sleeps */
         assert_int_equal(disti_work_run(group, &start), DIST_OK);
     }
     assert_false(atomic_load(&ended));
@@ -248,7 +248,7 @@ static void the_thread_does_not_interfere_with_a_loop_of_tests(void **state)
 
     while (atomic_load(&fake->polls_elsewhere) == 0 && !disti_expired(soon))
         fake_sleep(1);
-    fake_sleep(20); /* the progress thread is the progress owner and sleeps */
+    fake_sleep(20); /* until the progress thread, which is the progress owner, sleeps */
     elsewhere = atomic_load(&fake->polls_elsewhere);
     assert_true(elsewhere > 0);
     until = disti_deadline_ms(200);
@@ -275,7 +275,7 @@ static void run_slowly(void *arg, dist_status status)
     atomic_store(&slow->entered, true);
     while (!atomic_load(&slow->go_on))
         fake_sleep(1);
-    fake_sleep(100); /* by now the other thread waits */
+    fake_sleep(100); /* until the other thread waits */
     atomic_store(&slow->left, true);
 }
 
@@ -418,7 +418,7 @@ static void the_thread_takes_over_from_a_delayed_waiter(void **state)
     fake_sleep(20);
     fake_release(fake, 0);
     pthread_join(driver, NULL);
-    fake_sleep(500); /* the progress thread has found nothing to do and sleeps deeply */
+    fake_sleep(500); /* until the progress thread has found nothing to do and sleeps deeply */
     atomic_store(&may_continue, true);
     pthread_join(waiter, NULL);
     sigaction(SIGUSR1, &old, NULL);

@@ -18,7 +18,7 @@
 #define CANCEL_SILENT_MS 600
 #define CANCEL_BURST 12
 
-/* The halves of the messages that have been posted when they are canceled. */
+/* Selects the requests of each message that are posted before it is canceled. */
 enum cancel_halves { CANCEL_SENDS = 1, CANCEL_RECEIVES = 2, CANCEL_BOTH = 3 };
 
 /* A message to the next rank, and one from the previous rank. */
@@ -123,29 +123,29 @@ static void cancel_progress(struct battery_rank *rank, int steps)
         battery_progress_ms(rank, CANCEL_LATE_MS);
 }
 
-/* One group is canceled after `steps` calls of progress, another one continues. Then the tags of
- * the first are reused. */
+/* Cancels one group after `steps` calls of progress while another group continues. Then reuses the
+ * tags of the canceled group. */
 static bool cancel_round(struct battery_rank *rank, size_t bytes, enum cancel_halves halves,
                          int steps)
 {
-    struct cancel_ring ends, lives, again;
+    struct cancel_ring canceled, other, again;
     bool ok;
 
-    ring_make(&ends, bytes);
-    ring_make(&lives, bytes);
+    ring_make(&canceled, bytes);
+    ring_make(&other, bytes);
     ring_make(&again, bytes);
-    ring_start(rank, &ends, CANCEL_FIRST + 1, bytes, halves);
-    ring_start(rank, &lives, CANCEL_SECOND + 1, bytes, CANCEL_BOTH);
+    ring_start(rank, &canceled, CANCEL_FIRST + 1, bytes, halves);
+    ring_start(rank, &other, CANCEL_SECOND + 1, bytes, CANCEL_BOTH);
     cancel_progress(rank, steps);
-    ok = ring_cancel(rank, &ends, CANCEL_FIRST + 1, bytes) &&
-         ring_end(rank, &lives, CANCEL_SECOND + 1, bytes) && ring_cancel_late(rank);
+    ok = ring_cancel(rank, &canceled, CANCEL_FIRST + 1, bytes) &&
+         ring_end(rank, &other, CANCEL_SECOND + 1, bytes) && ring_cancel_late(rank);
     if (ok)
         ring_start(rank, &again, CANCEL_FIRST + 1, bytes, CANCEL_BOTH);
     ok = ok && ring_end(rank, &again, CANCEL_FIRST + 1, bytes) && battery_meet(rank) &&
-         ring_is_untouched(rank, &ends, bytes);
+         ring_is_untouched(rank, &canceled, bytes);
     if (ok) { /* otherwise a request may be in progress */
-        ring_free(&ends);
-        ring_free(&lives);
+        ring_free(&canceled);
+        ring_free(&other);
         ring_free(&again);
     }
     return ok;
@@ -190,25 +190,25 @@ static bool cancel_halfway(struct battery_rank *rank)
 static bool cancel_one_side(struct battery_rank *rank)
 {
     size_t bytes = (size_t)5 << 20;
-    struct cancel_ring ends, lives;
+    struct cancel_ring canceled, other;
     bool ok = true;
 
     if (!rank->transport->cancel)
         return true;
-    ring_make(&ends, bytes);
-    ring_make(&lives, bytes);
-    ring_start(rank, &ends, CANCEL_FIRST + 1, bytes, CANCEL_BOTH);
+    ring_make(&canceled, bytes);
+    ring_make(&other, bytes);
+    ring_start(rank, &canceled, CANCEL_FIRST + 1, bytes, CANCEL_BOTH);
     cancel_progress(rank, 3);
     if (rank->rank == 0)
-        ok = ring_cancel(rank, &ends, CANCEL_FIRST + 1, bytes);
-    ring_start(rank, &lives, CANCEL_SECOND + 1, bytes, CANCEL_BOTH);
-    ok = ok && ring_end(rank, &lives, CANCEL_SECOND + 1, bytes) && battery_meet(rank);
-    ok = ok && (rank->rank == 0 ? ring_is_untouched(rank, &ends, bytes)
-                                : ring_cancel(rank, &ends, CANCEL_FIRST + 1, bytes));
-    ok = ok && ring_cancel_late(rank) && ring_is_untouched(rank, &ends, bytes);
+        ok = ring_cancel(rank, &canceled, CANCEL_FIRST + 1, bytes);
+    ring_start(rank, &other, CANCEL_SECOND + 1, bytes, CANCEL_BOTH);
+    ok = ok && ring_end(rank, &other, CANCEL_SECOND + 1, bytes) && battery_meet(rank);
+    ok = ok && (rank->rank == 0 ? ring_is_untouched(rank, &canceled, bytes)
+                                : ring_cancel(rank, &canceled, CANCEL_FIRST + 1, bytes));
+    ok = ok && ring_cancel_late(rank) && ring_is_untouched(rank, &canceled, bytes);
     if (ok) {
-        ring_free(&ends);
-        ring_free(&lives);
+        ring_free(&canceled);
+        ring_free(&other);
     }
     return ok;
 }

@@ -18,10 +18,10 @@
  * a whole case. */
 #define RANK_WAIT_MS 60000
 #define RANK_MEET_MS 280000
-/* Idle polls before a rank sleeps or yields, and before it naps for RANK_NAP_NS. */
+/* Idle polls before a rank sleeps or yields, and before it sleeps for RANK_SLEEP_NS. */
 #define RANK_SPINS 200
 #define RANK_YIELDS 1000
-#define RANK_NAP_NS (100 * 1000)
+#define RANK_SLEEP_NS (100 * 1000)
 
 static const struct dist_host rank_host = {
     .abi = DIST_ABI,
@@ -152,7 +152,7 @@ static bool rank_step(struct battery_rank *rank, int *idle_p)
     if (*idle_p > RANK_SPINS && rank->sleeps)
         rank_sleep(rank, 2000);
     else if (*idle_p > RANK_YIELDS)
-        disti_sleep_ns(RANK_NAP_NS);
+        disti_sleep_ns(RANK_SLEEP_NS);
     else if (*idle_p > RANK_SPINS || rank->ranks > 2)
         sched_yield();
     return true;
@@ -193,7 +193,7 @@ void battery_progress_ms(struct battery_rank *rank, int ms)
     int idle = 0;
 
     while (!disti_expired(deadline) && rank_step(rank, &idle))
-        disti_sleep_ns(RANK_NAP_NS);
+        disti_sleep_ns(RANK_SLEEP_NS);
 }
 
 static void rank_fill_request(struct dist_request *request, int peer, uint64_t tag, size_t bytes)
