@@ -267,11 +267,11 @@ static void call_end(struct hccl_group *g, struct hccl_call *c)
     hccl_job_reach(g, &c->job, HCCL_DONE);
 }
 
-static void call_nap(struct timespec *nap)
+static void call_sleep(struct timespec *interval)
 {
-    nanosleep(nap, NULL);
-    if (nap->tv_nsec < 500 * 1000)
-        nap->tv_nsec *= 2;
+    nanosleep(interval, NULL);
+    if (interval->tv_nsec < 500 * 1000)
+        interval->tv_nsec *= 2;
 }
 
 /*
@@ -279,15 +279,15 @@ static void call_nap(struct timespec *nap)
  */
 static void call_finish(struct hccl_group *g, struct hccl_call *c)
 {
-    struct timespec nap = {.tv_nsec = 5 * 1000};
+    struct timespec interval = {.tv_nsec = 5 * 1000};
     int done = 0;
 
     while (g->issued && !hccl_stopped(g)) {
         if (!hccl_call_poll(g))
-            call_nap(&nap);
+            call_sleep(&interval);
     }
     while (!hccl_stopped(g) && (done = call_query(g, c)) == 0)
-        call_nap(&nap);
+        call_sleep(&interval);
     if (done)
         call_end(g, c);
     else

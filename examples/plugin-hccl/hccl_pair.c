@@ -24,14 +24,14 @@ static dist_status pair_fail(const struct hccl_group *g, const struct dist_call 
 static dist_status pair_settle(struct hccl_group *g, const struct dist_call *call)
 {
     int64_t until = hccl_now_ns() + g->timeout_ms * INT64_C(1000000);
-    const struct timespec nap = {.tv_nsec = 20 * 1000};
+    const struct timespec interval = {.tv_nsec = 20 * 1000};
     int recorded = 0, error = 0;
     void *event = hccl_event(g, call->stream, &error);
 
     while (event && !error && recorded != HCCL_ACL_RECORDED && hccl_now_ns() < until) {
         error = g->api->acl.event_status(event, &recorded);
         if (!error && recorded != HCCL_ACL_RECORDED)
-            nanosleep(&nap, NULL);
+            nanosleep(&interval, NULL);
     }
     if (event)
         g->api->acl.event_destroy(event);

@@ -119,10 +119,10 @@ static void worker_destroy_comm(struct hccl_group *g)
 {
     void *comm = atomic_exchange(&g->comm, NULL);
     int64_t until = hccl_now_ns() + HCCL_LEAVE_MS * INT64_C(1000000);
-    const struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
+    const struct timespec interval = {.tv_nsec = 10 * 1000 * 1000};
 
     while (comm && g->api->comm_destroy(comm) == HCCL_E_AGAIN && hccl_now_ns() < until)
-        nanosleep(&nap, NULL);
+        nanosleep(&interval, NULL);
 }
 
 static void worker_free_regions(struct hccl_group *g)

@@ -21,7 +21,7 @@
  */
 #define MINIMAL_PIECE ((size_t)64 << 10)
 #define MINIMAL_CHECK_NS 250000000 /* interval between checks of the peers: 250 ms */
-enum { MINIMAL_ANYBODY = -1, MINIMAL_NOBODY = -2 };
+enum { MINIMAL_ANY_RANK = -1, MINIMAL_NO_RANK = -2 };
 
 /* Ranks can reach each other if the members before `name` are equal. */
 struct minimal_address {
@@ -115,7 +115,7 @@ static dist_status minimal_connect(void *state, int rank, const void *blob, size
  */
 static struct dist_request **minimal_find(struct dist_request **list, int peer, const uint64_t *tag)
 {
-    while (*list && ((peer != MINIMAL_ANYBODY && (*list)->peer != peer) ||
+    while (*list && ((peer != MINIMAL_ANY_RANK && (*list)->peer != peer) ||
                      (tag && (*list)->envelope.tag != *tag)))
         list = &(*list)->next;
     return list;
@@ -168,7 +168,7 @@ static void minimal_send(void *state, struct dist_request *request)
 {
     struct minimal *m = state;
 
-    *minimal_find(&m->sends, MINIMAL_NOBODY, NULL) = request;
+    *minimal_find(&m->sends, MINIMAL_NO_RANK, NULL) = request;
     minimal_push(m, request->peer);
 }
 
@@ -196,7 +196,7 @@ static void minimal_recv(void *state, struct dist_request *request)
     struct minimal *m = state;
     int peer = request->peer;
 
-    *minimal_find(&m->receives, MINIMAL_NOBODY, NULL) = request;
+    *minimal_find(&m->receives, MINIMAL_NO_RANK, NULL) = request;
     minimal_match(m, peer, request->envelope.tag);
     minimal_push(m, peer); /* fails the request if the peer is lost */
 }
@@ -222,7 +222,7 @@ static int minimal_pull(struct minimal *m)
     message->moved += (size_t)bytes;
     m->peers[head.from].arriving = message->moved < message->envelope.bytes ? message : NULL;
     if (!m->peers[head.from].arriving) {
-        *minimal_find(&m->early, MINIMAL_NOBODY, NULL) = message;
+        *minimal_find(&m->early, MINIMAL_NO_RANK, NULL) = message;
         minimal_match(m, (int)head.from, head.envelope.tag);
     }
     return 1;
@@ -260,7 +260,7 @@ static int minimal_progress(void *state)
 static int minimal_probe_tag(void *state, uint64_t tag)
 {
     const struct dist_request *early =
-        *minimal_find(&((struct minimal *)state)->early, MINIMAL_ANYBODY, &tag);
+        *minimal_find(&((struct minimal *)state)->early, MINIMAL_ANY_RANK, &tag);
 
     return early ? early->peer : -1;
 }

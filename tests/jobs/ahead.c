@@ -212,7 +212,8 @@ static void messages_send(dist_work **works)
     }
 }
 
-/* Receives message j, or the next message of its tag, from a rank; next has an entry per tag. */
+/* Receives the next message of this tag from a rank. *next: number of the first message that may be
+ * the next one of this tag; updated. */
 static void message_receive(int from, int tag, int *next)
 {
     unsigned char expected[PERIOD];
@@ -328,7 +329,7 @@ static void run_tags(void)
     free(works);
 }
 
-/* Receives all messages, and makes the collectives if asked to, in random order. */
+/* Receives all messages and, if `collectives`, makes the collectives, in random order. */
 static void run_late(bool collectives)
 {
     int next[RANKS_MAX * TAGS] = {0}, call = 0, left;

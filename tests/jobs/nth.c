@@ -51,7 +51,7 @@ static struct nth_note {
 
 /* The call that decrements it to 0 fails; none fails if it is 0 or negative. */
 static atomic_int countdown;
-static bool strikes_malloc;
+static bool fails_malloc;
 
 static bool due(const char *call)
 {
@@ -74,7 +74,7 @@ void *__libc_memalign(size_t align, size_t bytes);
 
 static bool no_memory(const char *call)
 {
-    if (!strikes_malloc || !due(call))
+    if (!fails_malloc || !due(call))
         return false;
     errno = ENOMEM;
     return true;
@@ -116,7 +116,7 @@ int posix_memalign(void **memory_p, size_t align, size_t bytes)
     {                                                                                              \
         static type(*_Atomic real) parameters;                                                     \
                                                                                                    \
-        if (!strikes_malloc && due(#name)) {                                                       \
+        if (!fails_malloc && due(#name)) {                                                         \
             errno = number;                                                                        \
             return failure;                                                                        \
         }                                                                                          \
@@ -158,7 +158,7 @@ int pthread_create(pthread_t *a, const pthread_attr_t *b, void *(*c)(void *), vo
 {
     static int (*_Atomic real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-    if (!strikes_malloc && due("pthread_create"))
+    if (!fails_malloc && due("pthread_create"))
         return EAGAIN;
     if (!real)
         real = dlsym(RTLD_NEXT, "pthread_create");
@@ -174,7 +174,7 @@ int open(const char *path, int flags, ...)
     va_start(more, flags);
     mode = va_arg(more, int);
     va_end(more);
-    if (!strikes_malloc && due("open")) {
+    if (!fails_malloc && due("open")) {
         errno = EMFILE;
         return -1;
     }
@@ -362,7 +362,7 @@ int main(int argc, char **argv)
 
     if (argc != 5)
         return 2;
-    strikes_malloc = strcmp(argv[1], "malloc") == 0;
+    fails_malloc = strcmp(argv[1], "malloc") == 0;
     victim = atoi(argv[2]);
     number = atoi(argv[3]);
     step = atoi(argv[4]);

@@ -19,7 +19,7 @@ static void ignore(void *arg, dist_status status)
     (void)status;
 }
 
-static void gone(dist_status status, const char *name)
+static void expect_invalid_error(dist_status status, const char *name)
 {
     assert_int_equal(status, DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), name));
@@ -30,12 +30,12 @@ static void expect_invalid(dist_work *work)
 {
     bool done = true;
 
-    gone(dist_wait(work), "dist_wait");
-    gone(dist_wait_for(work, 10), "dist_wait");
-    gone(dist_test(work, &done), "dist_test");
-    gone(dist_on_complete(work, ignore, NULL), "dist_on_complete");
-    gone(dist_start(work), "dist_start");
-    gone(dist_work_free(work), "dist_work_free");
+    expect_invalid_error(dist_wait(work), "dist_wait");
+    expect_invalid_error(dist_wait_for(work, 10), "dist_wait");
+    expect_invalid_error(dist_test(work, &done), "dist_test");
+    expect_invalid_error(dist_on_complete(work, ignore, NULL), "dist_on_complete");
+    expect_invalid_error(dist_start(work), "dist_start");
+    expect_invalid_error(dist_work_free(work), "dist_work_free");
 }
 
 static dist_work *prepare(struct dist_group *group)

@@ -171,7 +171,7 @@ static void *wait_for_ever(void *work)
     return (void *)(intptr_t)dist_wait(work);
 }
 
-/* The same while another thread sleeps and waits for its own request. */
+/* A thread that calls the library makes progress, although another thread sleeps in a wait. */
 static void a_caller_takes_over_from_a_sleeping_thread(void **state)
 {
     struct fake *fakes = *state;
@@ -196,8 +196,8 @@ static void a_caller_takes_over_from_a_sleeping_thread(void **state)
     assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
 }
 
-/* The thread goes to sleep while another thread holds the lock of a group, which it could therefore
- * not poll. */
+/* A thread goes to sleep while another thread holds the lock of a group, so the first thread could
+ * not poll that group. */
 static void a_group_that_was_locked_is_polled_again(void **state)
 {
     struct fake *fakes = *state;

@@ -21,7 +21,7 @@ static int any(int n)
     return (int)(unit_random(&seed) % (uint64_t)n);
 }
 
-static void scribble(unsigned char *bytes, size_t size)
+static void randomize(unsigned char *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         bytes[i] = (unsigned char)any(256);
@@ -39,7 +39,8 @@ static int call(int port)
 }
 
 /* Makes a frame of a random op and value, mostly of a size that some op has; sometimes the header
- * is invalid. Returns its bytes, which may be fewer or more than the header says. */
+ * is invalid. Returns the length of the frame, which may be less or more than the header requires.
+ */
 static size_t any_frame(unsigned char *bytes, size_t room)
 {
     static const size_t sizes[] = {0,
@@ -58,7 +59,7 @@ static size_t any_frame(unsigned char *bytes, size_t room)
     assert_true(DISTI_WIRE_HEAD + head.value_bytes <= room);
     disti_wire_put_head(bytes, &head);
     if (any(2))
-        scribble(bytes + DISTI_WIRE_HEAD, head.value_bytes);
+        randomize(bytes + DISTI_WIRE_HEAD, head.value_bytes);
     else
         memset(bytes + DISTI_WIRE_HEAD, any(3), head.value_bytes);
     if (any(5) == 0)
@@ -67,7 +68,7 @@ static size_t any_frame(unsigned char *bytes, size_t room)
 }
 
 /* Sends a valid hello, so that the server reads the next frame. */
-static void say_hello(int fd)
+static void send_hello(int fd)
 {
     unsigned char bytes[DISTI_WIRE_HEAD + AGENTS_NONCE + AGENTS_JOB] = {0};
     struct disti_wire_head head = {.op = AGENTS_HELLO, .value_bytes = AGENTS_NONCE + AGENTS_JOB};
@@ -89,7 +90,7 @@ static void test_random_frames_do_not_disturb_the_server(void **state)
         for (int i = 0; i < CLIENTS; i++) {
             fds[i] = call(config.endpoint_port);
             if (any(2))
-                say_hello(fds[i]);
+                send_hello(fds[i]);
             for (int f = any(3); f >= 0; f--)
                 send(fds[i], bytes, any_frame(bytes, sizeof(bytes)), MSG_NOSIGNAL);
         }
@@ -164,7 +165,7 @@ static int join(int fd, const char *who, struct disti_agents **agents, int n)
     struct disti_wire_reader reader = {.limit = 4096};
     int op;
 
-    say_hello(fd);
+    send_hello(fd);
     read_frame(fd, &reader, agents, n);
     assert_int_equal(reader.head.op, AGENTS_CHALLENGE);
     memcpy(transcript.server_nonce, disti_wire_value(&reader), AGENTS_NONCE);
@@ -217,7 +218,7 @@ static void test_a_member_that_sends_nonsense_is_dropped(void **state)
         size = any_frame(bytes, sizeof(bytes));
         if (bytes[5] != AGENTS_ENDED) /* after success an agent may leave */
             send(fd, bytes, size, MSG_NOSIGNAL);
-        scribble(bytes, sizeof(bytes));
+        randomize(bytes, sizeof(bytes));
         send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
         agents_expect(agents, 2, DISTI_AGENTS_RESTART, events);
         disti_agents_ready(agents[0]);
@@ -336,7 +337,7 @@ static void test_parsing_random_bytes_stays_within_bounds(void **state)
         for (int k = any(6); k > 0; k--)
             bytes[any(60)] = (unsigned char)any(any(2) ? 3 : 256);
         if (any(20) == 0)
-            scribble(bytes, 1600);
+            randomize(bytes, 1600);
         frame.head.value_bytes = AGENTS_FAILURE_BYTES;
         read += disti_agents_get_failure(&frame, &failure) && strlen(failure.text) < 1024;
         frame.head.value_bytes = AGENTS_ROUND_BYTES + 4 * (uint64_t)any(4);

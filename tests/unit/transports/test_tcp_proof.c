@@ -83,7 +83,7 @@ static void test_callers_without_the_key_are_refused(void **unused)
         tcp_rank_close(&ranks[r]);
 }
 
-/* Two ranks with the key need nothing else. */
+/* Two ranks that have the key connect. */
 static void test_ranks_with_the_key_connect(void **unused)
 {
     struct tcp_rank pair[2];
