@@ -43,7 +43,7 @@ struct job {
     char *name;
     char *release;               /* as reported by the library; NULL: not yet */
     char reason[MEASURE_REASON]; /* why the job failed */
-    char *path;                  /* of the socket */
+    char *path;                  /* path of the socket */
     int listener;
     pid_t pid;  /* the started process, leader of its process group; 0: it has been reaped */
     int output; /* unlinked file that contains its output */
@@ -507,7 +507,7 @@ struct group_runner {
     dist_group *group;
     struct driver *driver;
     struct buffers buffers;
-    double *times; /* of this rank */
+    double *times; /* times of this rank */
 };
 
 static void group_runner_close(struct group_runner *self)
@@ -640,7 +640,7 @@ static dist_status group_runner_serve(dist_group *group, const char *memory)
 struct worker {
     const struct options *options;
     struct spec spec;
-    struct limit_map *map; /* of the limit; created before the ranks */
+    struct limit_map *map; /* memory of the bare loop; NULL: the worker runs libdist */
 };
 
 /* Prints an error. Returns code. */

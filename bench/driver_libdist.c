@@ -37,7 +37,7 @@ struct call {
     const struct order *order;
     const void *in;
     void *out;
-    size_t count; /* of a block */
+    size_t count; /* elements of a block */
     dist_dtype dtype;
     dist_op op;
     int root;

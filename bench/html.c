@@ -19,7 +19,7 @@ struct curves {
     int count, next;
     double *x, *y; /* y contains a row of measurements for each library */
     struct plot_series *series;
-    char title[96]; /* of the last plot */
+    char title[96]; /* title of the last plot */
 };
 
 /* Prepares the curves. Returns -1 if out of memory. The caller calls curves_close in any case. */

@@ -93,7 +93,7 @@ int spec_apply(const struct spec *spec)
 /* Peers: drivers of other libraries. Finds them and checks whether they can be used. */
 
 #define PEER_FOLDERS 3
-#define PEER_PROBE_NS 30e9 /* allows an MPI to start */
+#define PEER_PROBE_NS 30e9 /* long enough for an MPI to start */
 
 /* ---- directories ---- */
 

@@ -168,10 +168,10 @@ void limit_free(struct driver *driver);
 struct buffers {
     void **pieces; /* NULL: none */
     int piece_count;
-    size_t bytes; /* per piece */
+    size_t bytes; /* bytes per piece */
     size_t stride, in_offset, out_offset;
     size_t in_bytes, out_bytes;
-    int sets; /* in total: all in one piece, or one per piece */
+    int sets; /* total number of sets: all in one piece, or one per piece */
 };
 
 void buffers_free(struct buffers *buffers, struct driver *driver);

@@ -22,11 +22,11 @@ struct result_time {
     char *reason;                        /* why it was not measured, or NULL */
     bool wrong;                          /* not measured because the result was wrong */
     double median;                       /* the median over the rounds of each round's median */
-    double min, max, p50, p99, mean;     /* of the samples of all rounds */
+    double min, max, p50, p99, mean;     /* statistics of the samples of all rounds */
     double rank_avg, rank_min, rank_max; /* over the ranks' means (as OSU prints) */
     double *rounds;                      /* median of each round */
     int round_count;
-    long samples; /* in all rounds */
+    long samples; /* number of samples in all rounds */
     long batch;   /* calls per sample */
 };
 
@@ -57,10 +57,10 @@ struct result {
     int ranks;
     int rounds;
     char *command;             /* the command line */
-    char *version;             /* of libdist */
+    char *version;             /* version of libdist */
     char *date;                /* ISO 8601 */
     char *host, *system, *cpu; /* host name; kernel; CPU model */
-    int cpus;                  /* that this process may use */
+    int cpus;                  /* number of CPUs that this process may use */
     struct result_library *libraries;
     int library_count;
     struct result_measurement *measurements; /* in the order of measurement */

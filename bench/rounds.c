@@ -149,7 +149,7 @@ struct measurement {
     struct order *order;
     struct result_measurement *result;
     struct measurement_library *libraries; /* by library */
-    double *times;                         /* of the last run */
+    double *times;                         /* times of the last run */
     int rounds;
 };
 

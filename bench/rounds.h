@@ -14,7 +14,7 @@ struct summary {
     int ranks; /* number of ranks that are evaluated; 2 for messages */
     double scale;
     bool mean;                       /* use the mean over the ranks, not the slowest rank */
-    double *samples, *rounds, *sums; /* of all rounds; median of each round; sum of each rank */
+    double *samples, *rounds, *sums; /* all samples; median of each round; sum of each rank */
     size_t count;
     int round_count;
 };

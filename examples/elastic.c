@@ -52,7 +52,7 @@ int main(void)
             if (status == DIST_OK)
                 status = dist_broadcast(group = left, &state, 2, DIST_FLOAT32, 0);
         }
-        usleep(10000); /* stands for the time of a real step */
+        usleep(10000); /* simulates the time of a real step */
     }
     if (status == DIST_OK)
         printf("rank %d: %d ranks are left, weight %.2f\n", dist_get_rank(world),

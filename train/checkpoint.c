@@ -852,7 +852,7 @@ struct writer {
     int keep;
     pthread_t thread;
     bool begun;        /* the thread exists and has not been joined */
-    int result;        /* of the thread */
+    int result;        /* result of the thread */
     char reason[1024]; /* the error message if result is -1 */
 };
 

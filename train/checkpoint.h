@@ -119,7 +119,7 @@ struct training_state {
     int64_t epoch;         /* epochs done */
     int64_t samples;       /* samples of the current epoch done so far, by all ranks together */
     int64_t step;          /* steps done in all epochs */
-    int64_t seed;          /* of all random numbers */
+    int64_t seed;          /* seed of all random numbers */
     int64_t data;          /* a 32-bit hash that identifies the training set */
     int64_t tests, idle;   /* tests so far; tests since the best one */
     double best;           /* the smallest test loss so far */

@@ -78,11 +78,11 @@ struct cuda {
 
     bool adadelta;
     float momentum, weight_decay;
-    float *state[OPTIMIZER_STATES]; /* of the optimizer, as in device.c */
-    float *steps;                   /* of the grid */
-    unsigned *most;                 /* per tensor: magnitude of the largest gradient, as bits */
+    float *state[OPTIMIZER_STATES]; /* state of the optimizer, as in device.c */
+    float *steps;                   /* grid steps */
+    unsigned *most;                 /* bits of each tensor's largest gradient, without the sign */
     float *partial[2];              /* partial sums of rows */
-    float *losses;                  /* per sample */
+    float *losses;                  /* loss of each sample */
     int *correct;
     struct cuda_result *result, *result_host;
 

@@ -60,7 +60,7 @@ enum { SOURCE_DEFLATE_RATIO = 1032 }; /* the best compression ratio that deflate
 
 struct source {
     const char *path; /* owned by the caller; must outlive the source */
-    uint64_t size;    /* on disk */
+    uint64_t size;    /* size on disk */
     uint64_t offset;  /* uncompressed bytes delivered */
     bool compressed;
     int fd; /* -1 after zlib has taken it over */
@@ -623,7 +623,7 @@ static bool pictures_covers(int shape, float x, float y)
 struct pictures_scene {
     float sine, cosine, middle_x, middle_y; /* map pixels to the shape's coordinates */
     float fill[3], ground[2][3];   /* colours of the shape, and of both ends of the background */
-    float along_x, along_y, phase; /* of the background's wave between its two colours */
+    float along_x, along_y, phase; /* direction and phase of the background's colour gradient */
 };
 
 static void pictures_colour(struct rng *rng, float colour[3])
@@ -871,7 +871,7 @@ void batch_add(struct batch *batch, const struct dataset *dataset, size_t index,
 /* Memory for one batch. */
 struct loader_slot {
     struct loader_item *items;
-    int count; /* of items */
+    int count; /* number of items */
     struct batch batch;
     bool loaded;
 };

@@ -21,8 +21,8 @@ struct dataset;
 
 /* A kind of image: its shape, and functions for its file format, synthesis and augmentation. */
 struct dataset_kind {
-    struct shape shape;          /* of an image; the channels of a pixel are adjacent */
-    float mean[3], deviation[3]; /* of each channel, for pixels scaled to 0...1 */
+    struct shape shape;          /* shape of an image; the channels of a pixel are adjacent */
+    float mean[3], deviation[3]; /* per channel, for pixels scaled to 0...1 */
     /* Sets count, images and labels of a zeroed set. -1: see dataset_read. */
     int (*read)(const char *folder, bool train, struct dataset *dataset);
     /* Writes image `index` of the synthetic set and returns its label. A pure function. */
@@ -36,10 +36,10 @@ extern const struct dataset_kind dataset_cifar10; /* 32 x 32, three channels: co
 
 struct dataset {
     const struct dataset_kind *kind;
-    size_t count;    /* of samples, at least 1 */
+    size_t count;    /* number of samples, at least 1 */
     uint8_t *images; /* `count` images; NULL: synthetic */
     uint8_t *labels; /* `count` labels, each below DATASET_CLASSES; NULL: synthetic */
-    uint64_t seed;   /* of a synthetic set */
+    uint64_t seed;   /* seed of a synthetic set */
     bool train;      /* the training set, not the test set */
 };
 

@@ -58,8 +58,8 @@ void optimizer_step(struct optimizer *optimizer, float lr, float *weights, float
  * as usual.
  */
 struct grid {
-    int count;                      /* of tensors: one weight and one bias per layer */
-    float steps[MODEL_MAX_TENSORS]; /* for the mean over all ranks; 0: no rounding */
+    int count;                      /* number of tensors: one weight and one bias per layer */
+    float steps[MODEL_MAX_TENSORS]; /* grid steps for the mean over all ranks; 0: no rounding */
 };
 
 /*
@@ -134,7 +134,7 @@ struct device_setup {
     int world;           /* number of ranks in the mean */
     const char *optimizer;
     float momentum, weight_decay;
-    int number; /* of the GPU; -1: chosen by the local rank */
+    int number; /* number of the GPU; -1: chosen by the local rank */
     int local_rank;
 };
 

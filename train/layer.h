@@ -28,7 +28,7 @@ struct pass {
     int batch;                 /* samples of this rank */
     bool training;             /* dropout is on */
     bool add;                  /* add to the existing gradients */
-    float weight;              /* of a sample's loss: 1 / (samples of a step) */
+    float weight;              /* weight of a sample's loss: 1 / (samples of a step) */
     uint64_t seed;             /* random seed of dropout, together with step and position */
     uint64_t step;             /* steps since training began */
     const uint32_t *positions; /* the position of each sample in the global batch */
@@ -54,7 +54,7 @@ struct layer_kind {
 struct layer {
     const struct layer_kind *kind;
     const char *name; /* prefix of its parameters in a checkpoint; NULL if it has no parameters */
-    int index;        /* in the model; gives each dropout layer its own random numbers */
+    int index;        /* index in the model; gives each dropout layer its own random numbers */
     struct shape in, out;
     int kernel;   /* side of the window: conv, pool */
     int stride;   /* conv: pixels between windows; 0 in a table of layers means 1 */

@@ -91,9 +91,9 @@ enum { TILE_LANES = 16 };
 
 /* The sizes of a convolution of one sample. The channels of a pixel are adjacent. */
 struct tile_job {
-    int height, width, channels; /* of out */
+    int height, width, channels; /* size of out */
     int kernel, stride;
-    int frame_width, inputs; /* of the padded input */
+    int frame_width, inputs; /* width and channels of the padded input */
 };
 
 /*
@@ -805,7 +805,7 @@ enum { BATCHNORM_ROWS = 64 }; /* rows of pixels per block */
 struct batchnorm_scratch {
     double *mean,
         *squares; /* of the batch; in the backward pass: sums of dout and of dout * (in - mean) */
-    float *sums, *parts;  /* of one block */
+    float *sums, *parts;  /* sums of one block */
     float *scale, *shift; /* out = in * scale + shift */
 };
 

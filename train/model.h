@@ -112,7 +112,7 @@ static inline void model_listen(const struct model_listener *listener, const str
 
 struct model {
     const char *arch;
-    struct shape input; /* of an image */
+    struct shape input; /* shape of an image */
     int count;          /* layers */
     int capacity;       /* maximum samples per pass */
     struct layer layers[MODEL_MAX_LAYERS];

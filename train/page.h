@@ -16,7 +16,7 @@ enum { HISTORY_BINS = 1024 }; /* even; more bins than a chart has pixels */
 /* Adjacent points. Points that are not finite are only counted, in `bad`. */
 struct history_bin {
     double first, last;      /* range of x */
-    double least, most, sum; /* of the y values that are finite */
+    double least, most, sum; /* minimum, maximum and sum of the finite y values */
     int64_t finite, bad;
 };
 

@@ -63,7 +63,7 @@ struct record_step {
     int64_t step, epoch; /* from 1 */
     int64_t samples;     /* of this step, over all ranks */
     double lr;
-    double seconds;               /* on this rank, since the end of the previous step */
+    double seconds;               /* time on this rank since the end of the previous step */
     double parts[RECORD_IN_STEP]; /* seconds per part */
 };
 

@@ -54,9 +54,9 @@ struct trainer {
     struct comm *comm;
     struct dataset train, test;
     dist_sampler *sampler;
-    struct loader *loader;      /* for training samples */
+    struct loader *loader;      /* loads the training samples */
     int64_t begun;              /* steps done before the current epoch */
-    struct batch batch;         /* for test samples */
+    struct batch batch;         /* contains test samples */
     struct model *model;        /* the host's copy of the weights; for the CPU the only one */
     struct device *device;      /* computes gradients and updates */
     dist_ddp *ddp;              /* averages the gradients; NULL with --zero */
@@ -69,7 +69,7 @@ struct trainer {
     FILE *loss_log;      /* only on rank 0; NULL: none */
     int64_t local_batch; /* samples of this rank per pass; a step has --accumulate passes */
     int64_t taken;       /* samples of this rank in the current step */
-    double lr;           /* of the current step */
+    double lr;           /* learning rate of the current step */
     struct training_state
         progress; /* state that checkpoints store besides the weights; state NULL: no checkpoints */
     struct writer *writer; /* writes --checkpoint; NULL: ranks other than 0, or no --checkpoint */

@@ -18,7 +18,7 @@
 
 struct mpi {
     struct driver driver;  /* must be the first member */
-    int *counts, *offsets; /* by rank, for equal blocks in the v-forms */
+    int *counts, *offsets; /* counts and offsets by rank, for equal blocks in the v-forms */
     char error[MPI_MAX_ERROR_STRING];
 };
 
@@ -26,7 +26,7 @@ struct mpi {
 struct arguments {
     MPI_Datatype dtype;
     MPI_Op op;
-    int count; /* of a block */
+    int count; /* elements of a block */
     int root;
     bool in_place, is_root;
     const struct order *order;

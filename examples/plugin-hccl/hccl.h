@@ -70,7 +70,7 @@ struct hccl_call {
     struct hccl_side in, out;
     struct hccl_region *spare;     /* for results that are not used */
     void *arrays;                  /* read by HCCL during the call */
-    void *stream, *end;            /* its stream, and the event after it on that stream */
+    void *stream, *end;            /* the call's stream, and the event after the call on it */
     bool on_stream;                /* the call's manner is DIST_MANNER_STREAM */
     struct hccl_call *next_issued; /* in the thread's list of issued calls */
 };
@@ -78,7 +78,7 @@ struct hccl_call {
 /* A send or receive of device memory, through a copy on the host. */
 struct hccl_pair {
     struct hccl_pair *next;
-    struct dist_call call; /* on the copy */
+    struct dist_call call; /* the call with the copy as its buffer */
     struct dist_ticket ticket, *users;
     void *user;
     char *copy;
@@ -94,7 +94,7 @@ struct hccl_group {
     const struct hccl_api *api;
     const struct dist_host *host;
     int rank, ranks, device, timeout_ms;
-    void *context;      /* of the device; set by the thread when it starts */
+    void *context;      /* context of the device; set by the thread when it starts */
     void *_Atomic comm; /* NULL: none, or another thread is destroying it */
 
     pthread_mutex_t lock;

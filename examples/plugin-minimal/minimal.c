@@ -27,7 +27,7 @@ enum { MINIMAL_ANY_RANK = -1, MINIMAL_NO_RANK = -2 };
 struct minimal_address {
     uint64_t located; /* 1: boot and network are valid; otherwise the rank cannot be reached */
     char boot[40], network[40]; /* identify the machine, and the namespace of its sockets' names */
-    struct sockaddr_un name;    /* of the socket to write to */
+    struct sockaddr_un name;    /* name of the socket to write to */
     uint64_t key; /* must be in every message, because other processes can see the name */
 };
 
@@ -38,7 +38,7 @@ struct minimal_head {
 
 struct minimal_peer {
     struct minimal_address address;
-    int fd;                        /* to write to it; -1: not connected, or lost */
+    int fd;                        /* socket to write to the peer; -1: not connected, or lost */
     struct dist_request *arriving; /* the message that has been received in part */
 };
 

@@ -26,7 +26,7 @@ struct order_call {
     bool uneven;  /* use the v-form */
     enum order_memory kind_of_memory;
     char *memory, *data; /* data: in and out, with bytes around them that must not change */
-    size_t bytes;        /* of data */
+    size_t bytes;        /* length of data */
     void *in, *out;
     dist_work *work;
 };

@@ -19,8 +19,8 @@
 
 #include "kills.h"
 
-#define KEPT_MOST 6       /* the victim dies after at most this number of complete files */
-#define WRITING_US 3000   /* and within this time after it begins to write the next file */
+#define KEPT_MOST 6       /* the victim writes at most this number of complete files */
+#define WRITING_US 3000   /* the victim dies within this time after it begins a file */
 #define PATIENCE_MS 30000 /* the maximum time until a file appears */
 
 static char **command;

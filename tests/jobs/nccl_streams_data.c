@@ -106,7 +106,7 @@ void streams_allocated(const struct streams *s)
         streams_fill(s, memory, counts[i], (float)(s->rank + 1), s->a);
         DONE(dist_all_reduce(s->group, memory, memory, counts[i], DIST_FLOAT32, DIST_SUM));
         CHECK(streams_is(s, memory, counts[i], streams_sum(s), (float)s->ranks, s->a));
-        if (i != 1) /* else the group frees it */
+        if (i != 1) /* if it is not freed here, the group frees it */
             DONE(dist_free(s->group, memory));
     }
 }

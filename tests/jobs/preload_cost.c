@@ -65,7 +65,7 @@ static void cost_alltoallv(void)
 static const struct cost_kind {
     const char *name;
     void (*call)(void);
-    int first, second; /* of rank 0's result, as multiples of in[0] */
+    int first, second; /* first and second element of rank 0's result, as multiples of in[0] */
 } cost_kinds[] = {
     {"Allreduce", cost_allreduce, 2, 0}, {"Reduce_scatter", cost_reduce_scatter, 2, 0},
     {"Allgather", cost_allgather, 1, 1}, {"Allgatherv", cost_allgatherv, 1, 1},

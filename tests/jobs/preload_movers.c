@@ -236,7 +236,7 @@ static void movers_exchange(const struct place *place, int pairs, bool in_place)
 /* ---- blocks of different sizes, in reverse order, with gaps, around a base in the middle ---- */
 
 struct spread {
-    int pairs[64], at[64]; /* by rank, in pairs */
+    int pairs[64], at[64]; /* number and position of each rank's pairs */
     int counts[64], displs[64];
     int base, all;
 };

@@ -24,7 +24,7 @@ static struct {
     dist_group *group;
     int rank;
     unsigned char *slab, *expected;
-    size_t starts[AREAS + 1]; /* of the areas, in the slab */
+    size_t starts[AREAS + 1]; /* offsets of the areas in the slab */
     bool registered[AREAS];
     uint64_t common, own; /* random states: the same on all ranks, and this rank's own */
     int registrations;

@@ -374,7 +374,7 @@ int main(int argc, char **argv)
         }
         if (more)
             last = turn(world, victim, number, &good);
-        dist_destroy_process_group(world); /* it may report again why the group failed */
+        dist_destroy_process_group(world); /* may return the error of the failed group again */
         number += step;
     }
     printf("rank %d: %d allocations\n", rank, number);

@@ -30,7 +30,7 @@
 #define OPEN_MOST 1000
 #define RANKS_MOST 64
 #define START_SECONDS 30   /* the maximum time until the ranks listen */
-#define GREETING_BYTES 256 /* no data, no secret, no rank number */
+#define GREETING_BYTES 256 /* maximum size of a greeting, which contains no data and no secret */
 
 static pid_t ranks[RANKS_MOST];
 static int rank_count, ended, failed;

@@ -88,7 +88,7 @@ static dist_status fake_post(void *state, const struct dist_call *call, struct d
         fake->calls[n] = *call;
         fake_record(fake, '.');
         if (atomic_load(&fake->released[n]))
-            ticket->status = DIST_OK; /* it ends immediately */
+            ticket->status = DIST_OK; /* the call ends immediately */
         else
             fake->tickets[n] = ticket;
         atomic_store(&fake->posted, n + 1);

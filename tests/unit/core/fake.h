@@ -13,13 +13,13 @@ struct fake {
     int timeout_ms;
     bool spins;      /* progress owners poll forever, and never yield or sleep */
     bool blind;      /* the backend has no descriptor to sleep on */
-    bool cannot_arm; /* it has neither arm nor disarm */
+    bool cannot_arm; /* the backend has neither arm nor disarm */
     dist_status refuse_post;
     int64_t poll_ns;    /* minimum duration of a poll */
-    bool has_memory;    /* it implements alloc and free */
-    bool out_of_memory; /* its alloc fails */
+    bool has_memory;    /* the backend has alloc and free */
+    bool out_of_memory; /* the backend's alloc fails */
     bool streams;       /* calls are ordered by streams, and several may be started together */
-    bool stages;        /* with streams: it requires that all calls are staged */
+    bool stages;        /* with streams: the backend requires that all calls are staged */
     dist_status refuse_join;
 
     /* Results. */

@@ -113,7 +113,7 @@ static void starting_a_call_wakes_a_sleeping_progress_owner(void **state)
 
     group->policy.sleep_ms = 2 * UNIT_SOON_MS;
     thread_start(&waiter, group, fake_start(group, DIST_COLL_RECV));
-    fake_sleep(50); /* by now it sleeps */
+    fake_sleep(50); /* until the progress owner sleeps */
     fake_release(fake, 1);
     before = disti_now_ns();
     late = fake_start(group, DIST_COLL_RECV);
@@ -273,7 +273,7 @@ static void closing_fails_requests_that_do_not_end(void **state)
     assert_int_equal(fake_close(fake, group), DIST_ERR_TIMEOUT);
     assert_int_equal(dist_test(work, &done), DIST_OK);
     assert_true(done);
-    assert_int_equal(dist_wait(work), DIST_ERR_TIMEOUT); /* the cause is kept */
+    assert_int_equal(dist_wait(work), DIST_ERR_TIMEOUT); /* the cause of the failure is kept */
     assert_non_null(strstr(dist_last_error(), "rank 1"));
 }
 

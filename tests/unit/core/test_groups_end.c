@@ -362,7 +362,7 @@ static void rank_cancels_a_thread(int rank, void *arg)
     CHECK(sum == 2);
     if (rank == 1)
         CHECK(pthread_join(thread, NULL) == 0);
-    dist_destroy_process_group(group); /* it has failed on the rank with the receive */
+    dist_destroy_process_group(group); /* the group has failed on the rank that receives */
     CHECK(world_meet(world, rank, 3) == DIST_OK);
     CHECK(dist_destroy_process_group(world) == DIST_OK);
 }

@@ -46,9 +46,9 @@ static void rank_makes_many(int rank, void *arg)
     dist_group *world = world_join(arg, rank), *group;
     int before = 0;
 
-    CHECK(disti_doorbell() >= 0); /* otherwise a thread makes it when it first sleeps */
+    CHECK(disti_doorbell() >= 0); /* opens the descriptor that a thread needs when it sleeps */
     for (int i = 0; i < 51; i++) {
-        if (i == 3) /* by now each rank has memory for mailboxes */
+        if (i == 3) /* each rank has allocated the memory for its mailboxes */
             before = count_descriptors();
         group = make(world, lists[i % 3], 2 + i % 2);
         if (!group)

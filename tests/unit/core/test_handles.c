@@ -162,7 +162,7 @@ static void one_of_several_waiting_threads_gets_the_result(void **state)
         assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_in_thread, &waiters[i]), 0);
     }
     fake_sleep(50);
-    assert_int_equal(dist_test(work, &done), DIST_OK); /* it may be tested meanwhile */
+    assert_int_equal(dist_test(work, &done), DIST_OK); /* testing is allowed while threads wait */
     assert_false(done);
     fake_release(fake, 0);
     for (int i = 0; i < 4; i++) {

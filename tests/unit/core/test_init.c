@@ -228,7 +228,7 @@ static void join_twice(int rank, void *arg)
     options.rank = rank;
     options.world_size = 2;
     options.timeout_ms = TIMEOUT_MS;
-    for (int i = 0; i < 2; i++) { /* after the first world is closed, its place is free again */
+    for (int i = 0; i < 2; i++) { /* the second time, the address of the closed world is free */
         CHECK(dist_init_process_group(&options, &group) == DIST_OK);
         CHECK(dist_init_process_group(&options, &second) ==
               (rank ? DIST_ERR_RENDEZVOUS : DIST_ERR_ADDRESS_IN_USE));

@@ -117,7 +117,7 @@ static void rank_maps_nothing(int rank, void *arg)
     dist_group *group = world_join(arg, rank);
     void *parts[RANKS], *own;
 
-    CHECK(dist_alloc(NULL, 100, &own) == DIST_OK); /* its part fits in the same segment */
+    CHECK(dist_alloc(NULL, 100, &own) == DIST_OK); /* its segment has room for the part too */
     if (rank == 1)
         forbid_open(true);
     CHECK(dist_shared_alloc(group, 100, parts) == DIST_ERR_UNSUPPORTED);

@@ -43,12 +43,12 @@ static void a_blocking_call_is_enqueued_on_the_stream(void **state)
     char stream[] = "a stream";
 
     assert_int_equal(dist_set_stream(group, stream_of(stream)), DIST_OK);
-    assert_int_equal(reduce(group), DIST_OK); /* although neither has ended */
+    assert_int_equal(reduce(group), DIST_OK); /* returns although no call has ended on the device */
     assert_int_equal(reduce(group), DIST_OK);
     assert_true(fake->calls[0].waits);
     assert_ptr_equal(fake->calls[0].stream, stream);
     assert_int_equal(fake->calls[1].sequence, 1);
-    assert_non_null(group->works); /* it is monitored nevertheless */
+    assert_non_null(group->works); /* the library still monitors the calls */
     fake_release(fake, 1);
     fake_release(fake, 0);
     assert_int_equal(fake_close(fake, group), DIST_OK);
@@ -230,10 +230,11 @@ static void a_persistent_call_is_enqueued_on_the_stream(void **state)
                      DIST_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dist_start(work), DIST_OK);
-        assert_int_equal(dist_start(work), DIST_ERR_INVALID_ARGUMENT); /* not waited for */
+        /* The request cannot be started again before it has been waited for. */
+        assert_int_equal(dist_start(work), DIST_ERR_INVALID_ARGUMENT);
         assert_int_equal(dist_test(work, &done), DIST_OK);
         assert_false(done);
-        if (i == 1) { /* it has ended on the device before the wait */
+        if (i == 1) { /* the call ends on the device before the wait */
             fake_release(fake, i);
             assert_int_equal(dist_test(work, &done), DIST_OK);
             assert_true(done);

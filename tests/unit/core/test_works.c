@@ -308,7 +308,7 @@ static void a_call_that_cannot_be_started_fails_the_group(void **state)
     dist_on_complete(work, store_completion, &mark);
     fake->refuse_post = DIST_ERR_NO_MEMORY;
     assert_null(fake_start(group, DIST_COLL_BARRIER));
-    assert_int_equal(seen.count, 1); /* no other thread would have noticed */
+    assert_int_equal(seen.count, 1); /* called by this thread, because no other one waits */
     assert_int_equal(dist_wait(work), DIST_ERR_NO_MEMORY);
     assert_null(fake_start(group, DIST_COLL_BARRIER));
     assert_non_null(strstr(dist_last_error(), "the fake refuses"));
@@ -331,7 +331,7 @@ static void persistent_requests_are_started_repeatedly(void **state)
     struct dist_work *work = prepare(group);
     bool done = false;
 
-    assert_int_equal(dist_wait(work), DIST_OK); /* not started */
+    assert_int_equal(dist_wait(work), DIST_OK); /* a request that was not started needs no wait */
     assert_int_equal(atomic_load(&fake->posted), 0);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(dist_start(work), DIST_OK);

@@ -16,7 +16,7 @@ struct engine_rank {
     struct dist_engine *engine;
     struct dist_backend_config config;
     struct dist_place places[ENGINE_RANKS_MAX];
-    uint64_t sequence; /* of the next collective */
+    uint64_t sequence; /* sequence number of the next collective */
     bool broken;       /* a call has failed or is about to */
     struct engine_shared *shared;
 };

@@ -87,7 +87,7 @@ static void test_a_silent_agent_is_dropped(void **state)
     disti_agents_ready(agents[1]);
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
     agents_expect_round(agents, 3, events, 2, 1);
-    agents[2] = silent; /* it is polled again, and is notified that it was dropped */
+    agents[2] = silent; /* poll the agent again: it is notified that it was dropped */
     agents_events(agents, 3, (bool[]){false, false, true}, events);
     assert_int_equal(events[2].type, DISTI_AGENTS_BROKEN);
     assert_non_null(strstr(events[2].text, "sent nothing for"));

@@ -229,7 +229,7 @@ static void test_a_killed_agent_may_be_started_again(void **state)
             if (k != victim)
                 assert_int_equal(wait_for(pids[k]), ENDED_FINISHED);
         }
-        kill(pids[victim], SIGTERM); /* it may still wait for a job of that name */
+        kill(pids[victim], SIGTERM); /* the new agent may still wait for a job of that name */
         ended = wait_for(pids[victim]);
         assert_true(ended == ENDED_FINISHED || ended == ENDED_BROKEN || ended == -SIGTERM);
     }
@@ -271,7 +271,7 @@ static void test_a_stopped_agent_is_dropped(void **state)
         kill(pids[victim], SIGSTOP);
         expect_others(pids, victim, ENDED_FINISHED);
         kill(pids[victim], SIGCONT);
-        kill(pids[victim], SIGTERM); /* it may have been stopped before it connected */
+        kill(pids[victim], SIGTERM); /* the agent may have been stopped before it connected */
         ended = wait_for(pids[victim]);
         assert_true(ended == ENDED_FINISHED || ended == ENDED_BROKEN || ended == -SIGTERM);
     }

@@ -216,7 +216,7 @@ static void test_a_member_that_sends_nonsense_is_dropped(void **state)
         agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
         assert_int_equal(events[0].round.nodes, 3);
         size = any_frame(bytes, sizeof(bytes));
-        if (bytes[5] != AGENTS_ENDED) /* after success an agent may leave */
+        if (bytes[5] != AGENTS_ENDED) /* an agent that reports success may leave */
             send(fd, bytes, size, MSG_NOSIGNAL);
         randomize(bytes, sizeof(bytes));
         send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);

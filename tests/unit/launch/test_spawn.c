@@ -277,9 +277,8 @@ static int signal_the_parent(int (*fn)(int rank, void *arg), int number)
     parent = fork();
     assert_true(parent >= 0);
     if (parent == 0) {
-        signal(
-            number,
-            SIG_DFL); /* it is ignored in background jobs of a shell, and children inherit that */
+        /* Background jobs of a shell ignore the signal, and so do their children. */
+        signal(number, SIG_DFL);
         _exit(dist_spawn(RANKS, fn, NULL, &code) == DIST_OK ? code : 99);
     }
     for (int i = 0; i < 2000; i++) {

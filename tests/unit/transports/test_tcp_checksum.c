@@ -143,7 +143,7 @@ static void test_ranks_must_agree_on_checksums(void **state)
     assert_int_equal(
         disti_transport_tcp.connect(pair[1].state, 0, pair[0].blob, pair[0].blob_bytes), DIST_OK);
     tcp_send(&pair[0], &request, 1, 5, body, sizeof(body));
-    tcp_drive_ms(pair, 2, 300); /* it retries its call until the deadline */
+    tcp_drive_ms(pair, 2, 300); /* the caller repeats its call until the deadline */
     assert_int_not_equal(request.status, DIST_OK);
     tcp_pair_close(pair);
 }

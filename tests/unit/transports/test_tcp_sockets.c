@@ -406,7 +406,7 @@ static void test_invalid_stripes_end_the_connection(void **unused)
         enum disti_tcp_kind kind;
         uint64_t number, from, bytes;
     } cases[] = {
-        {0, DISTI_TCP_STRIPE, 1, 0, CUT},              /* not announced, on the first socket */
+        {0, DISTI_TCP_STRIPE, 1, 0, CUT},              /* of a message that is not announced */
         {1, DISTI_TCP_STRIPE, 0, BYTES, 64},           /* beyond the end */
         {1, DISTI_TCP_STRIPE, 0, CUT, BYTES},          /* too long */
         {1, DISTI_TCP_STRIPE, 0, 8, 64},               /* splits elements */

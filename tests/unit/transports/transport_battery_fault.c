@@ -214,7 +214,7 @@ static bool fault_leave_half_open(struct battery_rank *rank)
         for (int i = 0; i < 1 + rank->rank * 1000; i++)
             rank->transport->progress(rank->state);
     }
-    battery_close(rank); /* in the middle of messages */
+    battery_close(rank); /* while messages are in transit */
     free(data);
     return ok && battery_meet(rank);
 }

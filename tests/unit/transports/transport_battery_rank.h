@@ -33,7 +33,7 @@ struct battery_rank {
 
 struct battery_case {
     const char *name;
-    bool (*run)(struct battery_rank *rank); /* with an open state only if `opened` */
+    bool (*run)(struct battery_rank *rank); /* if `opened`, the state is open */
     int ranks;                              /* 0: as in the options */
     bool opened;                            /* the runner opens and closes the state */
     bool processes;                         /* skipped if the ranks are threads */
