@@ -955,7 +955,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
         run.runners = compare->runners;
         if (!compare_stopped())
             code = run_all(&run);
-        /* It is a failure if a library that was requested by name was excluded. */
+        /* The run fails if a library that was requested by name was excluded. */
         for (int c = 0; c < libraries->count; c++) {
             if (code == RUN_OK && libraries->entries[c].is_named &&
                 compare->result->libraries[c].reason)

@@ -581,7 +581,7 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
         bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
         size_t outs = all ? (size_t)ranks : 1, lines = (order->bytes + 63) / 64;
         size_t rank = (size_t)limit->driver.rank;
-        /* This rank's slice, in whole cache lines. */
+        /* Divide the vector into slices of whole cache lines; compute this rank's slice. */
         size_t from = lines * rank / (size_t)ranks * 64;
         size_t end = lines * (rank + 1) / (size_t)ranks * 64;
 

@@ -118,7 +118,7 @@ struct driver {
     bool one_piece;      /* alloc can be called only once: all sets must be in one piece */
     bool block_in_front; /* in place, reduce-scatter stores its block at the beginning of the buffer
                           */
-    /* Each returns OK, or a status whose message error() returns. */
+    /* The functions return DIST_OK, or a status whose message error() returns. */
     dist_status (*barrier)(struct driver *driver);
     dist_status (*call)(struct driver *driver, const struct order *order, const void *in,
                         void *out);

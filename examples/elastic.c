@@ -21,7 +21,7 @@ struct state {
     float step, weight;
 };
 
-/* One step of gradient descent on the mean over the ranks of (weight - rank)^2. */
+/* Makes a step of gradient descent on the mean over the ranks of (weight - rank)^2. */
 static dist_status train(dist_group *group, int rank, struct state *state)
 {
     float gradient = 2 * (state->weight - (float)rank);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two dense layers. */
+/* A model of two dense layers. */
 #include "model.h"
 
 static const struct layer layers[] = {

@@ -480,7 +480,7 @@ static void cuda_forward(struct cuda *cuda, const struct pass *pass, const float
 
 /* ---- loss ---- */
 
-/* One thread per sample. */
+/* Computes the loss and the gradient of one sample per thread. */
 static __global__ void cuda_nll(size_t count, const float *outputs, const uint8_t *labels,
                                 float weight, float *gradient, float *losses, int *correct)
 {
@@ -962,7 +962,7 @@ static int cuda_gradients(struct device *device, const struct pass *pass, const 
         part.positions = there.positions + begin;
         cuda_pass(cuda, &part, there.images + begin * cuda_pixels(cuda), there.labels + begin,
                   NULL);
-        /* As grid_add; the loss is result->total * weight. */
+        /* Do the same as grid_add; the loss is result->total * weight. */
         cudaMemsetAsync(cuda->most, 0, GRID_TAIL * sizeof(*cuda->most), cuda->stream);
         for (int i = 0; i < model->tensor_count; i++) {
             const struct model_tensor *place = &model->tensors[i];

@@ -183,7 +183,7 @@ static void report_draw(struct trainer *trainer, int64_t done)
     if (done < report->steps && now - report->drawn < report_redraw)
         return;
     report->drawn = now;
-    /* With UTF-8, the resolution is an eighth of a character. */
+    /* With UTF-8, the bar has a resolution of an eighth of a character. */
     for (; shown < filled / 8; shown++)
         strcat(fill, report->blocks ? "█" : "#");
     if (report->blocks && filled % 8) {

@@ -172,7 +172,7 @@ static int issue_reduce_scatter_v(struct hccl_group *g, struct hccl_call *c, int
 
 /* ---- entry point ---- */
 
-/* With one rank, output equals input. */
+/* Issues a call of a group of one rank, in which the output equals the input. */
 static int issue_alone(struct hccl_group *g, struct hccl_call *c)
 {
     struct issue_block from = issue_block(g, c, &c->in, 0), to = issue_block(g, c, &c->out, 0);

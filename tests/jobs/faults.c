@@ -22,7 +22,7 @@ void fault_expect(const char *what, dist_status got, dist_status wanted, const c
     fault_count++;
 }
 
-/* One attempt, in a group of its own. */
+/* Calls create once in a new group; allocation `number` of rank 1 fails. */
 static void fault_scarce_turn(dist_status (*create)(void), void (*end)(void), int number)
 {
     dist_group *const world = fault_group;

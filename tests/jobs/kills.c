@@ -96,7 +96,7 @@ static void plan_fault(void)
     }
 }
 
-/* One all-reduce; exits if it reports success for a wrong result. */
+/* Calls an all-reduce. Exits the process if the result is wrong although the status is OK. */
 static dist_status reduce(dist_group *group)
 {
     int ranks = dist_get_world_size(group);

@@ -39,7 +39,7 @@ void streams_fill(const struct streams *s, float *vector, size_t count, float va
     CHECK(host);
     for (size_t i = 0; i < count; i++)
         host[i] = value + (float)(i % 7);
-    /* From pageable memory: it has been read when the call returns. */
+    /* The host memory is pageable, so it has been read when the call returns. */
     CHECK(s->driver->copy_in((uintptr_t)vector, host, count * sizeof(float), stream) == 0);
     free(host);
 }

@@ -105,7 +105,7 @@ static void get(int32_t *to, const int32_t *from, size_t count)
     check(acl.memcpy(to, count * 4, from, count * 4, TO_HOST) == 0, "aclrtMemcpy");
 }
 
-/* Each call uses the result of the previous one, without a wait between them. */
+/* Makes calls of which each uses the result of the previous one, without a wait between them. */
 static void try_chain(void)
 {
     int32_t *a = device(COUNT), *b = device(COUNT), *all = device((size_t)ranks * COUNT);
@@ -140,7 +140,7 @@ static void try_in_place(void)
     check(is_sum(found, (size_t)rank * COUNT, COUNT, 4), "reduce_scatter in place is right");
 }
 
-/* Many requests at once; the stream's work after dist_wait begins after the request. */
+/* Starts many requests at once. The stream's work after dist_wait must begin after the request. */
 static void try_works(void)
 {
     static int32_t found[300][COUNT];
@@ -163,7 +163,9 @@ static void try_works(void)
         check(is_sum(found[w], 0, COUNT, w), "request that the stream waited for");
 }
 
-/* One buffer in host and one in device memory; and blocks of different sizes. */
+/*
+ * Makes calls with one buffer in host and one in device memory, and with blocks of different sizes.
+ */
 static void try_mixed(void)
 {
     int32_t host[COUNT], *to = device(COUNT), found[COUNT];
@@ -190,7 +192,7 @@ static void try_mixed(void)
     check(right, "all_gather_v is right");
 }
 
-/* Around the ring, all ranks send first; in memory of dist_alloc, which is zeroed. */
+/* Sends messages around the ring; every rank sends first. Uses zeroed memory of dist_alloc. */
 static void try_messages(void)
 {
     int32_t *from = device(COUNT), found[COUNT];

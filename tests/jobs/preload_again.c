@@ -87,7 +87,7 @@ static void again_moved(const struct place *place, int root, bool in_place, int 
 
 /* ---- other counts and displacements in the arrays of the previous call ---- */
 
-/* Each rank has one or two numbers in a block of three. */
+/* Length of a block; a rank uses one or two of its numbers. */
 #define AGAIN_ROOM 3
 static int again_counts[AGAIN_RANKS], again_displs[AGAIN_RANKS];
 static int again_out[AGAIN_ROOM * AGAIN_RANKS + 1];

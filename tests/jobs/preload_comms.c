@@ -262,7 +262,10 @@ static void comms_operations_end(const struct place *place, struct operation *op
     }
 }
 
-/* Two operations on each of three communicators, and a blocking one between two rounds. */
+/*
+ * Starts two operations on each of three communicators in each round, and makes a blocking call
+ * between two rounds.
+ */
 void program_persistent(void)
 {
     struct place place = {.name = "persistent", .comm = MPI_COMM_WORLD, .form = PERSISTENT};

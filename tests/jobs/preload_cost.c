@@ -44,7 +44,7 @@ static void cost_gatherv(void)
                 MPI_COMM_WORLD);
 }
 
-/* With root 1, rank 0, whose instructions are counted, is a receiver. */
+/* The root is rank 1, so rank 0, whose instructions are counted, receives. */
 static void cost_scatterv(void)
 {
     MPI_Scatterv(cost_in, cost_counts, cost_places, MPI_INT, cost_out, COST_COUNT, MPI_INT, 1,

@@ -185,7 +185,7 @@ static void reductions_scatter(const struct place *place, const struct type *typ
     free(out);
 }
 
-/* One type and operation by one of the four calls; `turn` selects the call. */
+/* Reduces one type with one operation by one of the four calls; `turn` selects the call. */
 static void reductions_one(const struct place *place, const struct type *type, MPI_Op op, int count,
                            int turn)
 {

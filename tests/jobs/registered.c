@@ -19,7 +19,7 @@ static int ranks, pairs;
 static const char *backend;
 static uint64_t seed;
 
-/* This rank. */
+/* The state of this rank. */
 static struct {
     dist_group *group;
     int rank;

@@ -38,7 +38,7 @@ struct run {
     bool faulty;
 };
 
-/* One reduction: its input and its first result. */
+/* A reduction: its input, and the first result with which later results are compared. */
 struct job {
     struct run *run;
     const struct number *number;

@@ -139,8 +139,8 @@ static void completion_functions_cannot_use_the_batch(void **state)
     run(2, 10000, call_within);
 }
 
-/* Two receives without a send, the second with the longer timeout: the error is that of the
- * first. */
+/* Waits for two receives without a send, of which the first has the shorter timeout. The error must
+ * be that of the first. */
 static void fail_twice(int rank, void *arg)
 {
     struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;

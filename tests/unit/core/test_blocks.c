@@ -82,7 +82,7 @@ static void overlap_is_that_of_the_bytes(void **state)
     assert_in_range(overlaps, 1000, 19000);
 }
 
-/* So many blocks that comparing all pairs would take minutes. */
+/* Compares so many blocks that comparing all pairs would take minutes. */
 static void many_interleaved_blocks_are_compared_quickly(void **state)
 {
     enum { MANY = 300 * 1000 };

@@ -360,7 +360,7 @@ static void a_sleeping_progress_owner_uses_no_cpu(void **state)
 }
 
 #define test(name) cmocka_unit_test_setup_teardown(name, fake_without_thread, fake_finish)
-/* Without and with the progress thread. */
+/* Runs a test without and with the progress thread. */
 #define both(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, fake_without_thread, fake_finish),                       \
         cmocka_unit_test_setup_teardown(name, fake_with_thread, fake_finish)

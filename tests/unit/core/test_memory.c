@@ -193,7 +193,8 @@ static void allocating_does_not_disturb_a_sleeping_backend(void **state)
 
 enum { RANKS = 3, COUNT = 100003 };
 
-/* Not from malloc: under valgrind, its memory is executable and cannot be moved into a segment. */
+/* Maps memory. Memory of malloc is executable under valgrind, so it cannot be moved into a segment.
+ * */
 static void *map_private(size_t bytes)
 {
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -333,8 +334,8 @@ static void rank_has_many(int rank, void *arg)
     CHECK(dist_destroy_process_group(group) == DIST_OK);
 }
 
-/* One rank can map nothing and share nothing, either before or after other ranks have shared
- * memory. */
+/* Leaves one rank without descriptors, so that it can neither map nor share memory, before or after
+ * other ranks have shared memory. */
 static void rank_has_no_descriptors(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank);

@@ -27,7 +27,7 @@ static void leave_with_mismatch(dist_group *group, const char *call, const char 
     CHECK_SAYS(call, other);
 }
 
-/* Each rank's calls end immediately, and the ranks leave. */
+/* Makes mismatched calls that end immediately on every rank, and leaves. */
 static void call_and_leave(int rank, void *arg)
 {
     dist_group *world = join(arg, rank), *group = duplicate_group(world, JOIN_MS);

@@ -127,8 +127,8 @@ static void bad_arguments_are_rejected(void **state)
     assert_int_equal(dist_op_free((dist_op)-1), DIST_ERR_INVALID_ARGUMENT);
 }
 
-/* As many ops as possible: all are different, their addresses do not change, one more is rejected,
- * and a freed slot is reused. */
+/* Creates as many ops as possible. All are different, their addresses do not change, a further op
+ * is rejected, and a freed slot is reused. */
 static void the_table_grows_to_its_limit(void **state)
 {
     dist_op *ops = calloc(OP_LIMIT, sizeof(*ops)), first, kind;

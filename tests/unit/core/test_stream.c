@@ -55,7 +55,7 @@ static void a_blocking_call_is_enqueued_on_the_stream(void **state)
     assert_string_equal(fake->history, "..");
 }
 
-/* Without the progress thread, and although the program never waits. */
+/* There is no progress thread, and the program never waits. */
 static void completed_requests_are_freed_without_waiting(void **state)
 {
     struct fake *fake = *state;

@@ -373,7 +373,7 @@ static void a_persistent_request_may_outlive_its_group(void **state)
     assert_int_equal(fake->released_prepared, 0); /* the backend was closed before */
 }
 
-/* Without the progress thread, so that progress is made only in calls of the test. */
+/* Runs a test without the progress thread, so that only calls of the test make progress. */
 #define test(name) cmocka_unit_test_setup_teardown(name, fake_without_thread, fake_finish)
 
 int main(void)

@@ -398,7 +398,7 @@ static void test_children_signals_and_descriptors_are_kept(void **state)
     own = fork();
     if (own == 0)
         _exit(23);
-    /* It has exited but is not reaped: dist_spawn must not reap it. */
+    /* The program's child has exited and is not reaped; dist_spawn must not reap it. */
     assert_int_equal(waitid(P_PID, (id_t)own, &info, WEXITED | WNOWAIT), 0);
     sigaction(SIGCHLD, &before, NULL);
     sigprocmask(SIG_SETMASK, NULL, &mask_before);

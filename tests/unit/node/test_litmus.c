@@ -16,7 +16,7 @@ enum { ROUNDS = 4096, BATCHES = 512, LONG_BATCHES = 8192, SPINS = 64, WORDS = 8 
 /* Polls before a yield: enough for both processes to be on a CPU when a batch begins. */
 enum { MEET_SPINS = 20000 };
 
-/* Two words that both processes use, each on its own cache line, and the data that they guard. */
+/* Two atomic words, each on its own cache line, and the data that one process publishes by them. */
 struct cell {
     _Alignas(64) atomic_uint x;
     _Alignas(64) atomic_uint y;
@@ -29,7 +29,10 @@ struct litmus {
     struct cell cells[ROUNDS];
 };
 
-/* One round of a process, 0 or 1, in a batch, numbered from 1 on. Returns the process's result. */
+/*
+ * Runs one round of a batch in process 0 or 1. batch: its number, from 1. Returns the result of the
+ * process.
+ */
 typedef unsigned (*litmus_fn)(int process, struct cell *cell, unsigned batch);
 
 /* Returns the number of rounds of a batch with forbidden results. */

@@ -227,7 +227,10 @@ static void moves_less_often_each_time(void **state)
         every_ns = node->migrate_every_ns;
         poll_without_success(node);
         assert_int_equal(moves, i + 1);
-        /* As if the waiting time had passed, without a reading of the idle times meanwhile. */
+        /*
+         * Simulate that the waiting time has passed and the idle times have not been read
+         * meanwhile.
+         */
         node->migrate_at_ns = 0;
         free(node->idle);
         node->idle = NULL;

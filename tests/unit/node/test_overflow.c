@@ -76,7 +76,8 @@ static void many_ranks_have_no_ring(void **state)
     assert_int_equal(slot.overflow, 0);
 }
 
-/* So a rank that reads one or two numbers loads only one cache line. */
+/* The stage and the first numbers share a cache line, so a rank that reads one or two numbers loads
+ * only that line. */
 static void data_begin_in_the_cache_line_of_the_stage(void **state)
 {
     (void)state;

@@ -101,7 +101,8 @@ static void test_only_parts_in_an_end_are_copied(void **state)
     munmap(memory, 4 * PAGE);
 }
 
-/* Two registrations that share a page, and one without a whole page, in any order. */
+/* Registers and unregisters two areas that share a page, and one that has no whole page, in any
+ * order. */
 static void test_registrations_can_share_a_page(void **state)
 {
     unsigned char *memory = map_private(4 * PAGE), *second = memory + PAGE + 100;

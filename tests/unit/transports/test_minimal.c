@@ -28,8 +28,8 @@ static void test_the_module_has_one_transport(void **state)
 
 static void test_battery_with_processes(void **state)
 {
-    /* It checks for lost peers in progress, and there are up to 2 s (in the battery; in the library
-     * 100 ms) between two calls. */
+    /* The transport checks for lost peers in progress. The battery calls progress at least every 2
+     * s (the library every 100 ms). */
     const struct transport_battery_options options = {
         .ranks = 4, .boundaries = boundaries, .loss_ms = 15000, .kept = MINIMAL_KEPT};
 

@@ -156,7 +156,8 @@ static void test_a_caller_waits_for_descriptors(void **unused)
     tcp_pair_close(pair);
 }
 
-/* Many silent clients: only a limited number stay connected, and a rank is accepted among them. */
+/* Connects many silent clients. Only a limited number stay connected, and a rank is still accepted.
+ * */
 static void test_silent_clients_are_limited(void **unused)
 {
     enum { CLIENTS = 200 };

@@ -499,7 +499,8 @@ static void test_excess_sockets_are_refused(void **unused)
     client_close(&client);
 }
 
-/* One socket is closed, within a stripe or between two, and the other is idle: the peer is lost. */
+/* Closes one socket, within a stripe or between two stripes, while the other is idle. The peer is
+ * lost. */
 static void test_a_peer_that_loses_one_socket_is_lost(void **unused)
 {
     static struct client client;

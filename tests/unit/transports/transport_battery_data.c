@@ -133,7 +133,8 @@ static bool data_reversed(struct battery_rank *rank)
     return ok;
 }
 
-/* One tag, many sizes; some receives are posted before the message arrives, and some after that. */
+/* Sends messages of many sizes with one tag. Some receives are posted before their message arrives,
+ * and some after it. */
 static bool data_ordered(struct battery_rank *rank)
 {
     struct dist_request *requests = battery_alloc(sizeof(*requests) * 2 * DATA_MANY);
@@ -222,7 +223,7 @@ static size_t data_storm_bytes(int round, int from, int to, int k)
     return (size_t)((random >> 8) % ((uint64_t)1 << scale));
 }
 
-/* One round: STORM_BATCH messages for each pair, received in a rotated order. */
+/* Runs a round: exchanges STORM_BATCH messages between each pair, received in a rotated order. */
 static bool data_storm_round(struct battery_rank *rank, int round)
 {
     struct dist_request requests[TRANSPORT_BATTERY_RANKS_MAX * STORM_BATCH * 2];

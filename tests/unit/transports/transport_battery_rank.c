@@ -141,7 +141,7 @@ static void rank_sleep(struct battery_rank *rank, int ms)
     rank->transport->disarm(rank->state);
 }
 
-/* One step of waiting: makes progress, or waits a little if nothing happened. */
+/* Makes progress. If nothing has happened for some calls, sleeps or yields. */
 static bool rank_step(struct battery_rank *rank, int *idle_p)
 {
     int moved = rank->state ? rank->transport->progress(rank->state) : 0;

@@ -103,8 +103,8 @@ static void test_prefixes_replace_their_variables(void **state)
     assert_string_equal(text, "1212");
 }
 
-/* Each part gets at least one worker, of consecutive numbers; with fewer workers than parts, no
- * part has two. */
+/* Each part gets at least one worker, and its workers have consecutive numbers. If there are fewer
+ * workers than parts, no part gets two. */
 static void test_workers_are_spread_over_all_parts(void **state)
 {
     (void)state;
