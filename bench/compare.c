@@ -804,7 +804,10 @@ static int single_rank(int rank, void *arg)
     return code;
 }
 
-/* With -i, every call is a sample, in one round, as in OSU's programs. */
+/*
+ * Measures libdist alone. With -i, every call is a sample, in one round, as in OSU's programs.
+ * Returns the exit code.
+ */
 static int single_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;

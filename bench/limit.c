@@ -511,8 +511,8 @@ static void limit_between(const struct limit *limit, const struct order *order, 
 /* ---- messages: a counter shared by ranks 0 and 1 ---- */
 
 /*
- * Rank 0 writes first. Then rank 1 writes (latency) or only acknowledges (bw). In bibw both write
- * at the same time.
+ * Runs a call of messages. Rank 0 writes first; then rank 1 writes (latency) or only acknowledges
+ * (bw). In bibw both write at the same time.
  */
 static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
                                   void *out)

@@ -77,7 +77,10 @@ size_t order_count(const struct order *order, int ranks)
 
 /* The buffers of a run. */
 
-/* Long buffers are page-aligned, similar to malloc's; short ones are aligned to cache lines. */
+/*
+ * Rounds up a length: long buffers are page-aligned, as malloc's are, and short ones are aligned to
+ * cache lines.
+ */
 static size_t buffers_round(size_t bytes)
 {
     size_t step = bytes >= 4096 ? 4096 : 64;

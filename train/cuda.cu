@@ -535,8 +535,8 @@ static void cuda_loss(struct cuda *cuda, int count, const uint8_t *labels, float
 /* ---- grid ---- */
 
 /*
- * *most only grows, so reading an outdated value costs an unnecessary atomic operation but never
- * loses a maximum.
+ * Rounds gradients to the grid and updates *most. *most only grows, so reading an outdated value
+ * costs an unnecessary atomic operation but never loses a maximum.
  */
 static __global__ void cuda_round(size_t count, const float *step, float scale, bool add,
                                   const float *from, float *to, unsigned *most)

@@ -280,7 +280,7 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
     return 0;
 }
 
-/* Nothing to copy: the device uses the model's weights. */
+/* Does nothing: the device uses the model's weights in place. */
 static int device_cpu_keep(struct device *device)
 {
     (void)device;

@@ -201,7 +201,7 @@ static int events_scalars(FILE *file, int64_t step, const struct events_scalar *
 
 /* ---- --metrics: lines of JSON, one write each ---- */
 
-/* JSON has no representation of infinity and NaN, so they become null. */
+/* Writes a number. Infinity and NaN become null, because JSON cannot represent them. */
 static void metrics_number(FILE *file, const char *name, double value)
 {
     if (isfinite(value))

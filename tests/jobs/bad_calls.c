@@ -187,7 +187,10 @@ static void bad_overlaps(void)
     BAD("out is inside in", dist_reduce_scatter_v(group, in, in + rank * COUNT + 1, counts, F, S));
 }
 
-/* Single elements, alternately input and output: input is stored in the gaps of the output. */
+/*
+ * Fills single elements, alternately input and output, so that the input is in the gaps of the
+ * output.
+ */
 static float *gaps_fill(float *at)
 {
     for (int i = 0; i < 4 * RANKS_MAX; i++)
@@ -481,7 +484,7 @@ static void bad_on_one_rank(void)
     }
 }
 
-/* Every call refuses a group that has been destroyed. */
+/* Checks that every call refuses a group that has been destroyed. */
 static void bad_after_destroy(dist_group *destroyed)
 {
     BAD("destroyed", dist_all_reduce(destroyed, in, out, COUNT, F, S));

@@ -170,7 +170,8 @@ void streams_host(const struct streams *s)
     host_size(s, 1);
 }
 
-/* Host and device buffers in one call: results on the host are complete when it returns. */
+/* Passes host and device buffers to one call, whose results on the host are complete when it
+ * returns. */
 static void mixed_coalesced(const struct streams *s, float *host, float *device)
 {
     void *const buffers[] = {host, device, NULL};

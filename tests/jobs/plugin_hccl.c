@@ -71,7 +71,7 @@ static int32_t *device(size_t count)
     return memory;
 }
 
-/* Element i of rank r's input in a round. */
+/* Returns element i of rank r's input in a round. */
 static int32_t number(int r, size_t i, int round)
 {
     return (int32_t)((size_t)(r + 1) * 1000 + i % 37 + (size_t)round);
@@ -119,7 +119,7 @@ static void try_chain(void)
         check(is_sum(found + r * COUNT, 0, COUNT, 0), "all_reduce, then all_gather");
 }
 
-/* In place; the backend does not use HCCL's in-place mode. */
+/* Makes calls in place, for which the backend does not use HCCL's in-place mode. */
 static void try_in_place(void)
 {
     int32_t *all = device((size_t)ranks * COUNT), found[ranks * COUNT];

@@ -151,7 +151,7 @@ static void comms_begin_crossed(const struct place *place)
         MPI_Comm_free(&comms[c]);
 }
 
-/* Rank 0 starts the operation, and only then tells the other ranks to start it. */
+/* Rank 0 starts the operation before it sends a message that lets the other ranks start it. */
 static void comms_begin_late(const struct place *place)
 {
     MPI_Request request;

@@ -10,7 +10,7 @@
 
 static MPI_Datatype compare_pair; /* two integers: rank 0's type in a broadcast */
 
-/* Element i in round n, from rank `from` to rank `to`. */
+/* Returns element i that rank `from` sends to rank `to` in round n. */
 static int compare_value(int from, int to, int i, int n)
 {
     return 10000 * from + 100 * to + i + n;

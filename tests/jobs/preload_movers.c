@@ -132,7 +132,10 @@ static void movers_end(const struct place *place, const char *what, const struct
 
 /* ---- arguments that are significant at the root only ---- */
 
-/* On other ranks they are invalid, since they must not be used. */
+/*
+ * Returns an invalid address, which ranks other than the root pass for arguments that are
+ * significant at the root only.
+ */
 static void *movers_invalid(const struct place *place)
 {
     return place->form == NONBLOCKING ? MPI_IN_PLACE : (void *)16;
@@ -158,7 +161,7 @@ static void movers_broadcast(const struct place *place, int pairs, int root)
     free(buffer.data);
 }
 
-/* root -1: allgather. */
+/* Checks a gather; root -1: allgather. */
 static void movers_gather(const struct place *place, int pairs, int root, bool in_place)
 {
     const char *what = root < 0 ? "allgather" : "gather";
@@ -270,7 +273,7 @@ static int movers_size(int pairs, int from, int to)
     return pairs ? (pairs + 3 * from + 5 * to) % (pairs + 4) : (from + to) % 3;
 }
 
-/* root -1: allgatherv. */
+/* Checks a gatherv; root -1: allgatherv. */
 static void movers_gather_v(const struct place *place, int pairs, int root, bool in_place)
 {
     const char *what = root < 0 ? "allgatherv" : "gatherv";

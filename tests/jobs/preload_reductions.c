@@ -77,8 +77,8 @@ static int reductions_combine(MPI_Op op, int a, int b)
     return !a != !b;
 }
 
-/* Small, so that sums and products over some ranks fit in every type; 0 only for logical
- * operations. */
+/* Returns a small value, so that sums and products over some ranks fit in every type; 0 only for
+ * logical operations. */
 static int reductions_value(const struct type *type, MPI_Op op, int rank, int i)
 {
     bool logical = type->class == 'L' || op == MPI_LAND || op == MPI_LOR || op == MPI_LXOR;

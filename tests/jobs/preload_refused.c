@@ -144,7 +144,7 @@ static void refused_uncommitted(const struct place *place)
     MPI_Type_free(&row);
 }
 
-/* MPI_IN_PLACE on ranks other than the root, which is invalid there. */
+/* Passes MPI_IN_PLACE on ranks other than the root, where it is invalid. */
 static void refused_away_from_root(const struct place *place)
 {
     int in[64] = {0}, root = (place->rank + 1) % place->ranks;
@@ -167,7 +167,10 @@ static void refused_away_from_root(const struct place *place)
  */
 #define REFUSED_CALLS 100
 
-/* Five invalid calls; the last one is passed on to MPI, which refuses it. */
+/*
+ * Makes five invalid calls, the last of which is passed on to MPI, which refuses it. Returns how
+ * many were refused.
+ */
 static int refused_make(MPI_Comm comm)
 {
     float numbers[2] = {0};

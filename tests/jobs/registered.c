@@ -125,7 +125,7 @@ struct call {
 /* Two calls are in progress at a time; `call` is the current one. */
 static struct call both[2], *call;
 
-/* Byte i of a rank's block for another rank. */
+/* Returns byte i of rank `from`'s block for rank `to`. */
 static unsigned char value(int from, int to, size_t i)
 {
     return (unsigned char)(i * 7 + i / 251 + (size_t)(from * 31 + to * 17 + call->number * 5));

@@ -131,7 +131,7 @@ static void way_reduce_and_broadcast(struct job *job)
     job_try(job, dist_broadcast(job->run->group, job->out, COUNT, job->number->dtype, root));
 }
 
-/* Blocks of unequal size; rank 0's is the largest by far. */
+/* Uses blocks of unequal size; rank 0's block is the largest by far. */
 static void way_scatter_and_gather(struct job *job)
 {
     int ranks = job->run->ranks, rank = job->run->rank;
@@ -151,7 +151,7 @@ static void way_scatter_and_gather(struct job *job)
                                    job->out, counts, NULL, job->number->dtype));
 }
 
-/* Equal blocks; the remainder is reduced separately. */
+/* Uses equal blocks; the remaining elements are reduced separately. */
 static void way_equal_blocks(struct job *job)
 {
     size_t block = COUNT / (size_t)job->run->ranks, done = block * (size_t)job->run->ranks;

@@ -47,7 +47,7 @@ static int64_t now_ms(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Element i that `sender` sends to `receiver` in that call. */
+/* Returns element i that `sender` sends to `receiver` in that call. */
 static int32_t value(int number, int sender, int receiver, size_t i)
 {
     return number * 31 + sender * 1009 + receiver * 77 + (int32_t)i;

@@ -44,7 +44,7 @@ static size_t count_of(int which, int number)
     return counts[(size_t)(number + which) % (sizeof(counts) / sizeof(counts[0]))];
 }
 
-/* Element i of a rank's input to an operation. */
+/* Returns element i of a rank's input to an operation. */
 static int32_t value(int which, int number, int rank, size_t i)
 {
     return (int32_t)((i * 7 + (size_t)number * 13 + (size_t)which * 5) % 1000) * (rank + 1);
@@ -74,7 +74,7 @@ static dist_status start(struct queue *queue, struct slot *s)
     }
 }
 
-/* The expected element i of block b of out. */
+/* Returns the expected element i of block b of out. */
 static int32_t expected(const struct queue *queue, const struct slot *s, size_t b, size_t i)
 {
     int32_t sum = 0;

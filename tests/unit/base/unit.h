@@ -17,13 +17,14 @@
 #define UNIT_SOON_MS 15000
 #define UNIT_SOON_NS (UNIT_SOON_MS * INT64_C(1000000))
 
-/* Factor for time limits in tests under a checker such as Valgrind (tests/support/watched.sh). */
+/* Returns the factor for time limits: 10 under a checker such as Valgrind
+ * (tests/support/watched.sh). */
 static inline int unit_patience(void)
 {
     return getenv("CHECK_WATCHED") ? 10 : 1;
 }
 
-/* splitmix64. */
+/* Returns the next random number of a state (splitmix64). */
 static inline uint64_t unit_random(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);

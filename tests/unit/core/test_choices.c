@@ -28,7 +28,7 @@ static void test_reproducibility_must_be_the_same(void **state)
     world_run(3, rank_wants_reproducible);
 }
 
-/* Different algorithms are detected even in a long list. */
+/* One rank forces another algorithm, which is detected even in a long list. */
 static void rank_forces_another_algorithm(int rank, void *arg)
 {
     const struct world *world = arg;
@@ -55,7 +55,7 @@ static void test_forced_algorithms_must_be_the_same(void **state)
     world_run(2, rank_forces_another_algorithm);
 }
 
-/* MPI's own collectives and plans must not be mixed. */
+/* One rank uses MPI's own collectives and another uses plans, which must be detected. */
 static void rank_wants_native(int rank, void *arg)
 {
     const struct world *world = arg;

@@ -128,7 +128,7 @@ static void test_a_lost_rank_is_named_by_its_rank_in_the_group(void **state)
     world_run(3, rank_is_named_in_a_group);
 }
 
-/* Different calls in one group: that group fails on its ranks, and no other group does. */
+/* Makes different calls in one group: that group fails on its ranks, and no other group does. */
 static void rank_mismatches(int rank, void *arg)
 {
     static const int pair[] = {1, 0}, others[] = {2, 1};

@@ -110,8 +110,8 @@ static void *maker_run(void *arg)
     return NULL;
 }
 
-/* Four groups at once: two of the same ranks, begun in the same order, and two more in any
- * order. */
+/* Makes four groups at once: two of the same ranks, begun in the same order, and two in any order.
+ * */
 static void rank_makes_with_threads(int rank, void *arg)
 {
     static const int all[] = {0, 1, 2}, two[] = {0, 1}, others[] = {2, 1};

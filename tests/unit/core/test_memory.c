@@ -51,7 +51,7 @@ static void allocated_memory_outlives_the_group(void **state)
     refused(dist_register(group, memory[0], 4096), "destroyed");
 }
 
-/* Before there is a group, and after it has been destroyed. */
+/* Memory can be allocated before there is a group, and after the group has been destroyed. */
 static void memory_can_be_allocated_without_a_group(void **state)
 {
     struct disti_segment_location at;
@@ -200,8 +200,7 @@ static void *map_private(size_t bytes)
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* Input in allocated memory and output in registered memory, used by two groups. Then both are
- * freed. */
+/* Reduces from allocated to registered memory in two groups, then frees both memories. */
 static void rank_reduces(int rank, void *arg)
 {
     dist_group *group = world_join(arg, rank), *other = NULL;

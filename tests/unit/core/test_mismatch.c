@@ -137,7 +137,7 @@ static void check_wait(dist_work *work, const char *text, const char *more_text)
     CHECK_SAYS(text, more_text);
 }
 
-/* Four groups, so that their timeouts elapse at the same time. */
+/* Waits in four groups, so that their timeouts elapse at the same time. */
 static void wait_for_timeouts(int rank, void *arg)
 {
     static const int all[] = {0, 1, 2}, two[] = {0, 1};

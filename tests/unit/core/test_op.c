@@ -155,7 +155,7 @@ static void the_table_grows_to_its_limit(void **state)
     free(ops);
 }
 
-/* cmocka's assertions are for the main thread: this returns the number of errors. */
+/* Returns the number of errors, because cmocka's assertions work in the main thread only. */
 static void *op_thread(void *arg)
 {
     double mine = *(double *)arg;

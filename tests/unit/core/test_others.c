@@ -109,7 +109,7 @@ static void testing_makes_progress_on_every_group(void **state)
     end_chain(fakes, groups, works);
 }
 
-/* Waiting for a descriptor as the store's client does. */
+/* A thread that waits for a descriptor, as the store's client does, makes progress meanwhile. */
 static void waiting_for_a_descriptor_makes_progress_on_every_group(void **state)
 {
     struct dist_group *groups[GROUPS];

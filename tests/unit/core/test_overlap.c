@@ -5,7 +5,7 @@
 #define LARGE (1 << 19)
 #define THREADS 3
 
-/* Whole numbers whose sum is known. */
+/* Fills with whole numbers whose sum is known. */
 static void fill(int32_t *data, size_t count, int rank, int round)
 {
     for (size_t i = 0; i < count; i++)

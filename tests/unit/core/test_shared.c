@@ -17,7 +17,7 @@
 #define RANKS 3
 #define LARGE ((size_t)5 << 20)
 
-/* Rank 0: nothing, rank 1: little, rank 2: much. */
+/* Returns the length of a rank's part: 0 for rank 0, little for rank 1, much for rank 2. */
 static size_t part_bytes(int rank)
 {
     return rank == 0 ? 0 : rank == 1 ? 1001 : LARGE;

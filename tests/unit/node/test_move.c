@@ -16,7 +16,7 @@
 static const size_t sizes[] = {0,    1,    63,   64,    65,    1023,  1024,  4095, 4096,
                                4097, 4160, 8191, 16383, 16384, 16385, 16447, MOST};
 
-/* Byte i of the copied data, and of the memory around the destination. */
+/* Return byte i of the copied data, and of the memory around the destination. */
 static char moved(size_t i)
 {
     return (char)(i * 7 + i / 251);

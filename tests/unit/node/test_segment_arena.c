@@ -81,7 +81,7 @@ static void test_find_and_free_check_bounds(void **state)
     assert_int_equal(disti_segment_free(second), DIST_OK);
 }
 
-/* Number of bytes of the segment's file that have pages. */
+/* Returns the number of bytes of the segment's file that have pages. */
 static size_t resident(const struct disti_segment_location *at)
 {
     struct stat info;

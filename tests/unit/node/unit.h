@@ -142,7 +142,7 @@ static inline void unit_segment_free(const struct unit_segment *segment)
     disti_segment_file_drop(&segment->name);
 }
 
-/* Byte i of the fill pattern of a seed. */
+/* Returns byte i of the fill pattern of a seed. */
 static inline unsigned char unit_byte(size_t i, unsigned seed)
 {
     return (unsigned char)(i * 7 + (i >> 8) * 13 + seed * 101 + 1);
@@ -172,7 +172,10 @@ static inline bool unit_zeros(const unsigned char *memory, size_t bytes)
     return true;
 }
 
-/* Number of mappings of this process whose line in /proc/self/maps contains `name` and `rights`. */
+/*
+ * Returns the number of mappings of this process whose line in /proc/self/maps contains `name` and
+ * `rights`.
+ */
 static inline int unit_mappings(const char *name, const char *rights)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -186,7 +189,7 @@ static inline int unit_mappings(const char *name, const char *rights)
     return count;
 }
 
-/* Number of shared mappings of segments. */
+/* Returns the number of shared mappings of segments. */
 static inline int unit_shared_mappings(void)
 {
     return unit_mappings("memfd:libdist", "rw-s");

@@ -12,7 +12,7 @@
 static const size_t probe_sizes[] = {0, 70000, 8, 3000000, 5000};
 enum { PROBE_MESSAGES = sizeof(probe_sizes) / sizeof(probe_sizes[0]) };
 
-/* Each sender has its own order of sizes, which the receiver can compute. */
+/* Returns the length of message i of a sender, which the receiver can compute too. */
 static size_t probe_bytes(int from, int i)
 {
     return probe_sizes[(from + i) % PROBE_MESSAGES];

@@ -123,7 +123,7 @@ static bool reduce_once(struct battery_rank *rank, dist_dtype dtype, dist_op op,
     return ok;
 }
 
-/* Every dtype with some counts, and every op with some dtypes. */
+/* Reduces every dtype with some counts, and with every op some dtypes. */
 static bool reduce_all(struct battery_rank *rank)
 {
     static const size_t counts[] = {0, 1, 7, 1000, 4097, 70001, 1000003};
