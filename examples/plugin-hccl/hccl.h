@@ -151,12 +151,12 @@ void hccl_region_release(struct hccl_group *g, struct hccl_region *region);
 /* ---- hccl_worker.c: the group's thread ---- */
 
 /*
- * Starts the thread. Its first job is enqueued by the caller, which waits for it with hccl_await.
+ * Starts the thread. Its first job is enqueued by the caller, which waits for it with hccl_wait.
  */
 dist_status hccl_start(struct hccl_group *g);
 void hccl_enqueue(struct hccl_group *g, struct hccl_job *job);
 /* Waits until the job has reached the stage, at most the group's timeout. Reports failures. */
-dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage);
+dist_status hccl_wait(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage);
 /* Marks the job as failed; called by the thread while it runs the job. */
 void hccl_job_fail(struct hccl_job *job, dist_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

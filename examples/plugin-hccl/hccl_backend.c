@@ -106,7 +106,7 @@ static dist_status backend_post(void *state, const struct dist_call *call,
     backend_add(s, c);
     hccl_enqueue(s->group, &c->job);
     if (c->on_stream && call->waits) {
-        status = hccl_await(s->group, &c->job, HCCL_ISSUED);
+        status = hccl_wait(s->group, &c->job, HCCL_ISSUED);
         if (status != DIST_OK)
             c->ticket = NULL; /* the core frees it when post fails */
     }
@@ -166,7 +166,7 @@ static dist_status backend_join(void *state, struct dist_ticket *ticket, void *s
 
     if (!c)
         return DIST_OK;
-    status = hccl_await(s->group, &c->job, HCCL_ISSUED);
+    status = hccl_wait(s->group, &c->job, HCCL_ISSUED);
     if (status != DIST_OK)
         return status;
     if (!hccl_enter(s->group, &previous))

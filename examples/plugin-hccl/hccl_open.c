@@ -81,7 +81,7 @@ static dist_status open_run(struct hccl_group *g, struct open_job **open_p,
 
     open->job = (struct hccl_job){.run = run};
     hccl_enqueue(g, &open->job);
-    status = hccl_await(g, &open->job, HCCL_DONE);
+    status = hccl_wait(g, &open->job, HCCL_DONE);
     if (atomic_load(&open->job.stage) < HCCL_DONE)
         *open_p = NULL;
     return status;

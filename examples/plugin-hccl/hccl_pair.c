@@ -21,7 +21,7 @@ static dist_status pair_fail(const struct hccl_group *g, const struct dist_call 
 }
 
 /* Waits until the work on the stream has completed, at most the timeout. */
-static dist_status pair_settle(struct hccl_group *g, const struct dist_call *call)
+static dist_status pair_wait_for_stream(struct hccl_group *g, const struct dist_call *call)
 {
     int64_t until = hccl_now_ns() + g->timeout_ms * INT64_C(1000000);
     const struct timespec interval = {.tv_nsec = 20 * 1000};
@@ -64,7 +64,7 @@ static dist_status pair_begin(struct hccl_group *g, struct hccl_pair *p)
 
     if (!hccl_enter(g, &previous))
         return g->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", g->rank, g->device);
-    status = pair_settle(g, &p->call);
+    status = pair_wait_for_stream(g, &p->call);
     if (status == DIST_OK && p->call.collective == DIST_COLL_SEND)
         status = pair_copy(g, p, false);
     hccl_leave(g, previous);

@@ -68,7 +68,7 @@ void hccl_enqueue(struct hccl_group *g, struct hccl_job *job)
     pthread_mutex_unlock(&g->lock);
 }
 
-dist_status hccl_await(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage)
+dist_status hccl_wait(struct hccl_group *g, struct hccl_job *job, enum hccl_stage stage)
 {
     int64_t until = hccl_now_ns() + g->timeout_ms * INT64_C(1000000);
     bool in_time = true;

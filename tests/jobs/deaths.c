@@ -182,7 +182,7 @@ static bool names(const char *text, int victim)
 }
 
 /* Returns 0 if the error is the right one. */
-static int judge(int rank, double began, dist_status status)
+static int check_error(int rank, double began, dist_status status)
 {
     const char *text = dist_last_error();
     const int blamed = first ? first : second;
@@ -256,7 +256,7 @@ static int run_rank(const char *backend, call_fn call)
         began = now();
         status = call(group, victim);
     } while (status == DIST_OK);
-    return judge(rank, began, status);
+    return check_error(rank, began, status);
 }
 
 /* Hides the signal that killed a rank from the launcher. */

@@ -24,7 +24,7 @@ static const char *backend;
 static struct {
     dist_group *group, *busy; /* a thread uses `busy` all the time */
     dist_work *work, *persistent;
-    dist_work *orphan; /* its group has been destroyed */
+    dist_work *of_destroyed; /* its group has been destroyed */
     void *memory;
     atomic_bool stop;
 } mine;
@@ -126,7 +126,7 @@ static void run_child(int number)
     expect_refused_calls(mine.busy);
     expect_refused_requests(mine.work);
     expect_refused_requests(mine.persistent);
-    EXPECT(dist_wait(mine.orphan) == DIST_ERR_INVALID_ARGUMENT);
+    EXPECT(dist_wait(mine.of_destroyed) == DIST_ERR_INVALID_ARGUMENT);
     EXPECT(dist_get_rank(mine.group) >= 0);
     if (number == 0)
         EXPECT(dist_spawn(2, own_rank, NULL, &code) == DIST_OK && code == 0);
@@ -197,7 +197,7 @@ static void run_parent(bool threads)
     pid_t worker;
 
     EXPECT(dist_dup_group(mine.group, NULL, &destroyed) == DIST_OK &&
-           dist_barrier_async(destroyed, &mine.orphan) == DIST_OK &&
+           dist_barrier_async(destroyed, &mine.of_destroyed) == DIST_OK &&
            dist_destroy_process_group(destroyed) == DIST_OK);
     EXPECT(dist_alloc(mine.group, 5000, &mine.memory) == DIST_OK);
     EXPECT(dist_irecv(mine.group, &word, 1, DIST_INT32, (rank + ranks - 1) % ranks, 7, NULL,
@@ -217,7 +217,7 @@ static void run_parent(bool threads)
     atomic_store(&mine.stop, true);
     if (threads)
         pthread_join(thread, NULL);
-    EXPECT(dist_wait(mine.orphan) == DIST_OK);
+    EXPECT(dist_wait(mine.of_destroyed) == DIST_OK);
     EXPECT(dist_work_free(mine.persistent) == DIST_OK);
     EXPECT(dist_free(mine.group, mine.memory) == DIST_OK);
     EXPECT(dist_destroy_process_group(mine.group) == DIST_OK);

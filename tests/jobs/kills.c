@@ -137,7 +137,7 @@ static dist_status run_phase(dist_group *group, double *began_p)
 }
 
 /* Returns 0 if a survivor's error names the victim. */
-static int judge(int rank, double began, dist_status status)
+static int check_error(int rank, double began, dist_status status)
 {
     const char *text = dist_last_error();
     char name[32];
@@ -196,9 +196,9 @@ static int run_rank(const char *backend)
     if (is("destroy") && status == DIST_OK) {
         began = now();
         status = dist_destroy_process_group(group);
-        return judge(rank, began, status);
+        return check_error(rank, began, status);
     }
-    code = judge(rank, began, status);
+    code = check_error(rank, began, status);
     left = dist_destroy_process_group(group);
     return code ? code : is("slow") && left != DIST_OK;
 }

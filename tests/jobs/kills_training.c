@@ -44,7 +44,7 @@ static pid_t start(int errors)
 
 /* Waits for an inotify event of that kind on a file whose name begins with `name`. Returns false if
  * none arrives in time. */
-static int await(int watch, const char *name, uint32_t kind)
+static int wait_for_event(int watch, const char *name, uint32_t kind)
 {
     char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
     struct pollfd ready = {.fd = watch, .events = POLLIN};
@@ -77,8 +77,8 @@ static int be_killed(const char *folder, const char *name)
     child = start(-1);
     written = 1;
     for (int i = rand() % KEPT_MOST; i >= 0 && written; i--)
-        written = await(watch, name, IN_MOVED_TO);
-    written = written && await(watch, draft, IN_CREATE);
+        written = wait_for_event(watch, name, IN_MOVED_TO);
+    written = written && wait_for_event(watch, draft, IN_CREATE);
     wait.tv_nsec = rand() % WRITING_US * 1000L;
     nanosleep(&wait, NULL);
     printf("dead %.6f\n", now());

@@ -57,7 +57,7 @@ static dist_status wait_for_leaver(dist_group *world, dist_group *group, const c
 }
 
 /* Checks that the error names the leaver and was returned in time. */
-static int judge(const char *way, int rank, dist_status status)
+static int check_error(const char *way, int rank, dist_status status)
 {
     printf("rank %d, %s: %s: %s\n", rank, way, dist_status_string(status), dist_last_error());
     if (strcmp(way, "broadcast") == 0)
@@ -77,7 +77,7 @@ static int leave(dist_group *world, dist_group *group, const char *way)
     /* These calls fail on their own and leave the group usable, so leaving must succeed. */
     if (strcmp(way, "monitored") == 0 || strcmp(way, "group") == 0 || strcmp(way, "broadcast") == 0)
         return status != DIST_OK;
-    return judge(way, LEAVER, status);
+    return check_error(way, LEAVER, status);
 }
 
 static int stay(dist_group *world, dist_group *group, const char *way)
@@ -90,7 +90,7 @@ static int stay(dist_group *world, dist_group *group, const char *way)
         sleep_ms(LATE_MS);
     status = late ? dist_broadcast(world, data, COUNT, DIST_FLOAT32, LEAVER)
                   : wait_for_leaver(world, group, way);
-    code = judge(way, dist_get_rank(world), status);
+    code = check_error(way, dist_get_rank(world), status);
     if (strcmp(way, "one") == 0 && reduce(world) != DIST_OK)
         code = 1;
     dist_destroy_process_group(world);

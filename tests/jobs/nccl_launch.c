@@ -75,7 +75,7 @@ static void launch_library(struct disti_nccl_api *api)
 }
 
 /* Waits until calls on a non-blocking communicator have been launched. */
-static void launch_settled(const struct launch *l)
+static void launch_wait(const struct launch *l)
 {
     int error = DISTI_NCCL_IN_PROGRESS;
 
@@ -91,7 +91,7 @@ static void launch_nccl(struct launch *l)
 
     CHECK(disti_nccl_accepted(result));
     if (result == DISTI_NCCL_IN_PROGRESS)
-        launch_settled(l);
+        launch_wait(l);
 }
 
 static void launch_libdist(struct launch *l)
@@ -131,10 +131,10 @@ static double launch_alone(struct launch *l, bool blocking)
     CHECK(dist_broadcast(l->group, &id, sizeof(id), DIST_UINT8, 0) == DIST_OK);
     CHECK(disti_nccl_accepted(
         l->api.comm_init(&l->comm, dist_get_world_size(l->group), id, rank, &config)));
-    launch_settled(l);
+    launch_wait(l);
     us = launch_measure(l, launch_nccl);
     CHECK(disti_nccl_accepted(l->api.comm_finalize(l->comm)));
-    launch_settled(l);
+    launch_wait(l);
     CHECK(disti_nccl_accepted(l->api.comm_destroy(l->comm)));
     return us;
 }

@@ -281,7 +281,7 @@ static int free_port(void)
 }
 
 /* Waits for the rank; kills it if it hangs. */
-static int await(pid_t pid)
+static int wait_for_rank(pid_t pid)
 {
     const struct timespec nap = {0, 2000000};
     int status;
@@ -340,7 +340,7 @@ static bool try_one(int victim, int number)
             rank_main(r, port, r == victim ? number : 0);
     }
     for (int r = 0; r < 2; r++) {
-        int status = await(pids[r]);
+        int status = wait_for_rank(pids[r]);
         const char *wrong = end_text(status);
 
         if (!wrong)
