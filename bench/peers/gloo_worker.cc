@@ -59,11 +59,11 @@ const char *const variant_names[VARIANTS] = {"gloo-ring", "gloo-bcube", "gloo-hd
 struct State {
     struct driver driver; // must be the first member
     std::shared_ptr<gloo::Context> context;
-    uint32_t tag = 0;         // of the last collective; equal on all ranks
-    uint64_t message_tag = 0; // of the last messages between ranks 0 and 1
+    uint32_t tag = 0;         // tag of the last collective; equal on all ranks
+    uint64_t message_tag = 0; // tag of the last messages between ranks 0 and 1
     int fixed = -1;           // variant of all-reduce; -1: the fastest for each order
     int variant = RING;
-    bool prepared = false; // for `order`
+    bool prepared = false; // prepare was called for `order`
     struct order order;
     // Algorithms that are bound to buffers, by address of the buffer.
     std::map<const void *, std::unique_ptr<gloo::Algorithm>> bound;
