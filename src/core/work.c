@@ -312,7 +312,7 @@ static dist_status work_refused(struct dist_group *group, struct disti_work *wor
     const bool harmless = status == DIST_ERR_UNSUPPORTED || status == DIST_ERR_INVALID_ARGUMENT;
 
     disti_flight_set_state(&group->flight, &work->call,
-                    harmless ? DISTI_FLIGHT_NONE : DISTI_FLIGHT_REFUSED, 0);
+                           harmless ? DISTI_FLIGHT_NONE : DISTI_FLIGHT_REFUSED, 0);
     group->drive.completion_due = true;
     if (!harmless) {
         work->deadline_ns = disti_now_ns() + group->timeout_ms * INT64_C(1000000);
