@@ -38,7 +38,8 @@ typedef enum dist_collective {
 /* Returns the name of a collective. Never NULL, static storage. */
 DIST_API const char *dist_collective_string(dist_collective collective);
 
-/* Where in and out of a call are, as far as the core knows. A device is a GPU, CUDA's or HIP's. */
+/* The location of a call's in and out, as far as the core knows. A device is a GPU, CUDA's or
+ * HIP's. */
 typedef enum dist_memory {
     DIST_MEMORY_HOST,
     DIST_MEMORY_DEVICE, /* both of them, or the one that there is */
@@ -59,9 +60,9 @@ typedef enum dist_manner {
  * itself, its arrays, source and reduction. dist.h says which blocks they hold and what in place
  * means; for BROADCAST, in == out.
  *
- * count is the elements of a block: of what one rank gives to another. Of the v-forms only GATHER_V
- * (what this rank gives) and SCATTER_V (what it gets) use it. sequence counts the group's
- * collectives from 0, and its sends and receives separately.
+ * count is the elements of a block: of what one rank gives to another. Among the v-forms only
+ * GATHER_V (for this rank's send count) and SCATTER_V (for its receive count) use it. sequence
+ * counts the group's collectives from 0, and its sends and receives separately.
  *
  * in_counts and in_offsets describe IN's blocks, by rank, in elements: SCATTER_V at root,
  * ALL_TO_ALL_V, REDUCE_SCATTER_V. out_counts and out_offsets describe OUT's blocks: ALL_GATHER_V,
@@ -103,7 +104,8 @@ struct dist_ticket {
     void *own;          /* NULL at first */
 };
 
-/* Where a rank runs. A number is unique within what contains it; -1: unknown. */
+/* The CPU and machine on which a rank runs. A number is unique within what contains it; -1:
+ * unknown. */
 struct dist_place {
     int32_t node; /* equal for ranks on one machine; counted from 0 in rank order */
     int32_t package;
@@ -124,7 +126,7 @@ struct dist_engine_config {
 
 struct dist_backend_config;
 
-/* What arm returns instead of a number of descriptors; see dist_backend.arm. */
+/* Results of arm other than a number of descriptors; see dist_backend.arm. */
 #define DIST_ARM_BLIND (-1)
 #define DIST_ARM_READY (-2)
 
@@ -194,16 +196,16 @@ struct dist_backend_config {
     const uint8_t *secret;
     size_t secret_bytes;
     /*
-     * All-gather for addresses and ids: every rank gives `bytes` bytes and gets world_size * bytes.
-     * Blocks until all ranks have come, at most the timeout; the error (reported) names the missing
-     * ranks. Only open may call it, on every rank equally often and in the same order.
+     * All-gather for addresses and ids: every rank sends `bytes` bytes and receives world_size *
+     * bytes. Blocks until all ranks have come, at most the timeout; the error (reported) names the
+     * missing ranks. Only open may call it, on every rank equally often and in the same order.
      */
     dist_status (*all_gather)(void *all_gather_arg, const void *in, void *out, size_t bytes);
     void *all_gather_arg;
     const int *members; /* rank in the world by rank of this group; NULL: this is the world */
     bool reproducible;  /* as in struct dist_options */
     /*
-     * Broadcast of what one rank decides: rank 0 gives `bytes` bytes, all others get them. Takes
+     * Broadcast of what one rank decides: rank 0 sends `bytes` bytes to all other ranks. Takes
      * all_gather_arg. Blocks until all ranks have come, at most the timeout. NULL: there is none.
      */
     dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
@@ -227,9 +229,10 @@ struct dist_backend_config {
     bool left; /* set before close if all ranks have come to the end of the group, so that none
                   uses another's memory any more */
     /*
-     * Has a rank of the group failed or ended, by what the store has told? Then ERR_PEER_LOST
-     * (reported, with that rank's name and reason), else OK. For an open that waits for ranks in
-     * another way than by all_gather. Takes all_gather_arg; never blocks. NULL: nothing is known.
+     * Returns true if the store has reported that a rank of the group failed or exited. Then
+     * ERR_PEER_LOST (reported, with that rank's name and reason), else OK. For an open that waits
+     * for ranks in another way than by all_gather. Takes all_gather_arg; never blocks. NULL:
+     * nothing is known.
      */
     dist_status (*lost)(void *all_gather_arg);
 };
@@ -247,7 +250,7 @@ struct dist_identity {
     void (*peers_lost)(void);
 };
 
-/* What a backend lacks of dist.h. The core refuses calls that need it. */
+/* Features of dist.h that a backend does not support. The core refuses calls that need it. */
 #define DIST_LACKS_ANY_SOURCE 1u /* receives from any source */
 #define DIST_LACKS_TAGS 2u       /* sends and receives with a tag other than 0 */
 #define DIST_LACKS_NAN 4u        /* MIN and MAX of a NaN may be the number; not refused */
@@ -271,7 +274,7 @@ struct dist_identity {
  * copying takes.
  *
  * Errors. A slot that fails reports the reason by host->fail, names ranks, and returns the status.
- * What a failure means:
+ * The meaning of a failure:
  *
  * - probe: the backend cannot be used here. The error states the reason.
  * - identify, open: dist_init_process_group or dist_new_group fails on every rank; close follows.
@@ -284,8 +287,8 @@ struct dist_identity {
  *
  * After abort only free and close follow; the core ends the pending calls itself.
  *
- * Mandatory are name, summary, probe, query, open, close, post, progress and abort. The others may
- * be NULL; of slots marked "together", both or none.
+ * Mandatory are name, summary, probe, query, open, close, post, progress and abort. The remaining
+ * slots may be NULL; slots marked "together" are both set or both NULL.
  */
 struct dist_backend {
     uint32_t abi;        /* DIST_ABI */
@@ -295,16 +298,17 @@ struct dist_backend {
     size_t state_size;   /* bytes */
 
     /*
-     * Can the backend run in this process? On failure writes the reason to reason[reason_size],
-     * reports nothing and returns ERR_UNSUPPORTED. Looks for libraries that the backend needs, with
-     * dlopen. Never blocks, contacts no peer. Any thread may call it, often.
+     * Reports whether the backend can run in this process. On failure writes the reason to
+     * reason[reason_size], reports nothing and returns ERR_UNSUPPORTED. Looks for libraries that
+     * the backend needs, with dlopen. Never blocks, contacts no peer. Any thread may call it,
+     * often.
      */
     dist_status (*probe)(char *reason, size_t reason_size);
 
     /*
-     * Does the backend support this call? Returns ERR_UNSUPPORTED, and reports nothing, if not.
-     * state NULL asks in general. The answer must be the same on all ranks, and for as long as the
-     * group lives. Ignores op where nothing is reduced, and dtype in a BARRIER.
+     * Reports whether the backend supports this call. Returns ERR_UNSUPPORTED, and reports nothing,
+     * if not. state NULL asks in general. The answer must be the same on all ranks, and for as long
+     * as the group lives. Ignores op where nothing is reduced, and dtype in a BARRIER.
      */
     dist_status (*query)(const void *state, dist_collective collective, dist_dtype dtype,
                          dist_op op);
@@ -318,8 +322,8 @@ struct dist_backend {
 
     /*
      * Leaves: local, bounded, called once. Accepts a half-open state, and one after abort. Nothing
-     * is pending, and all ranks have come to the end of the group, unless it was aborted. Frees
-     * what was prepared; leaves no thread, descriptor or file behind.
+     * is pending, and all ranks have come to the end of the group, unless it was aborted. Frees the
+     * prepared state; no thread, descriptor or file remains.
      */
     void (*close)(void *state);
 
@@ -348,7 +352,7 @@ struct dist_backend {
      * Optional, together. Prepares to sleep: writes at most `room` descriptors (there is room for
      * 16 or more) that become readable when progress has something to do. Returns their number,
      * DIST_ARM_BLIND if there are none, or DIST_ARM_READY if there is something to do already.
-     * Whatever arm returned, disarm is the next call after waking; if nothing is armed it does
+     * disarm is the next call after waking, for every result of arm; if nothing is armed it does
      * nothing. The backend owns the descriptors and keeps them open until then. The core polls them
      * without the lock, for at most 100 ms at a time. An event between arm and the sleep must make
      * them readable too. With NULL or BLIND the core naps between polls, for up to 20 ms.
@@ -372,16 +376,16 @@ struct dist_backend {
 
     /*
      * Optional, together. Allocates the memory that this backend moves fastest, for dist_alloc,
-     * aligned to a page; bytes is not 0. Returns NULL if there is none left. free takes what alloc
-     * returned, after an abort too. The core frees what the program leaves before close. Without
-     * these slots the core allocates memory that all processes of a machine can map.
+     * aligned to a page; bytes is not 0. Returns NULL if there is none left. free accepts memory
+     * that alloc returned, even after an abort. The core frees what the program leaves before
+     * close. Without these slots the core allocates memory that all processes of a machine can map.
      */
     void *(*alloc)(void *state, size_t bytes);
     void (*free)(void *state, void *memory);
 
     /*
-     * Optional. May a thread of the library call the slots of an open group, never two at a time,
-     * while the program's threads run? Asked once a group; NULL means yes. If not, calls advance
+     * Optional. True if a thread of the library may call the slots of an open group, one at a time,
+     * while the program's threads run. Asked once a group; NULL means yes. If not, calls advance
      * only while the program is in the library.
      */
     bool (*threads)(const void *state);

@@ -27,13 +27,13 @@ struct dist_reduction {
 };
 
 /*
- * Where a received message goes.
+ * The destination of a received message.
  *
  * With src NULL the bytes are copied to dst. Otherwise dst = op(src, received), element by element;
  * src may be dst. If finish_ranks is not 0 the result is then complete, and op is finished: AVG
  * divides by finish_ranks.
  *
- * The engine owns the memory, which stays valid until the request has ended. The transport gives
+ * The engine owns the memory, which stays valid until the request has ended. The transport passes
  * each byte of the message to host->sink_apply once, in pieces of whole elements and in any order.
  * With src NULL it may also write to dst itself. If the request fails, dst may hold anything.
  */
@@ -161,10 +161,10 @@ struct dist_transport {
     size_t state_size;   /* bytes */
 
     /*
-     * Optional. Can the transport run in this process? On failure writes the reason ("CMA is
-     * refused: ...") to reason[reason_size], reports nothing and returns ERR_UNSUPPORTED: this rank
-     * then lacks the transport, and others reach it by another. Contacts no peer. Any thread may
-     * call it, at any time.
+     * Optional. Reports whether the transport can run in this process. On failure writes the reason
+     * ("CMA is refused: ...") to reason[reason_size], reports nothing and returns ERR_UNSUPPORTED:
+     * this rank then lacks the transport, and others reach it by another. Contacts no peer. Any
+     * thread may call it, at any time.
      */
     dist_status (*probe)(char *reason, size_t reason_size);
 
@@ -182,10 +182,10 @@ struct dist_transport {
     dist_status (*address)(void *state, void *blob, size_t *size_p);
 
     /*
-     * Can the rank with that address be reached, and how well? Returns ERR_UNSUPPORTED, and reports
-     * nothing, if it cannot. Both ends of a pair must reach the same answer, or they choose
-     * different transports and wait for each other. So it judges by the address alone. The peer may
-     * have ended by now; the blob may be nonsense, and unaligned.
+     * Reports whether the rank with that address can be reached, and at what cost. Returns
+     * ERR_UNSUPPORTED, and reports nothing, if it cannot. Both ends of a pair must reach the same
+     * answer, or they choose different transports and wait for each other. So it judges by the
+     * address alone. The peer may have ended by now; the blob may be nonsense, and unaligned.
      */
     dist_status (*reach)(void *state, const void *blob, size_t size, struct dist_reach *reach_p);
 
@@ -228,8 +228,8 @@ struct dist_transport {
     /*
      * Prepares to sleep. Returns a file descriptor that becomes readable when progress has
      * something to do; -1 if there is none, and the caller naps for up to 20 ms; -2 if there is
-     * something to do already, and the caller does not sleep. Whatever arm returned, disarm is the
-     * next call after waking. The transport owns the descriptor and keeps it open until then. A
+     * something to do already, and the caller does not sleep. disarm is the next call after waking,
+     * for every result of arm. The transport owns the descriptor and keeps it open until then. A
      * thread without the group's lock polls it, for at most 100 ms at a time. An event between arm
      * and the sleep must make it readable too.
      */
@@ -239,7 +239,7 @@ struct dist_transport {
     /*
      * Closes the transport: local, bounded (some 100 ms), called once. Accepts a half-open state.
      * Drops requests that have not ended, and never touches them or their memory again. Messages of
-     * sends that ended well still arrive. Leaves no thread, descriptor, file or memory behind.
+     * sends that ended well still arrive. No thread, descriptor, file or memory remains.
      * Peers may find this rank lost from now on.
      */
     void (*close)(void *state);
