@@ -92,7 +92,7 @@ static struct arena *arenas[ARENA_POOLS];                        /* under table_
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *table; /* sorted by address; under table_lock */
-static size_t table_room;
+static size_t table_capacity;
 static atomic_size_t table_count;
 static int32_t table_pid; /* of this process; set once, and again in a forked child */
 
@@ -112,18 +112,18 @@ static size_t table_count_upto(const void *memory)
     return low;
 }
 
-static dist_status table_make_room(void)
+static dist_status table_reserve(void)
 {
-    size_t room = table_room ? 2 * table_room : 16;
+    size_t room = table_capacity ? 2 * table_capacity : 16;
     struct segment *larger;
 
-    if (atomic_load_explicit(&table_count, memory_order_relaxed) < table_room)
+    if (atomic_load_explicit(&table_count, memory_order_relaxed) < table_capacity)
         return DIST_OK;
     larger = realloc(table, room * sizeof(*table));
     if (!larger)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a table of %zu segments", room);
     table = larger;
-    table_room = room;
+    table_capacity = room;
     return DIST_OK;
 }
 
@@ -217,7 +217,7 @@ static dist_status arena_make(enum arena_pool pool, unsigned levels)
     if (status == DIST_OK) {
         madvise(memory, bytes, MADV_DONTDUMP); /* a dump would create all unused pages */
         pthread_mutex_lock(&table_lock);
-        status = table_make_room();
+        status = table_reserve();
         if (status == DIST_OK) {
             table_add(&(struct segment){.memory = memory,
                                         .bytes = bytes,
@@ -579,7 +579,7 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p)
                    dist_last_error());
         segment.memory = memory;
         pthread_mutex_lock(&table_lock);
-        status = table_make_room();
+        status = table_reserve();
         if (status == DIST_OK)
             table_add(&segment);
         pthread_mutex_unlock(&table_lock);
@@ -1046,7 +1046,7 @@ static dist_status register_add(const struct segment *segment, void *copy)
     dist_status status;
 
     pthread_mutex_lock(&table_lock);
-    status = table_make_room();
+    status = table_reserve();
     if (copy && status == DIST_OK)
         status = register_move(copy, pages.memory, pages.bytes);
     else if (copy)

@@ -34,7 +34,7 @@ static pthread_mutex_t doorbell_lock = PTHREAD_MUTEX_INITIALIZER;
 static int doorbell_pipe[2] = {-1, -1}; /* read end, write end; -1 if there are no nodes */
 static uint64_t doorbell_inode;
 static struct disti_node **doorbell_nodes; /* by number; NULL: free */
-static uint32_t doorbell_room, doorbell_count;
+static uint32_t doorbell_capacity, doorbell_count;
 static struct node_far_doorbell *doorbell_far; /* doorbells of other processes */
 static unsigned doorbell_far_count;
 
@@ -57,7 +57,7 @@ static void doorbell_forked(void)
     pthread_mutex_init(&doorbell_lock, NULL);
     doorbell_pipe[0] = doorbell_pipe[1] = -1;
     doorbell_nodes = NULL;
-    doorbell_room = doorbell_count = 0;
+    doorbell_capacity = doorbell_count = 0;
     doorbell_far = NULL;
     doorbell_far_count = 0;
 }
@@ -90,18 +90,19 @@ static dist_status doorbell_make(void)
 /* Finds a free number. */
 static bool doorbell_number(uint32_t *number_p)
 {
-    uint32_t number = 0, room = doorbell_room ? 2 * doorbell_room : 16;
+    uint32_t number = 0, room = doorbell_capacity ? 2 * doorbell_capacity : 16;
     struct disti_node **larger;
 
-    while (number < doorbell_room && doorbell_nodes[number])
+    while (number < doorbell_capacity && doorbell_nodes[number])
         number++;
-    if (number == doorbell_room) {
+    if (number == doorbell_capacity) {
         larger = realloc(doorbell_nodes, room * sizeof(struct disti_node *));
         if (!larger)
             return false;
-        memset(larger + doorbell_room, 0, (room - doorbell_room) * sizeof(struct disti_node *));
+        memset(larger + doorbell_capacity, 0,
+               (room - doorbell_capacity) * sizeof(struct disti_node *));
         doorbell_nodes = larger;
-        doorbell_room = room;
+        doorbell_capacity = room;
     }
     *number_p = number;
     return true;
@@ -118,7 +119,7 @@ static void doorbell_close_unused(void)
     }
     free(doorbell_nodes);
     doorbell_nodes = NULL;
-    doorbell_room = 0;
+    doorbell_capacity = 0;
 }
 
 dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_hello *hello)
@@ -207,7 +208,7 @@ void disti_node_doorbell_close(struct disti_node *node)
             free(far);
         }
     }
-    if (node->has_doorbell && node->doorbell_number < doorbell_room &&
+    if (node->has_doorbell && node->doorbell_number < doorbell_capacity &&
         doorbell_nodes[node->doorbell_number] == node) {
         doorbell_nodes[node->doorbell_number] = NULL;
         doorbell_count--;
@@ -245,7 +246,7 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
 /* Wakes the thread of another node of this process. Requires doorbell_lock. */
 static void doorbell_forward(const struct disti_node *self, uint32_t number)
 {
-    const struct disti_node *node = number < doorbell_room ? doorbell_nodes[number] : NULL;
+    const struct disti_node *node = number < doorbell_capacity ? doorbell_nodes[number] : NULL;
 
     if (node && node != self)
         disti_doorbell_ring(node->sleeper);
@@ -363,7 +364,7 @@ void disti_node_disarm(struct disti_node *node)
             doorbell_forward(node, numbers[i]);
         heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
     } while (got == (ssize_t)sizeof(numbers));
-    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
+    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_capacity; number++)
         doorbell_forward(node, number);
     pthread_mutex_unlock(&doorbell_lock);
 }
