@@ -896,7 +896,7 @@ struct cancel {
     bool failed; /* out of memory for a detached request */
 };
 
-static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
+static bool cancel_matches(const struct cancel *cancel, const struct dist_request *request)
 {
     return disti_standin_is_for(request, cancel->tag, cancel->mask) &&
            !disti_standins_have(&cancel->state->standins, request);
@@ -925,7 +925,7 @@ static void cancel_list(struct cancel *cancel, struct dist_request **head,
         struct dist_request *request = *at, *standin = NULL;
         bool begun = !send || request->moved || request->own[0];
 
-        if (cancel_means(cancel, request)) {
+        if (cancel_matches(cancel, request)) {
             if (begun)
                 standin = cancel_replace(cancel, request, send);
             *at = standin ? standin : request->next;
@@ -944,7 +944,7 @@ static void cancel_peer(struct cancel *cancel)
     struct shm_peer *peer = cancel->peer;
 
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    if (peer->arrival.request && cancel_means(cancel, peer->arrival.request))
+    if (peer->arrival.request && cancel_matches(cancel, peer->arrival.request))
         peer->arrival.request = NULL;
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
@@ -958,13 +958,13 @@ static void cancel_peer(struct cancel *cancel)
     for (uint32_t name = 0; name < peer->rts_sends.capacity; name++) {
         struct dist_request **at = (struct dist_request **)disti_rts_slot(&peer->rts_sends, name);
 
-        if (at && cancel_means(cancel, *at))
+        if (at && cancel_matches(cancel, *at))
             *at = cancel_replace(cancel, *at, true);
     }
     for (int id = 0; peer->mine && id < SHM_LENT_MAX; id++) {
         struct dist_request *request = peer->lent[id];
 
-        if (!request || !cancel_means(cancel, request))
+        if (!request || !cancel_matches(cancel, request))
             continue;
         peer->lent[id] = cancel_replace(cancel, request, false);
         atomic_fetch_or(&peer->mine->revoked, UINT64_C(1) << id);

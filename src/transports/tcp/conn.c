@@ -273,7 +273,7 @@ static bool tcp_hello_proved(const struct tcp_state *state, struct disti_tls *tl
 }
 
 /* Handles a complete hello. Returns true if another one may have arrived. */
-static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
+static bool call_process_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
     struct tcp_peer *peer = conn->peer;
     struct disti_tcp_hello hello;
@@ -309,7 +309,7 @@ static bool call_take_hello(struct tcp_state *state, struct tcp_conn *conn)
 /* Reads and handles the peer's hellos that have arrived. */
 static void conn_read_hello(struct tcp_state *state, struct tcp_conn *conn)
 {
-    while (call_read(state, conn) && call_take_hello(state, conn))
+    while (call_read(state, conn) && call_process_hello(state, conn))
         ;
 }
 

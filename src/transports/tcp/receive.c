@@ -115,7 +115,7 @@ static void tcp_stripe_end(struct tcp_conn *conn)
 /* Compares the checksum of a complete frame. Returns false if it differs; the peer is lost. */
 static bool tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
 {
-    if (!conn->peer->checksum || conn->in.sum == conn->in.sum_wanted)
+    if (!conn->peer->checksum || conn->in.sum == conn->in.sum_expected)
         return true;
     /*
      * Log this now: other ranks may fail first, and they report only that a connection has ended.
@@ -338,7 +338,7 @@ static bool frame_rts(struct tcp_state *state, struct tcp_peer *peer,
 }
 
 /* Handles a CTS, or a refusal, from the peer. Returns false if this rank has sent no such RTS. */
-static bool tcp_take_cts(struct tcp_peer *peer, uint64_t number, bool refused)
+static bool tcp_process_cts(struct tcp_peer *peer, uint64_t number, bool refused)
 {
     struct dist_request *request = peer->stripes.rts_sends.head;
 
@@ -376,7 +376,7 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
         peer->credit.left += frame->tag;
         return true;
     case DISTI_TCP_CTS:
-        return tcp_take_cts(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
+        return tcp_process_cts(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
     default:
         return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
     }
@@ -397,7 +397,7 @@ static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsi
 
     if (conn->peer->checksum) {
         memcpy(unsealed, bytes, sizeof(unsealed));
-        conn->in.sum_wanted = disti_tcp_frame_take_sum(unsealed);
+        conn->in.sum_expected = disti_tcp_frame_take_sum(unsealed);
         conn->in.sum = conn->in.sum_header = checksum_header(unsealed);
         bytes = unsealed;
     }

@@ -290,7 +290,7 @@ struct tcp_incoming {
     struct dist_request *request;
     struct disti_unexpected *unexpected;
     /* With DIST_CHECKSUM: checksum of the data so far; of the frame's header; expected value. */
-    uint32_t sum, sum_header, sum_wanted;
+    uint32_t sum, sum_header, sum_expected;
     unsigned char *stash; /* allocated; NULL: the stash is in `small` */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];

@@ -389,7 +389,7 @@ struct cancel {
     bool failed; /* no memory for a detached request */
 };
 
-static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
+static bool cancel_matches(const struct cancel *cancel, const struct dist_request *request)
 {
     return request && disti_standin_is_for(request, cancel->tag, cancel->mask) &&
            !disti_standins_have(&cancel->state->standins, request);
@@ -425,7 +425,7 @@ static void cancel_queue(struct cancel *cancel, struct tcp_queue *queue, bool be
         struct dist_request *keep = request;
 
         next = request->next;
-        if (cancel_means(cancel, request))
+        if (cancel_matches(cancel, request))
             keep = begun || request->moved ? cancel_send(cancel, request) : NULL;
         if (keep)
             disti_tcp_queue_put(&kept, keep);
@@ -443,15 +443,15 @@ static void cancel_receives(struct cancel *cancel)
 
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
     for (int number = 0; number < peer->conns; number++) {
-        if (cancel_means(cancel, peer->conn[number].in.request))
+        if (cancel_matches(cancel, peer->conn[number].in.request))
             peer->conn[number].in.request = NULL;
     }
     for (; assembly; assembly = assembly->next) {
-        if (cancel_means(cancel, assembly->request))
+        if (cancel_matches(cancel, assembly->request))
             assembly->request = NULL;
     }
     while (*at) {
-        if (cancel_means(cancel, *at))
+        if (cancel_matches(cancel, *at))
             *at = (*at)->next;
         else
             at = &(*at)->next;
@@ -560,7 +560,7 @@ static void cancel_peer(struct cancel *cancel)
     cancel_queue(cancel, &peer->stripes.ready, true);
     cancel_queue(cancel, &peer->stripes.rts_sends, true);
     for (int number = 0; number < peer->conns; number++) {
-        if (cancel_means(cancel, peer->conn[number].out.request))
+        if (cancel_matches(cancel, peer->conn[number].out.request))
             cancel_send(cancel, peer->conn[number].out.request);
     }
     if (cancel->failed)
