@@ -193,7 +193,7 @@ static bool place_is_open(const struct stat *status, mode_t to)
     return (status->st_mode & to) && !(status->st_mode & S_ISVTX);
 }
 
-static bool place_trust_folder(const char *folder, void *arg)
+static bool place_trust_directory(const char *folder, void *arg)
 {
     struct place_trust *trust = arg;
     struct stat status;
@@ -237,7 +237,7 @@ struct place_check {
     size_t size;
 };
 
-static bool place_folder_is_safe(const char *folder, void *arg)
+static bool place_directory_is_safe(const char *folder, void *arg)
 {
     struct place_check *look = arg;
     struct stat status;
@@ -286,7 +286,7 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
         realpath(info.dli_fname, library)) {
         if (stat(library, &status) == 0)
             look.trust.users[look.trust.user_count++] = status.st_uid;
-        (void)place_walk(library, place_trust_folder, &look.trust);
+        (void)place_walk(library, place_trust_directory, &look.trust);
     }
     if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) &&
         !place_trusts_user(&look.trust, status.st_uid)) {
@@ -299,7 +299,7 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
                  errno == EACCES ? ": let this user read it" : "");
         return false;
     }
-    return place_walk(place, place_folder_is_safe, &look);
+    return place_walk(place, place_directory_is_safe, &look);
 }
 
 /* ---- directories where modules are searched for, and the modules in them ---- */
@@ -378,7 +378,7 @@ size_t dist_list_module_folders(char *buffer, size_t size)
     return used;
 }
 
-size_t disti_module_folders(char *text, size_t size)
+size_t disti_module_directories(char *text, size_t size)
 {
     char folder[PATH_MAX];
     size_t used = 0;

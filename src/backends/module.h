@@ -42,7 +42,7 @@ int disti_module_locate(const char *name, char paths[][PATH_MAX], int room);
  * Writes the module directories on one line, with the error for each directory that cannot be read.
  * Returns the length.
  */
-size_t disti_module_folders(char *text, size_t size);
+size_t disti_module_directories(char *text, size_t size);
 
 /* The sorted names of all modules in these directories. The caller frees `names`. */
 struct disti_module_names {

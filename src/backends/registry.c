@@ -259,7 +259,7 @@ void disti_transport_missing(const char *name, char *text, size_t size)
     size_t used = 0;
 
     registry_transport_reason(name, &transport, reason, sizeof(reason));
-    disti_module_folders(folders, sizeof(folders));
+    disti_module_directories(folders, sizeof(folders));
     used = (size_t)snprintf(text, size, "%s. Built-in transports:", reason);
     for (int i = 0; registry_transports[i] && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "",
@@ -694,7 +694,7 @@ dist_status disti_backend_find(const char *name, const struct dist_backend **bac
 
     if (status == DIST_OK)
         return DIST_OK;
-    disti_module_folders(folders, sizeof(folders));
+    disti_module_directories(folders, sizeof(folders));
     list_choices(choices, sizeof(choices));
     return disti_fail(
         status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
