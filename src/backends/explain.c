@@ -212,7 +212,7 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     if (status != DIST_OK)
         goto out;
     /* A job selects once per size class, for the largest size of the class. */
-    bytes = disti_size_class_most(disti_size_class(question->bytes));
+    bytes = disti_size_class_max(disti_size_class(question->bytes));
     status = disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective,
                           bytes, &chosen);
     if (status != DIST_OK)

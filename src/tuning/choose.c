@@ -565,7 +565,7 @@ int disti_size_class(size_t bytes)
     return bytes <= 1 ? (int)bytes : 65 - __builtin_clzll((unsigned long long)(bytes - 1));
 }
 
-size_t disti_size_class_most(int size_class)
+size_t disti_size_class_max(int size_class)
 {
     if (size_class == 0)
         return 0;
@@ -580,7 +580,7 @@ dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective co
     dist_status status = DIST_OK;
 
     if (!chooser->known[collective][size_class].algorithm) {
-        size_t most = disti_size_class_most(size_class);
+        size_t most = disti_size_class_max(size_class);
         struct disti_chosen chosen;
         status = disti_choose(chooser->choice, chooser->tuning, chooser->topology, collective, most,
                               &chosen);

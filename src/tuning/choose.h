@@ -93,11 +93,11 @@ dist_status disti_choose(const struct disti_choice *choice, const struct disti_t
                          const struct disti_topology *topology, dist_collective collective,
                          size_t bytes, struct disti_chosen *chosen_p);
 
-/* Size classes: powers of two, (2^(k - 1), 2^k], and 0. disti_size_class_most() returns the largest
+/* Size classes: powers of two, (2^(k - 1), 2^k], and 0. disti_size_class_max() returns the largest
  * size of a class. */
 #define DISTI_SIZE_CLASSES 66
 int disti_size_class(size_t bytes);
-size_t disti_size_class_most(int size_class);
+size_t disti_size_class_max(int size_class);
 
 /* A cache of choices by size class. Not thread-safe. */
 struct disti_chooser {

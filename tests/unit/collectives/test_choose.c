@@ -232,18 +232,18 @@ static void test_size_classes_are_powers_of_two(void **state)
 {
     (void)state;
     assert_int_equal(disti_size_class(0), 0);
-    assert_int_equal(disti_size_class_most(0), 0);
+    assert_int_equal(disti_size_class_max(0), 0);
     for (int k = 0; k < 64; k++) {
         size_t edge = (size_t)1 << k;
 
-        assert_int_equal(disti_size_class_most(disti_size_class(edge)), edge);
+        assert_int_equal(disti_size_class_max(disti_size_class(edge)), edge);
         if (k > 1)
             assert_int_equal(disti_size_class(edge - 1), disti_size_class(edge));
         if (k > 1)
             assert_int_equal(disti_size_class(edge + 1), disti_size_class(edge) + 1);
     }
     assert_true(disti_size_class(SIZE_MAX) < DISTI_SIZE_CLASSES);
-    assert_true(disti_size_class_most(disti_size_class(SIZE_MAX)) == SIZE_MAX);
+    assert_true(disti_size_class_max(disti_size_class(SIZE_MAX)) == SIZE_MAX);
 }
 
 /* The first call of a size class is selected like disti_choose, and later calls of the class use
