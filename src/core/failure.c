@@ -997,7 +997,8 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
 
     if (group->failed)
         return;
-    if (atomic_load(&group->abort_asked)) { /* other ranks may have exited because of the abort */
+    if (atomic_load(
+            &group->abort_requested)) { /* other ranks may have exited because of the abort */
         disti_group_abort(group);
         return;
     }
@@ -1070,7 +1071,7 @@ void disti_group_check_abort(struct dist_group *group)
 {
     if (group->failed)
         return;
-    if (atomic_load(&group->abort_asked))
+    if (atomic_load(&group->abort_requested))
         disti_group_abort(group);
     else if (group->world->bootstrap.store && fault_read_news(group) && group->aborted)
         fault_lost(group, NULL);
@@ -1080,7 +1081,7 @@ void disti_group_watch(struct dist_group *group, struct disti_work *work)
 {
     if (group->failed)
         return;
-    if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
+    if (atomic_load_explicit(&group->abort_requested, memory_order_relaxed))
         disti_group_abort(group);
     else if (fault_poll_news(group) &&
              (disti_expired(group->lost_until_ns) || fault_has_pending_send(group)))
@@ -1114,7 +1115,7 @@ dist_status dist_abort(dist_group *group)
 {
     if (!group || !atomic_load(&group->abort_possible))
         return DIST_ERR_INVALID_ARGUMENT;
-    if (atomic_exchange(&group->abort_asked, true))
+    if (atomic_exchange(&group->abort_requested, true))
         return DIST_OK;
     atomic_store(&group->over, true);
     if (group->alarm)

@@ -441,9 +441,9 @@ struct dist_group {
     struct disti_work *works, *last_work; /* pending requests, in order */
     uint32_t barriers;                    /* number of monitored barriers begun */
     dist_status failed;
-    bool aborted;               /* ended by dist_abort on this rank or another */
-    atomic_bool abort_asked;    /* dist_abort was called on this rank; not guarded by the lock */
-    atomic_bool abort_possible; /* the group is open; not guarded by the lock */
+    bool aborted;                /* ended by dist_abort on this rank or another */
+    atomic_bool abort_requested; /* dist_abort was called on this rank; not guarded by the lock */
+    atomic_bool abort_possible;  /* the group is open; not guarded by the lock */
     struct disti_store_alarm *alarm; /* reports dist_abort; NULL: no store or memory */
     int lost_rank; /* the lost or failed rank, or -1; pending requests get a grace period */
     dist_status lost_status; /* valid with lost_rank: the status that the group ends with */

@@ -297,7 +297,7 @@ static dist_status work_admit(struct dist_group *group, const struct disti_work 
     if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "rank %d cannot start %s: the group was destroyed", group->rank, what);
-    if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
+    if (atomic_load_explicit(&group->abort_requested, memory_order_relaxed))
         disti_group_abort(group);
     return group->failed ? disti_group_refuse(group, what) : DIST_OK;
 }
