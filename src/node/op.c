@@ -973,7 +973,7 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
         atomic_store_explicit(writes_to, NODE_TO_ANY, memory_order_seq_cst);
         atomic_thread_fence(memory_order_seq_cst);
     }
-    disti_node_note_gone(node);
+    disti_node_note_exited(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
     if (op->copy_mode &
         (NODE_BYPASSES | NODE_STREAMS)) /* which may come later than the next store */

@@ -618,7 +618,7 @@ void disti_node_migrate_close(struct disti_node *node);
 void disti_node_ring(struct disti_node *node);
 
 /* Notes ranks that have given up. */
-void disti_node_note_gone(struct disti_node *node);
+void disti_node_note_exited(struct disti_node *node);
 
 /*
  * Overflow slots, for data that are too long for a slot and too short to be read from the rank's

@@ -281,7 +281,7 @@ static int node_doorbell_listen(struct disti_node *node)
  */
 
 /* Notes that the rank has given up; the calls before `gave_up` can still end. */
-static void presence_note_gone(struct disti_node *node, int rank)
+static void presence_note_exited(struct disti_node *node, int rank)
 {
     uint64_t from = node->peers[rank].mailbox->gave_up;
 
@@ -306,7 +306,7 @@ static void presence_wake(struct disti_node *node, int rank, bool any)
     uint32_t presence = atomic_load_explicit(place, memory_order_seq_cst);
 
     if (presence == NODE_GONE)
-        presence_note_gone(node, rank);
+        presence_note_exited(node, rank);
     else if (presence != NODE_AWAKE && (any || presence == presence_asleep(node->rank)) &&
              atomic_compare_exchange_strong(place, &presence, NODE_AWAKE))
         disti_node_doorbell_ring(node, rank);
@@ -380,12 +380,12 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
     disti_segment_retire(); /* a peer may still write to memory that the program now frees */
 }
 
-void disti_node_note_gone(struct disti_node *node)
+void disti_node_note_exited(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
         if (atomic_load_explicit(&node->peers[r].mailbox->presence, memory_order_acquire) ==
             NODE_GONE)
-            presence_note_gone(node, r);
+            presence_note_exited(node, r);
     }
 }
 
