@@ -242,7 +242,7 @@ bool disti_interface_fits(const char *spec, const char *name)
 /* Prefixes of the variables of other programs of the project: dist_bench, the tests, an example. */
 static const char *const variables_prefixes[] = {"DIST_BENCH_", "DIST_TEST_", "DIST_ACL_"};
 
-static int variables_least(int a, int b)
+static int variables_min(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -260,9 +260,9 @@ int disti_name_distance(const char *a, const char *b)
         row[0] = i + 1;
         for (int j = 0; j < length; j++) {
             row[j + 1] =
-                variables_least(last[j] + (a[i] != b[j]), variables_least(last[j + 1], row[j]) + 1);
+                variables_min(last[j] + (a[i] != b[j]), variables_min(last[j + 1], row[j]) + 1);
             if (i && j && a[i] == b[j - 1] && a[i - 1] == b[j])
-                row[j + 1] = variables_least(row[j + 1], before[j - 1] + 1);
+                row[j + 1] = variables_min(row[j + 1], before[j - 1] + 1);
         }
         before = last;
         last = row;
