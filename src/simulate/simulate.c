@@ -386,10 +386,10 @@ struct draft {
     struct sim_span *lanes;
     struct sim_step *steps;
     struct sim_end *sends, *recvs;
-    size_t lane_room, step_room;
+    size_t lane_room, step_capacity;
 };
 
-static bool draft_room(struct draft *draft)
+static bool draft_reserve(struct draft *draft)
 {
     const struct disti_plan *plan = draft->plan;
     if (plan->lane_count >= draft->lane_room) {
@@ -397,14 +397,14 @@ static bool draft_room(struct draft *draft)
         draft->lane_room = plan->lane_count + 1;
         draft->lanes = malloc(draft->lane_room * sizeof(*draft->lanes));
     }
-    if (plan->step_count >= draft->step_room) {
+    if (plan->step_count >= draft->step_capacity) {
         free(draft->steps);
         free(draft->sends);
         free(draft->recvs);
-        draft->step_room = plan->step_count + 1;
-        draft->steps = malloc(draft->step_room * sizeof(*draft->steps));
-        draft->sends = malloc(draft->step_room * sizeof(*draft->sends));
-        draft->recvs = malloc(draft->step_room * sizeof(*draft->recvs));
+        draft->step_capacity = plan->step_count + 1;
+        draft->steps = malloc(draft->step_capacity * sizeof(*draft->steps));
+        draft->sends = malloc(draft->step_capacity * sizeof(*draft->sends));
+        draft->recvs = malloc(draft->step_capacity * sizeof(*draft->recvs));
     }
     return draft->lanes && draft->steps && draft->sends && draft->recvs;
 }
@@ -547,7 +547,7 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
         return status;
     draft->plan = plan;
     programs->chunks = plan->chunks;
-    if (draft_room(draft)) {
+    if (draft_reserve(draft)) {
         draft->program = (struct sim_program){.lane_count = plan->lane_count,
                                               .step_count = plan->step_count,
                                               .lanes = draft->lanes,
