@@ -262,7 +262,7 @@ struct wire {
 static BIO_METHOD *wire_method;
 
 /* True if a call that failed with this error may succeed later. */
-static bool wire_for_now(int error)
+static bool wire_error_is_temporary(int error)
 {
     return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
 }
@@ -271,7 +271,7 @@ static bool wire_for_now(int error)
 static bool wire_again(struct wire *wire, ssize_t n)
 {
     wire->error = n < 0 && errno != EAGAIN ? errno : 0;
-    return n < 0 && wire_for_now(errno);
+    return n < 0 && wire_error_is_temporary(errno);
 }
 
 static int wire_read(BIO *bio, char *data, int bytes)
@@ -345,7 +345,7 @@ struct disti_tls {
     char why[DISTI_TLS_WHY];
 };
 
-static void session_why(struct disti_tls *tls, const char *format, const char *detail)
+static void session_set_error(struct disti_tls *tls, const char *format, const char *detail)
 {
     snprintf(tls->why, sizeof(tls->why), format, detail);
 }
@@ -364,24 +364,26 @@ static void session_explain(struct disti_tls *tls)
     if (reason == SSL_R_WRONG_VERSION_NUMBER)
         (void)!send(tls->wire.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (tls->wire.greedy)
-        session_why(tls, "it sent more than %s before it was authenticated", "64 KiB");
+        session_set_error(tls, "it sent more than %s before it was authenticated", "64 KiB");
     else if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
-        session_why(tls,
-                    "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
-                    "it does not use TLS");
+        session_set_error(
+            tls, "%s: set DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA on all ranks, or on none",
+            "it does not use TLS");
     else if (reason == SSL_R_UNSUPPORTED_PROTOCOL || reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION)
-        session_why(tls, "it does not use TLS 1.3 (%s)", text);
+        session_set_error(tls, "it does not use TLS 1.3 (%s)", text);
     else if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-        session_why(tls, "%s", "it showed no certificate: set its DIST_TLS_CERT and DIST_TLS_KEY");
+        session_set_error(tls, "%s",
+                          "it showed no certificate: set its DIST_TLS_CERT and DIST_TLS_KEY");
     else if (reason >= SSL_AD_REASON_OFFSET && !ERR_FATAL_ERROR(error))
-        session_why(tls, "it refused this end's certificate or handshake (%s): see its log", text);
+        session_set_error(tls, "it refused this end's certificate or handshake (%s): see its log",
+                          text);
     else if (verified != X509_V_OK)
-        session_why(tls,
-                    "its certificate is not valid (%s): check DIST_TLS_CA, and the subject "
-                    "alternative names of its DIST_TLS_CERT",
-                    X509_verify_cert_error_string(verified));
+        session_set_error(tls,
+                          "its certificate is not valid (%s): check DIST_TLS_CA, and the subject "
+                          "alternative names of its DIST_TLS_CERT",
+                          X509_verify_cert_error_string(verified));
     else
-        session_why(tls, "the TLS session failed (%s)", text ? text : "unknown reason");
+        session_set_error(tls, "the TLS session failed (%s)", text ? text : "unknown reason");
 }
 
 static ssize_t session_error(int error)
@@ -399,9 +401,9 @@ static ssize_t session_failed(struct disti_tls *tls, int result)
         return session_error(error ? error : EAGAIN);
     tls->ended |= kind == SSL_ERROR_ZERO_RETURN || tls->wire.closed;
     if (!tls->up && (tls->ended || error == ECONNRESET))
-        session_why(tls, "%s",
-                    "it ended the connection during the TLS handshake; perhaps it "
-                    "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
+        session_set_error(tls, "%s",
+                          "it ended the connection during the TLS handshake; perhaps it "
+                          "has no DIST_TLS_CERT, DIST_TLS_KEY and DIST_TLS_CA");
     if (tls->ended)
         return 0;
     /*
@@ -452,7 +454,8 @@ static ssize_t session_go_up(struct disti_tls *tls)
      * If the write fails for good, drop the record without an error: the peer may have sent an
      * alert with the cause, which the next read reports.
      */
-    if (tls->record_bytes && !tls->owed && !session_put_record(tls) && !wire_for_now(errno))
+    if (tls->record_bytes && !tls->owed && !session_put_record(tls) &&
+        !wire_error_is_temporary(errno))
         tls->record_bytes = 0;
     return tls->broken ? session_error(EPROTO) : 1;
 }
@@ -535,7 +538,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
         if (session_put_record(tls))
             continue;
         tls->owed = 1;
-        return wire_for_now(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
+        return wire_error_is_temporary(errno) && sent > 1 ? (ssize_t)sent - 1 : -1;
     }
     return (ssize_t)sent;
 }
