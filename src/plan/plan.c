@@ -161,9 +161,9 @@ struct disti_builder {
     struct builder_record *records;
     size_t count, room;
     struct disti_lane *lanes; /* `first` is set by builder_flatten() */
-    size_t lane_count, lane_room;
+    size_t lane_count, lane_capacity;
     uint32_t *data; /* the chunk lists of all steps, concatenated */
-    size_t data_count, data_room;
+    size_t data_count, data_capacity;
     SLIST_HEAD(, builder_array) arrays; /* working arrays of the algorithm */
 };
 
@@ -220,8 +220,8 @@ uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
 {
     if (b->lane_count >= DISTI_NO_LANE || channel >= DISTI_CHANNELS)
         builder_fail(b, DIST_ERR_UNSUPPORTED);
-    if (b->status != DIST_OK ||
-        !builder_grow(b, (void **)&b->lanes, b->lane_count, 1, &b->lane_room, sizeof(*b->lanes)))
+    if (b->status != DIST_OK || !builder_grow(b, (void **)&b->lanes, b->lane_count, 1,
+                                              &b->lane_capacity, sizeof(*b->lanes)))
         return 0;
     b->lanes[b->lane_count] = (struct disti_lane){.channel = channel};
     return (uint16_t)b->lane_count++;
@@ -292,7 +292,7 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
         if (b->data_count + draft->chunks >= DISTI_NO_LIST)
             builder_fail(b, DIST_ERR_UNSUPPORTED);
         if (b->status == DIST_OK && builder_grow(b, (void **)&b->data, b->data_count, draft->chunks,
-                                                 &b->data_room, sizeof(*b->data))) {
+                                                 &b->data_capacity, sizeof(*b->data))) {
             if (draft->chunks)
                 memcpy(b->data + b->data_count, draft->list, draft->chunks * sizeof(*b->data));
             step.list = (uint32_t)b->data_count;

@@ -386,16 +386,16 @@ struct draft {
     struct sim_span *lanes;
     struct sim_step *steps;
     struct sim_end *sends, *recvs;
-    size_t lane_room, step_capacity;
+    size_t lane_capacity, step_capacity;
 };
 
 static bool draft_reserve(struct draft *draft)
 {
     const struct disti_plan *plan = draft->plan;
-    if (plan->lane_count >= draft->lane_room) {
+    if (plan->lane_count >= draft->lane_capacity) {
         free(draft->lanes);
-        draft->lane_room = plan->lane_count + 1;
-        draft->lanes = malloc(draft->lane_room * sizeof(*draft->lanes));
+        draft->lane_capacity = plan->lane_count + 1;
+        draft->lanes = malloc(draft->lane_capacity * sizeof(*draft->lanes));
     }
     if (plan->step_count >= draft->step_capacity) {
         free(draft->steps);
