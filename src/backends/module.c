@@ -169,16 +169,16 @@ struct place_trust {
 };
 
 /* Calls fn for each directory above an absolute path, until it returns false. */
-static bool place_walk(const char *path, bool (*fn)(const char *folder, void *arg), void *arg)
+static bool place_walk(const char *path, bool (*fn)(const char *directory, void *arg), void *arg)
 {
-    char folder[PATH_MAX];
+    char directory[PATH_MAX];
 
-    snprintf(folder, sizeof(folder), "%s", path);
-    for (char *end = strrchr(folder, '/'); end; end = strrchr(folder, '/')) {
-        if (end == folder)
+    snprintf(directory, sizeof(directory), "%s", path);
+    for (char *end = strrchr(directory, '/'); end; end = strrchr(directory, '/')) {
+        if (end == directory)
             return fn("/", arg);
         *end = '\0';
-        if (!fn(folder, arg))
+        if (!fn(directory, arg))
             return false;
     }
     return true;
@@ -193,12 +193,12 @@ static bool place_is_open(const struct stat *status, mode_t to)
     return (status->st_mode & to) && !(status->st_mode & S_ISVTX);
 }
 
-static bool place_trust_directory(const char *folder, void *arg)
+static bool place_trust_directory(const char *directory, void *arg)
 {
     struct place_trust *trust = arg;
     struct stat status;
 
-    if (stat(folder, &status) < 0)
+    if (stat(directory, &status) < 0)
         return true;
     if (trust->user_count < PLACE_OWNERS)
         trust->users[trust->user_count++] = status.st_uid;
@@ -237,21 +237,21 @@ struct place_check {
     size_t size;
 };
 
-static bool place_directory_is_safe(const char *folder, void *arg)
+static bool place_directory_is_safe(const char *directory, void *arg)
 {
     struct place_check *look = arg;
     struct stat status;
 
-    if (stat(folder, &status) < 0) {
+    if (stat(directory, &status) < 0) {
         snprintf(look->reason, look->size, "is in directory %s, which cannot be examined: %s",
-                 folder, strerror(errno));
+                 directory, strerror(errno));
         return false;
     }
     if (!place_trusts_user(&look->trust, status.st_uid)) {
         snprintf(look->reason, look->size,
                  "is in directory %s, which belongs to user %u, who could replace it: copy it to a "
                  "directory of your own",
-                 folder, (unsigned)status.st_uid);
+                 directory, (unsigned)status.st_uid);
         return false;
     }
     if ((place_is_open(&status, S_IWOTH) && !look->trust.anybody) ||
@@ -260,7 +260,7 @@ static bool place_directory_is_safe(const char *folder, void *arg)
             look->reason, look->size,
             "is in directory %s, where %s could replace it (mode %04o): run chmod go-w on that "
             "directory, or copy the module to another one",
-            folder, status.st_mode & S_IWOTH ? "everybody" : "its group",
+            directory, status.st_mode & S_IWOTH ? "everybody" : "its group",
             (unsigned)status.st_mode & 07777);
         return false;
     }
@@ -309,7 +309,7 @@ static bool module_place(const char *path, char place[PATH_MAX], char *reason, s
 #endif
 
 /* Stores the directory from which this library was loaded, so that an installation can be moved. */
-static bool folders_own(char *folder, size_t size)
+static bool directories_own(char *directory, size_t size)
 {
     Dl_info info;
     const char *slash;
@@ -319,7 +319,7 @@ static bool folders_own(char *folder, size_t size)
     slash = strrchr(info.dli_fname, '/');
     if (!slash || (size_t)(slash - info.dli_fname) >= size)
         return false;
-    snprintf(folder, size, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
+    snprintf(directory, size, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
     return true;
 }
 
@@ -328,22 +328,22 @@ static bool folders_own(char *folder, size_t size)
  * (separated by ':'), dist/ beside the library, the library's own directory (for a build tree), the
  * configured installation directory. Returns false if there are no more.
  */
-static bool folders_item(int i, char *folder, size_t size)
+static bool directories_item(int i, char *directory, size_t size)
 {
     const char *list = disti_env("DIST_PLUGIN_PATH");
     char own[PATH_MAX - sizeof("/dist")];
     int listed = 0;
 
-    while (list && disti_list_item(list, ':', listed, folder, size)) {
+    while (list && disti_list_item(list, ':', listed, directory, size)) {
         if (listed++ == i)
             return true;
     }
     i -= listed;
-    if (!folders_own(own, sizeof(own)))
+    if (!directories_own(own, sizeof(own)))
         i += 2;
     if (i > 2)
         return false;
-    snprintf(folder, size, "%s%s", i == 2 ? DISTI_MODULE_DIR : own, i == 0 ? "/dist" : "");
+    snprintf(directory, size, "%s%s", i == 2 ? DISTI_MODULE_DIR : own, i == 0 ? "/dist" : "");
     return true;
 }
 
@@ -351,12 +351,12 @@ static bool folders_item(int i, char *folder, size_t size)
  * ignored. */
 int disti_module_locate(const char *name, char paths[][PATH_MAX], int room)
 {
-    char folder[PATH_MAX];
+    char directory[PATH_MAX];
     struct stat status;
     int found = 0;
 
-    for (int i = 0; found < room && folders_item(i, folder, sizeof(folder)); i++) {
-        int n = snprintf(paths[found], PATH_MAX, "%s/dist_%s.so", folder, name);
+    for (int i = 0; found < room && directories_item(i, directory, sizeof(directory)); i++) {
+        int n = snprintf(paths[found], PATH_MAX, "%s/dist_%s.so", directory, name);
 
         if (n > 0 && n < PATH_MAX && lstat(paths[found], &status) == 0)
             found++;
@@ -366,28 +366,28 @@ int disti_module_locate(const char *name, char paths[][PATH_MAX], int room)
 
 size_t dist_list_module_folders(char *buffer, size_t size)
 {
-    char folder[PATH_MAX];
+    char directory[PATH_MAX];
     size_t used = 0;
 
     size = buffer ? size : 0;
     if (size)
         buffer[0] = '\0';
-    for (int i = 0; folders_item(i, folder, sizeof(folder)); i++)
+    for (int i = 0; directories_item(i, directory, sizeof(directory)); i++)
         used += (size_t)snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
-                                 "%s\n", folder);
+                                 "%s\n", directory);
     return used;
 }
 
 size_t disti_module_directories(char *text, size_t size)
 {
-    char folder[PATH_MAX];
+    char directory[PATH_MAX];
     size_t used = 0;
 
     text[0] = '\0';
-    for (int i = 0; used < size && folders_item(i, folder, sizeof(folder)); i++) {
-        int error = access(folder, R_OK | X_OK) == 0 ? 0 : errno;
+    for (int i = 0; used < size && directories_item(i, directory, sizeof(directory)); i++) {
+        int error = access(directory, R_OK | X_OK) == 0 ? 0 : errno;
 
-        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s%s", i ? ", " : "", folder,
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s%s", i ? ", " : "", directory,
                                  error ? " (" : "", error ? strerror(error) : "", error ? ")" : "");
     }
     return used;
@@ -399,7 +399,7 @@ size_t disti_module_directories(char *text, size_t size)
  * Inserts a name in alphabetical order, if it is not in the list yet. Returns false if there is no
  * memory.
  */
-static bool folders_add(struct disti_module_names *names, const char *name)
+static bool directories_add(struct disti_module_names *names, const char *name)
 {
     void *grown;
     int index = 0;
@@ -421,12 +421,12 @@ static bool folders_add(struct disti_module_names *names, const char *name)
 
 void disti_module_names(struct disti_module_names *names_p)
 {
-    char folder[PATH_MAX], name[DISTI_MODULE_NAME];
+    char directory[PATH_MAX], name[DISTI_MODULE_NAME];
     const struct dirent *entry;
 
     *names_p = (struct disti_module_names){0};
-    for (int i = 0; folders_item(i, folder, sizeof(folder)); i++) {
-        DIR *dir = opendir(folder);
+    for (int i = 0; directories_item(i, directory, sizeof(directory)); i++) {
+        DIR *dir = opendir(directory);
 
         while (dir && (entry = readdir(dir))) {
             size_t length = strlen(entry->d_name);
@@ -438,7 +438,7 @@ void disti_module_names(struct disti_module_names *names_p)
                 continue;
             snprintf(name, sizeof(name), "%.*s", (int)(length - strlen("dist_.so")),
                      entry->d_name + strlen("dist_"));
-            if (!folders_add(names_p, name))
+            if (!directories_add(names_p, name))
                 break;
         }
         if (dir)

@@ -254,18 +254,18 @@ const struct dist_transport *disti_transport_find(const char *name)
 
 void disti_transport_missing(const char *name, char *text, size_t size)
 {
-    char reason[REGISTRY_REASON] = "the transport exists", folders[REGISTRY_REASON];
+    char reason[REGISTRY_REASON] = "the transport exists", directories[REGISTRY_REASON];
     const struct dist_transport *transport;
     size_t used = 0;
 
     registry_transport_reason(name, &transport, reason, sizeof(reason));
-    disti_module_directories(folders, sizeof(folders));
+    disti_module_directories(directories, sizeof(directories));
     used = (size_t)snprintf(text, size, "%s. Built-in transports:", reason);
     for (int i = 0; registry_transports[i] && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "",
                                  registry_transports[i]->name);
     if (used < size)
-        snprintf(text + used, size - used, "; modules are searched for in %s", folders);
+        snprintf(text + used, size - used, "; modules are searched for in %s", directories);
 }
 
 bool dist_collective_reduces(dist_collective collective)
@@ -689,17 +689,17 @@ static size_t list_choices(char *text, size_t size)
 
 dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p)
 {
-    char reason[REGISTRY_REASON], folders[REGISTRY_REASON], choices[2048];
+    char reason[REGISTRY_REASON], directories[REGISTRY_REASON], choices[2048];
     dist_status status = registry_backend_reason(name, backend_p, reason, sizeof(reason));
 
     if (status == DIST_OK)
         return DIST_OK;
-    disti_module_directories(folders, sizeof(folders));
+    disti_module_directories(directories, sizeof(directories));
     list_choices(choices, sizeof(choices));
     return disti_fail(
         status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
         "backend '%s' cannot be used: %s. Modules are searched for in %s. Choose one of these:\n%s",
-        name, reason, folders, choices);
+        name, reason, directories, choices);
 }
 
 /* ---- all names ---- */

@@ -26,7 +26,7 @@ static bool cookie_wrong(char *why, const char *path, const char *what)
 }
 
 /* Creates a file with a unique name and writes it to disk completely. */
-static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char *why)
+static bool cookie_draft(const char *directory, char draft[DISTI_SECRET_PATH], char *why)
 {
     unsigned char random[COOKIE_HEX / 2 + 8];
     char text[2 * sizeof(random) + 1];
@@ -34,10 +34,10 @@ static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char
     int fd;
 
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
-        return cookie_wrong(why, folder, "cannot be made");
+        return cookie_wrong(why, directory, "cannot be made");
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(text + 2 * i, 3, "%02x", random[i]);
-    snprintf(draft, DISTI_SECRET_PATH, "%.*s/.%.16s", DISTI_SECRET_PATH - 32, folder,
+    snprintf(draft, DISTI_SECRET_PATH, "%.*s/.%.16s", DISTI_SECRET_PATH - 32, directory,
              text + COOKIE_HEX);
     text[COOKIE_HEX] = '\n';
     fd = open(draft, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -58,7 +58,7 @@ static bool cookie_draft(const char *folder, char draft[DISTI_SECRET_PATH], char
  * The first process to link its draft creates the cookie; other processes discard their drafts,
  * since link(2) never replaces a file.
  */
-static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char *why)
+static bool cookie_create(char directory[DISTI_SECRET_PATH], const char *path, char *why)
 {
     struct stat here = {.st_uid = geteuid() + 1};
     char draft[DISTI_SECRET_PATH];
@@ -68,15 +68,15 @@ static bool cookie_create(char folder[DISTI_SECRET_PATH], const char *path, char
      * Create directories only inside a directory of this user. sudo may have kept another user's
      * HOME, and that user could not use directories that root owns.
      */
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(directory + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (stat(folder, &here) != 0 && here.st_uid == geteuid())
-            (void)mkdir(folder, 0700);
+        if (stat(directory, &here) != 0 && here.st_uid == geteuid())
+            (void)mkdir(directory, 0700);
         *slash = '/';
     }
     if (here.st_uid == geteuid())
-        (void)mkdir(folder, 0700);
-    if (!cookie_draft(folder, draft, why))
+        (void)mkdir(directory, 0700);
+    if (!cookie_draft(directory, draft, why))
         return false;
     made = link(draft, path) == 0 || errno == EEXIST;
     if (!made)
@@ -89,11 +89,12 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
 {
     const char *config = disti_env("XDG_CONFIG_HOME"), *home = disti_env("HOME");
     const char *base = config ? config : home;
-    char folder[DISTI_SECRET_PATH], path[DISTI_SECRET_PATH];
+    char directory[DISTI_SECRET_PATH], path[DISTI_SECRET_PATH];
     struct stat file, holder;
     bool taken;
-    int length =
-        base ? snprintf(folder, sizeof(folder), "%s%s/libdist", base, config ? "" : "/.config") : 0;
+    int length = base ? snprintf(directory, sizeof(directory), "%s%s/libdist", base,
+                                 config ? "" : "/.config")
+                      : 0;
 
     disti_secret_wipe(secret_p);
     /* A setuid program ignores the environment, and its files belong to another user. */
@@ -104,11 +105,11 @@ bool disti_secret_cookie(struct disti_secret *secret_p, char why[DISTI_SECRET_WH
             "an absolute path; a setuid program has no cookie");
         return false;
     }
-    snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, folder);
-    if (lstat(path, &file) != 0 && !cookie_create(folder, path, why))
+    snprintf(path, sizeof(path), "%.*s/cookie", DISTI_SECRET_PATH - 16, directory);
+    if (lstat(path, &file) != 0 && !cookie_create(directory, path, why))
         return false;
     /* The owner of the directory could replace the file after these checks. */
-    taken = stat(folder, &holder) == 0 && holder.st_uid == geteuid() &&
+    taken = stat(directory, &holder) == 0 && holder.st_uid == geteuid() &&
             (lstat(path, &file) != 0 || (S_ISREG(file.st_mode) && file.st_uid == geteuid()));
     if (!taken)
         snprintf(

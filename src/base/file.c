@@ -189,10 +189,11 @@ bool disti_file_owner_is_safe(uid_t owner)
 static bool file_next(char path[PATH_MAX], const char *target)
 {
     char *slash = target[0] == '/' ? NULL : strrchr(path, '/');
-    const size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
+    const size_t directory = slash ? (size_t)(slash + 1 - path) : 0;
 
     errno = ENAMETOOLONG;
-    return (size_t)snprintf(path + folder, PATH_MAX - folder, "%s", target) < PATH_MAX - folder;
+    return (size_t)snprintf(path + directory, PATH_MAX - directory, "%s", target) <
+           PATH_MAX - directory;
 }
 
 /*

@@ -361,11 +361,11 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
 /* True if this process itself listens on the port. */
 static bool socket_is_own_port(int port)
 {
-    DIR *folder = opendir(DISTI_PROCESS_OWN "/fd");
+    DIR *directory = opendir(DISTI_PROCESS_OWN "/fd");
     const struct dirent *entry;
     bool own = false;
 
-    while (folder && !own && (entry = readdir(folder))) {
+    while (directory && !own && (entry = readdir(directory))) {
         struct sockaddr_storage at;
         socklen_t size = sizeof(at), flag_size = sizeof(int);
         int fd = atoi(entry->d_name), listens = 0;
@@ -375,8 +375,8 @@ static bool socket_is_own_port(int port)
               (at.ss_family == AF_INET || at.ss_family == AF_INET6) &&
               disti_address_port((struct sockaddr *)&at) == port;
     }
-    if (folder)
-        closedir(folder);
+    if (directory)
+        closedir(directory);
     return own;
 }
 

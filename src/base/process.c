@@ -395,12 +395,12 @@ int disti_process_thread(int pid)
     const int held = disti_cancel_hold(); /* the caller may hold a lock */
     const struct dirent *entry;
     char path[64];
-    DIR *folder;
+    DIR *directory;
     int found = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
-    folder = disti_process_proc_is_own() ? opendir(path) : NULL;
-    while (folder && !found && (entry = readdir(folder))) {
+    directory = disti_process_proc_is_own() ? opendir(path) : NULL;
+    while (directory && !found && (entry = readdir(directory))) {
         const int thread = atoi(entry->d_name);
         bool ends;
         int status;
@@ -411,8 +411,8 @@ int disti_process_thread(int pid)
         if (stat_ends(path, &ends, &status) && !ends)
             found = thread;
     }
-    if (folder)
-        closedir(folder);
+    if (directory)
+        closedir(directory);
     disti_cancel_let(held);
     return found;
 }

@@ -5,8 +5,11 @@
 #include <string.h>
 
 const struct disti_algorithm disti_algorithms[] = {
-#define ALGORITHM(which, folder, row, ...)                                                         \
-    {.collective = DIST_COLL_##which, .name = #row, .write = disti_##folder##_##row, __VA_ARGS__},
+#define ALGORITHM(which, directory, row, ...)                                                      \
+    {.collective = DIST_COLL_##which,                                                              \
+     .name = #row,                                                                                 \
+     .write = disti_##directory##_##row,                                                           \
+     __VA_ARGS__},
 #include "collectives/algorithms.def"
 #undef ALGORITHM
     {.name = NULL},

@@ -6,8 +6,8 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
-#define ALGORITHM(which, folder, row, ...)                                                         \
-    void disti_##folder##_##row(const struct disti_shape *shape, struct disti_builder *b);
+#define ALGORITHM(which, directory, row, ...)                                                      \
+    void disti_##directory##_##row(const struct disti_shape *shape, struct disti_builder *b);
 #include "collectives/algorithms.def"
 #undef ALGORITHM
 
