@@ -349,13 +349,13 @@ static bool directories_item(int i, char *directory, size_t size)
 
 /* Any existing entry counts, whatever its type, so that a bad file is reported instead of
  * ignored. */
-int disti_module_locate(const char *name, char paths[][PATH_MAX], int room)
+int disti_module_locate(const char *name, char paths[][PATH_MAX], int capacity)
 {
     char directory[PATH_MAX];
     struct stat status;
     int found = 0;
 
-    for (int i = 0; found < room && directories_item(i, directory, sizeof(directory)); i++) {
+    for (int i = 0; found < capacity && directories_item(i, directory, sizeof(directory)); i++) {
         int n = snprintf(paths[found], PATH_MAX, "%s/dist_%s.so", directory, name);
 
         if (n > 0 && n < PATH_MAX && lstat(paths[found], &status) == 0)

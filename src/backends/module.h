@@ -34,9 +34,9 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size);
 
 /* ---- module directories ---- */
 
-/* Writes the paths of the existing files with that name, in order of precedence, at most `room`.
- * Returns their number. */
-int disti_module_locate(const char *name, char paths[][PATH_MAX], int room);
+/* Writes the paths of the existing files with that name, in order of precedence, at most
+ * `capacity`. Returns their number. */
+int disti_module_locate(const char *name, char paths[][PATH_MAX], int capacity);
 
 /*
  * Writes the module directories on one line, with the error for each directory that cannot be read.

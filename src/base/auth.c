@@ -268,11 +268,11 @@ static bool secret_is_groups(const struct stat *file)
 static bool secret_take(const char *path, int fd, struct disti_secret *secret, char *why)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN}; /* regular files are always ready */
-    const size_t room = sizeof(secret->bytes);
+    const size_t capacity = sizeof(secret->bytes);
     ssize_t got;
 
-    while (secret->length < room &&
-           (got = read(fd, secret->bytes + secret->length, room - secret->length)) != 0) {
+    while (secret->length < capacity &&
+           (got = read(fd, secret->bytes + secret->length, capacity - secret->length)) != 0) {
         if (got < 0 && errno == EAGAIN && poll(&ready, 1, SECRET_PIPE_MS) <= 0)
             return secret_wrong(why, path, "is a pipe to which no process writes", "name a file");
         if (got < 0 && errno != EINTR && errno != EAGAIN)

@@ -486,19 +486,19 @@ ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int cou
     return got ? (ssize_t)got : end;
 }
 
-/* Copies up to `room` bytes of the parts, starting at byte `skip`. */
+/* Copies up to `capacity` bytes of the parts, starting at byte `skip`. */
 static size_t session_gather(const struct iovec *parts, int count, size_t skip, unsigned char *to,
-                             size_t room)
+                             size_t capacity)
 {
     size_t copied = 0;
 
-    for (int i = 0; i < count && copied < room; i++) {
+    for (int i = 0; i < count && copied < capacity; i++) {
         size_t from = skip < parts[i].iov_len ? skip : parts[i].iov_len;
         size_t n = parts[i].iov_len - from;
 
         skip -= from;
-        if (n > room - copied)
-            n = room - copied;
+        if (n > capacity - copied)
+            n = capacity - copied;
         if (n)
             memcpy(to + copied, (const char *)parts[i].iov_base + from, n);
         copied += n;
@@ -513,8 +513,8 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
     if (tls->ended)
         return session_error(tls->broken ? EPROTO : EPIPE);
     if (!tls->up) { /* buffers the data until the handshake has finished */
-        size_t room = sizeof(tls->early) - tls->early_bytes;
-        size_t taken = session_gather(parts, count, 0, tls->early + tls->early_bytes, room);
+        size_t capacity = sizeof(tls->early) - tls->early_bytes;
+        size_t taken = session_gather(parts, count, 0, tls->early + tls->early_bytes, capacity);
         ssize_t up;
 
         tls->early_bytes += taken;

@@ -189,8 +189,8 @@ static int flight_save(const char *path, struct disti_flight_text *text)
         error = save_write(fd, text);
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
-    if (text->room)
-        disti_pages_unmap(text->bytes, text->room);
+    if (text->capacity)
+        disti_pages_unmap(text->bytes, text->capacity);
     *text = (struct disti_flight_text){0};
     return error;
 }
@@ -290,7 +290,7 @@ static int flight_save_soon(const char *path, struct disti_flight_text *text)
 
 /* Composing a dump: JSON, with async-signal-safe calls only. */
 
-#define DUMP_ROOM (1u << 16) /* initial size in bytes */
+#define DUMP_CAPACITY (1u << 16) /* initial size in bytes */
 
 struct dump {
     struct disti_flight_text *out;
@@ -301,15 +301,15 @@ struct dump {
 
 static bool dump_grow(struct disti_flight_text *out)
 {
-    const size_t room = out->room ? 2 * out->room : DUMP_ROOM;
-    void *bytes = out->room ? disti_pages_grow(out->bytes, out->room, room)
-                            : disti_pages_map(NULL, room, PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t capacity = out->capacity ? 2 * out->capacity : DUMP_CAPACITY;
+    void *bytes = out->capacity ? disti_pages_grow(out->bytes, out->capacity, capacity)
+                                : disti_pages_map(NULL, capacity, PROT_READ | PROT_WRITE,
+                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (bytes == MAP_FAILED)
         return false;
     out->bytes = bytes;
-    out->room = room;
+    out->capacity = capacity;
     return true;
 }
 
@@ -319,7 +319,7 @@ static void dump_byte(struct dump *dump, char byte)
 
     if (out->cut)
         return;
-    if (out->used == out->room && !dump_grow(out))
+    if (out->used == out->capacity && !dump_grow(out))
         out->cut = true;
     else
         out->bytes[out->used++] = byte;

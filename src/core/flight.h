@@ -137,7 +137,7 @@ struct disti_flight_head {
 /* The text of a dump, in memory mapped for it. All zeros: empty. */
 struct disti_flight_text {
     char *bytes;
-    size_t used, room;
+    size_t used, capacity;
     bool cut; /* truncated for lack of memory */
 };
 

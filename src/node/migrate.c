@@ -69,14 +69,14 @@ static bool migrate_read_idle(const char *path, struct node_idle *idle)
     FILE *file = fopen(path, "re");
     unsigned long long ticks, waiting;
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     unsigned cpu;
 
     if (!file)
         return false;
     memset(idle->ticks, 0, sizeof(idle->ticks));
     idle->at_ns = disti_now_ns();
-    while (getline(&line, &room, file) > 0 && strncmp(line, "cpu", 3) == 0) {
+    while (getline(&line, &capacity, file) > 0 && strncmp(line, "cpu", 3) == 0) {
         if (sscanf(line, "cpu%u %*u %*u %*u %llu %llu", &cpu, &ticks, &waiting) == 3 &&
             cpu < CPU_SETSIZE)
             idle->ticks[cpu] = ticks + waiting;

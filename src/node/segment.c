@@ -114,16 +114,16 @@ static size_t table_count_upto(const void *memory)
 
 static dist_status table_reserve(void)
 {
-    size_t room = table_capacity ? 2 * table_capacity : 16;
+    size_t capacity = table_capacity ? 2 * table_capacity : 16;
     struct segment *larger;
 
     if (atomic_load_explicit(&table_count, memory_order_relaxed) < table_capacity)
         return DIST_OK;
-    larger = realloc(table, room * sizeof(*table));
+    larger = realloc(table, capacity * sizeof(*table));
     if (!larger)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a table of %zu segments", room);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a table of %zu segments", capacity);
     table = larger;
-    table_capacity = room;
+    table_capacity = capacity;
     return DIST_OK;
 }
 
@@ -960,8 +960,8 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
      */
     wrong = NULL;
     char *line = NULL;
-    size_t room = 0;
-    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
+    size_t capacity = 0;
+    while (!wrong && begin < end && getline(&line, &capacity, maps) > 0) {
         struct register_range range = {.name = ""};
 
         if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %*s %*s %" SCNu64 " %31s", &range.begin,

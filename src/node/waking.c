@@ -90,19 +90,19 @@ static dist_status doorbell_make(void)
 /* Finds a free number. */
 static bool doorbell_number(uint32_t *number_p)
 {
-    uint32_t number = 0, room = doorbell_capacity ? 2 * doorbell_capacity : 16;
+    uint32_t number = 0, capacity = doorbell_capacity ? 2 * doorbell_capacity : 16;
     struct disti_node **larger;
 
     while (number < doorbell_capacity && doorbell_nodes[number])
         number++;
     if (number == doorbell_capacity) {
-        larger = realloc(doorbell_nodes, room * sizeof(struct disti_node *));
+        larger = realloc(doorbell_nodes, capacity * sizeof(struct disti_node *));
         if (!larger)
             return false;
         memset(larger + doorbell_capacity, 0,
-               (room - doorbell_capacity) * sizeof(struct disti_node *));
+               (capacity - doorbell_capacity) * sizeof(struct disti_node *));
         doorbell_nodes = larger;
-        doorbell_capacity = room;
+        doorbell_capacity = capacity;
     }
     *number_p = number;
     return true;

@@ -159,7 +159,7 @@ struct disti_builder {
     dist_status status;
     struct disti_step_ref *written; /* indexed by chunk of OUT: the last step that wrote it */
     struct builder_record *records;
-    size_t count, room;
+    size_t count, capacity;
     struct disti_lane *lanes; /* `first` is set by builder_flatten() */
     size_t lane_count, lane_capacity;
     uint32_t *data; /* the chunk lists of all steps, concatenated */
@@ -176,18 +176,18 @@ static void builder_fail(struct disti_builder *b, dist_status status)
 
 /* Makes room for `more` items in *items, at least doubling the array when it is full. */
 static bool builder_grow(struct disti_builder *b, void **items, size_t count, size_t more,
-                         size_t *room, size_t size)
+                         size_t *capacity, size_t size)
 {
-    if (count + more <= *room)
+    if (count + more <= *capacity)
         return true;
-    size_t wider = *room * 2 > count + more ? *room * 2 : count + more + 64;
+    size_t wider = *capacity * 2 > count + more ? *capacity * 2 : count + more + 64;
     void *grown = realloc(*items, wider * size);
     if (!grown) {
         builder_fail(b, DIST_ERR_NO_MEMORY);
         return false;
     }
     *items = grown;
-    *room = wider;
+    *capacity = wider;
     return true;
 }
 
@@ -302,7 +302,7 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     if (!b->written || draft->lane >= b->lane_count)
         builder_fail(b, DIST_ERR_INTERNAL);
     if (b->status != DIST_OK ||
-        !builder_grow(b, (void **)&b->records, b->count, 1, &b->room, sizeof(*b->records)))
+        !builder_grow(b, (void **)&b->records, b->count, 1, &b->capacity, sizeof(*b->records)))
         return DISTI_NOW;
     b->records[b->count++] = (struct builder_record){step, draft->lane};
     struct disti_step_ref mark = {draft->lane, ++b->lanes[draft->lane].count};

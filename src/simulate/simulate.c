@@ -157,7 +157,7 @@ struct sim {
     struct sim_flow *flows;
 
     struct sim_message *messages;
-    uint32_t message_count, message_room, unused; /* unused: head of a list */
+    uint32_t message_count, message_capacity, unused; /* unused: head of a list */
     struct sim_event *heap;
     uint32_t events;
     uint32_t *orders; /* by unit: number of events that it has caused */
@@ -641,7 +641,7 @@ static inline bool event_before(const struct sim_event *a, const struct sim_even
     return a->time != b->time ? a->time < b->time : a->order < b->order;
 }
 
-/* The heap has room for every lane and every message (message_room). */
+/* The heap has room for every lane and every message (message_capacity). */
 static void event_put(struct sim *sim, uint64_t time, uint32_t target)
 {
     struct sim_event event = {time, sim->orders[sim->unit]++, target};
@@ -674,20 +674,20 @@ static struct sim_event event_take(struct sim *sim)
 /* ---- messages ---- */
 
 /* Ensures room for one more message and for the events of all messages and lanes. */
-static bool message_room(struct sim *sim)
+static bool message_capacity(struct sim *sim)
 {
-    if (sim->unused != SIM_NONE || sim->message_count < sim->message_room)
+    if (sim->unused != SIM_NONE || sim->message_count < sim->message_capacity)
         return true;
-    uint32_t room = sim->message_room * 2 + 64;
-    void *messages = realloc(sim->messages, room * sizeof(*sim->messages));
+    uint32_t capacity = sim->message_capacity * 2 + 64;
+    void *messages = realloc(sim->messages, capacity * sizeof(*sim->messages));
     if (messages)
         sim->messages = messages;
-    void *heap = realloc(sim->heap, ((size_t)room + sim->lane_count) * sizeof(*sim->heap));
+    void *heap = realloc(sim->heap, ((size_t)capacity + sim->lane_count) * sizeof(*sim->heap));
     if (heap)
         sim->heap = heap;
-    if (!messages || !heap || room >= SIM_MESSAGE)
+    if (!messages || !heap || capacity >= SIM_MESSAGE)
         return false;
-    sim->message_room = room;
+    sim->message_capacity = capacity;
     return true;
 }
 
@@ -817,7 +817,7 @@ static void run_message(struct sim *sim, uint32_t number)
 
 static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_step *step)
 {
-    if (!message_room(sim))
+    if (!message_capacity(sim))
         return DIST_ERR_NO_MEMORY;
     uint32_t rank = sim->lanes[lane].rank, number = sim->unused;
     if (number == SIM_NONE)
@@ -914,7 +914,7 @@ static dist_status run_advance(struct sim *sim, uint32_t lane)
 /* Runs all programs until there are no events. Errors: ERR_NO_MEMORY. */
 static dist_status sim_run(struct sim *sim)
 {
-    dist_status status = message_room(sim) ? DIST_OK : DIST_ERR_NO_MEMORY;
+    dist_status status = message_capacity(sim) ? DIST_OK : DIST_ERR_NO_MEMORY;
     bool units = sim->count > sim->period;
     for (uint32_t lane = 0; lane < sim->lane_count && status == DIST_OK; lane++) {
         sim->unit = sim->lanes[lane].rank / sim->period;

@@ -69,7 +69,7 @@ struct verify_rank {
 /* A growing array. */
 struct verify_list {
     void *items;
-    size_t count, room, size;
+    size_t count, capacity, size;
 };
 
 struct verify {
@@ -178,15 +178,15 @@ __attribute__((format(printf, 3, 4))) static bool verify_fault(struct verify *v,
 /* Appends an uninitialized item. Returns NULL and sets v->no_memory if there is no memory. */
 static void *list_add(struct verify *v, struct verify_list *list)
 {
-    if (list->count == list->room) {
-        size_t room = list->room * 2 + 1024;
-        void *items = realloc(list->items, room * list->size);
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity * 2 + 1024;
+        void *items = realloc(list->items, capacity * list->size);
         if (!items) {
             v->no_memory = true;
             return NULL;
         }
         list->items = items;
-        list->room = room;
+        list->capacity = capacity;
     }
     return (char *)list->items + list->count++ * list->size;
 }
