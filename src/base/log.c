@@ -164,7 +164,7 @@ static void log_emit(dist_log_level level, const char *text)
     disti_cancel_let(held);
 }
 
-static bool log_wanted(dist_log_level level)
+static bool log_is_enabled(dist_log_level level)
 {
     return log_used && !log_used->silent && level <= log_used->level;
 }
@@ -248,7 +248,7 @@ static void log_write(const char *path, dist_log_level level, const char *format
     int saved = errno;
     char text[LOG_TEXT_MAX];
 
-    if (!log_wanted(level) || (level > DIST_LOG_WARN && !log_is_chosen(path)))
+    if (!log_is_enabled(level) || (level > DIST_LOG_WARN && !log_is_chosen(path)))
         return;
     log_format(text, sizeof(text), format, args);
     log_emit(level, text);
@@ -304,7 +304,7 @@ static void log_fail(bool cause, const char *format, va_list args)
     sprintf(text + strlen(text), "%s%s", colon, why);
     strcpy(log_last_error, text);
     log_failures++;
-    if (log_wanted(level))
+    if (log_is_enabled(level))
         log_emit(level, text);
     errno = saved;
 }

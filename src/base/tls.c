@@ -252,11 +252,11 @@ void disti_tls_context_free(struct disti_tls_context *context)
 
 struct wire {
     int fd;
-    int error;         /* errno of the last call; 0: none, or EAGAIN */
-    size_t read, most; /* bytes received, and their limit */
-    bool closed;       /* the peer has closed the connection */
-    bool full;         /* the socket had no room for the last write */
-    bool greedy;       /* more than `most` bytes have arrived */
+    int error;        /* errno of the last call; 0: none, or EAGAIN */
+    size_t read, max; /* bytes received, and their limit */
+    bool closed;      /* the peer has closed the connection */
+    bool full;        /* the socket had no room for the last write */
+    bool greedy;      /* more than `max` bytes have arrived */
 };
 
 static BIO_METHOD *wire_method;
@@ -280,7 +280,7 @@ static int wire_read(BIO *bio, char *data, int bytes)
     ssize_t n;
 
     BIO_clear_retry_flags(bio);
-    if (wire->read >= wire->most) {
+    if (wire->read >= wire->max) {
         wire->greedy = true;
         return -1;
     }
@@ -546,7 +546,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
 void disti_tls_trust(struct disti_tls *tls)
 {
     if (tls)
-        tls->wire.most = SIZE_MAX;
+        tls->wire.max = SIZE_MAX;
 }
 
 bool disti_tls_is_up(const struct disti_tls *tls)
@@ -584,7 +584,7 @@ static struct disti_tls *session_new(struct disti_tls_context *context, int fd)
     if (!tls)
         return NULL;
     tls->wire.fd = fd;
-    tls->wire.most = DISTI_TLS_HANDSHAKE_MOST;
+    tls->wire.max = DISTI_TLS_HANDSHAKE_MOST;
     tls->ssl = library.SSL_new(context->ssl);
     pthread_once(&once, wire_begin);
     bio = tls->ssl && wire_method ? BIO_new(wire_method) : NULL;
