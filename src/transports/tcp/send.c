@@ -225,8 +225,8 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int c
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
 }
 
-/* Returns the result of sendmsg; *asked_p: bytes passed to it. */
-static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
+/* Returns the result of sendmsg; *offered_p: bytes passed to it. */
+static ssize_t send_batch(const struct tcp_peer *peer, size_t *offered_p)
 {
     struct send_batch batch;
     struct msghdr message = {.msg_iov = batch.parts};
@@ -237,7 +237,7 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
     do {
         sent = disti_tls_or_sendmsg(peer->conn->tls, peer->conn->fd, &message);
     } while (sent < 0 && errno == EINTR);
-    *asked_p = batch.bytes;
+    *offered_p = batch.bytes;
     return sent;
 }
 
@@ -282,7 +282,7 @@ static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn
 }
 
 /* Sends the first message without a copy, as much as one call accepts. */
-static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *asked_p)
+static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *offered_p)
 {
     struct dist_request *request = peer->sends.head;
     size_t header = DISTI_TCP_FRAME_BYTES, moved = request->moved;
@@ -298,7 +298,7 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     parts[0].iov_len = moved < header ? header - moved : 0;
     parts[1].iov_base = (char *)(uintptr_t)request->data + payload;
     parts[1].iov_len = room < TCP_TURN_BYTES ? room : TCP_TURN_BYTES;
-    *asked_p = parts[0].iov_len + parts[1].iov_len;
+    *offered_p = parts[0].iov_len + parts[1].iov_len;
     return tcp_zerocopy_write(state, peer->conn, request, parts);
 }
 
@@ -306,22 +306,22 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
 static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
     uint64_t credit = peer->credit.left;
-    size_t asked = 0;
+    size_t offered = 0;
     ssize_t sent;
 
     /* Send the first message alone if its payload is not copied. */
     if (tcp_zerocopy_applies(peer->conn->zerocopy, peer->sends.head->envelope.bytes) &&
         send_decide(peer, peer->sends.head, &credit) == SEND_WHOLE)
-        sent = send_without_copy(state, peer, &asked);
+        sent = send_without_copy(state, peer, &offered);
     else
-        sent = send_batch(peer, &asked);
+        sent = send_batch(peer, &offered);
     if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
         return 0;
     if (sent < 0 && errno != EAGAIN) {
         disti_tcp_send_broken(state, peer->conn, errno);
         return 1;
     }
-    if (sent < (ssize_t)asked)
+    if (sent < (ssize_t)offered)
         disti_tcp_conn_set_writable(state, peer->conn, false);
     if (sent <= 0)
         return 0;
@@ -331,7 +331,7 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 }
 
 /* Takes the next stripe of the oldest message. Returns false if there is none. */
-static bool stripe_take(struct tcp_conn *conn)
+static bool stripe_assign(struct tcp_conn *conn)
 {
     struct tcp_peer *peer = conn->peer;
     struct tcp_outgoing *out = &conn->out;
@@ -423,7 +423,7 @@ static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
         if (moved && !conn->out.request &&
             (conn->number == 0 && (conn->peer->sends.head || disti_tcp_can_control(conn->peer))))
             break;
-        if (!conn->out.request && !stripe_take(conn))
+        if (!conn->out.request && !stripe_assign(conn))
             break;
         sent = stripe_write(state, conn, &whole);
         if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))

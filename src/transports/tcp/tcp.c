@@ -928,7 +928,7 @@ static void tcp_disarm(void *instance)
  * Sends a goodbye if no message is partly sent, so that the peer does not report this rank as
  * lost.
  */
-static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
+static void leave_send_goodbye(struct tcp_state *state, struct tcp_peer *peer)
 {
     unsigned char bytes[DISTI_TCP_FRAME_BYTES];
 
@@ -967,7 +967,7 @@ static void tcp_leave(struct tcp_state *state)
 
     for (int rank = 0; rank < state->world_size; rank++) {
         if (state->peers[rank])
-            leave_say_goodbye(state, state->peers[rank]);
+            leave_send_goodbye(state, state->peers[rank]);
     }
     for (int rank = 0; rank < state->world_size; rank++) {
         struct tcp_peer *peer = state->peers[rank];
