@@ -748,7 +748,7 @@ static inline const struct node_again *again_find(struct disti_node *node,
 {
     const struct node_again *again = node->agains[op->call.collective];
 
-    if (node->calls + 1 - node->confirmed >= op->depth || node->gone >= 0)
+    if (node->calls + 1 - node->confirmed >= op->depth || node->abandoned_rank >= 0)
         return NULL;
     return again && again->ready ? again : again_learn(node, op);
 }

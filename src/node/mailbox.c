@@ -760,7 +760,7 @@ dist_status disti_node_open(const struct dist_backend_config *config,
         CPU_COUNT(&usable) < node->cpus)
         node->cpus = CPU_COUNT(&usable);
     node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
-    node->gone = -1;
+    node->abandoned_rank = -1;
     for (node->operands = 1; 2 * node->operands <= node->ranks;)
         node->operands *= 2;
     node->sleeper = -1;

@@ -866,7 +866,7 @@ static dist_status op_finish_short(struct disti_node *node, struct disti_node_op
 /* Has a rank given up this call? */
 static bool op_is_lost(const struct disti_node *node, const struct disti_node_op *op)
 {
-    return node->gone >= 0 && op->number >= node->gone_from;
+    return node->abandoned_rank >= 0 && op->number >= node->abandoned_from;
 }
 
 static bool op_has_bounces(const struct disti_node_op *op)
@@ -973,7 +973,7 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
         atomic_store_explicit(writes_to, NODE_TO_ANY, memory_order_seq_cst);
         atomic_thread_fence(memory_order_seq_cst);
     }
-    disti_node_note_exited(node);
+    disti_node_note_abandoned(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
     if (op->copy_mode &
         (NODE_BYPASSES | NODE_STREAMS)) /* which may come later than the next store */
@@ -988,9 +988,10 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     dist_status status = op->state == NODE_OP_POSTED ? op_enter(node, op) : DIST_OK;
 
     if (status == DIST_OK && op_is_lost(node, op))
-        status = disti_fail(
-            DIST_ERR_PEER_LOST,
-            "rank %d abandoned a call that it had begun: its own error has the cause", node->gone);
+        status =
+            disti_fail(DIST_ERR_PEER_LOST,
+                       "rank %d abandoned a call that it had begun: its own error has the cause",
+                       node->abandoned_rank);
     if (status != DIST_OK)
         return status;
     status = op_poll(node, op);
@@ -1046,7 +1047,7 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
 
     if (op->irregular)
         return disti_node_irregular_again(node, call, history, op);
-    if (number - node->confirmed >= op->depth || node->gone >= 0)
+    if (number - node->confirmed >= op->depth || node->abandoned_rank >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
     op->slot = at;

@@ -145,7 +145,7 @@ struct node_mailbox {
     _Atomic int32_t cpu;       /* its CPU when it last began a call */
     _Atomic int32_t writes_to; /* whose memory it writes to with CMA; or NODE_TO_NONE, _ANY */
     struct iovec written;      /* range that it writes there; a peer that gives up empties it */
-    uint64_t gave_up;          /* GONE: number of the first call that it gave up */
+    uint64_t abandoned_from;   /* GONE: number of the first call that it gave up */
 };
 
 static inline struct node_slot *node_slot(struct node_mailbox *mailbox,
@@ -363,8 +363,8 @@ struct disti_node {
     struct node_again *agains[DIST_COLL_COUNT]; /* irregular.c; NULL: none yet */
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next;                     /* index of the entry to overwrite next */
-    int gone;                                /* a rank that has given up; -1: none is known */
-    uint64_t gone_from;                      /* number of the first call that it gave up */
+    int abandoned_rank;                      /* a rank that has given up; -1: none is known */
+    uint64_t abandoned_from;                 /* number of the first call that it gave up */
     bool stays;                              /* this rank never migrates to another CPU */
     int cpu;                                 /* the value in the mailbox */
     int64_t migrate_at_ns, migrate_every_ns; /* time of the next check; interval */
@@ -618,7 +618,7 @@ void disti_node_migrate_close(struct disti_node *node);
 void disti_node_ring(struct disti_node *node);
 
 /* Notes ranks that have given up. */
-void disti_node_note_exited(struct disti_node *node);
+void disti_node_note_abandoned(struct disti_node *node);
 
 /*
  * Overflow slots, for data that are too long for a slot and too short to be read from the rank's

@@ -280,15 +280,15 @@ static int node_doorbell_listen(struct disti_node *node)
  * membarrier(2) does not work for some rank, all ranks use fences.
  */
 
-/* Notes that the rank has given up; the calls before `gave_up` can still end. */
-static void presence_note_exited(struct disti_node *node, int rank)
+/* Notes that the rank has given up; the calls before `abandoned_from` can still end. */
+static void presence_note_abandoned(struct disti_node *node, int rank)
 {
-    uint64_t from = node->peers[rank].mailbox->gave_up;
+    uint64_t from = node->peers[rank].mailbox->abandoned_from;
 
-    if (node->gone >= 0 && node->gone_from <= from)
+    if (node->abandoned_rank >= 0 && node->abandoned_from <= from)
         return;
-    node->gone = rank;
-    node->gone_from = from;
+    node->abandoned_rank = rank;
+    node->abandoned_from = from;
 }
 
 static uint32_t presence_asleep(int awaited)
@@ -306,7 +306,7 @@ static void presence_wake(struct disti_node *node, int rank, bool any)
     uint32_t presence = atomic_load_explicit(place, memory_order_seq_cst);
 
     if (presence == NODE_GONE)
-        presence_note_exited(node, rank);
+        presence_note_abandoned(node, rank);
     else if (presence != NODE_AWAKE && (any || presence == presence_asleep(node->rank)) &&
              atomic_compare_exchange_strong(place, &presence, NODE_AWAKE))
         disti_node_doorbell_ring(node, rank);
@@ -371,7 +371,7 @@ void disti_node_disarm(struct disti_node *node)
 
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 {
-    node->mailbox->gave_up = op->number;
+    node->mailbox->abandoned_from = op->number;
     atomic_store_explicit(&node->mailbox->presence, NODE_GONE, memory_order_seq_cst);
     for (int r = 0; r < node->ranks; r++)
         presence_wake(node, r, true);
@@ -380,12 +380,12 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
     disti_segment_retire(); /* a peer may still write to memory that the program now frees */
 }
 
-void disti_node_note_exited(struct disti_node *node)
+void disti_node_note_abandoned(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
         if (atomic_load_explicit(&node->peers[r].mailbox->presence, memory_order_acquire) ==
             NODE_GONE)
-            presence_note_exited(node, r);
+            presence_note_abandoned(node, r);
     }
 }
 
