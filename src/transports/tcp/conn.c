@@ -42,7 +42,7 @@ static const uint16_t conn_arrows[] = {
     [TCP_CONN_LOST] = 0,
 };
 
-dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to)
+dist_status disti_tcp_conn_set_state(struct tcp_conn *conn, enum tcp_conn_state to)
 {
     if (!(conn_arrows[conn->state] & 1 << to))
         return disti_fail_transition("a tcp connection", (int)conn->state, (int)to);
@@ -66,7 +66,7 @@ static void conn_close(struct tcp_state *state, struct tcp_conn *conn, enum tcp_
     disti_tcp_conn_set_writable(state, conn, true);
     disti_tcp_close(state, conn);
     conn->readable = false;
-    disti_tcp_conn_go(conn, to);
+    disti_tcp_conn_set_state(conn, to);
 }
 
 void disti_tcp_conn_end(struct tcp_state *state, struct tcp_conn *conn)
@@ -125,7 +125,7 @@ static void congestion_choose(const struct tcp_state *state, int fd)
 /* Both sides are authenticated: opens the connection for messages. credit: granted by the peer. */
 static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
-    disti_tcp_conn_go(conn, TCP_CONN_UP);
+    disti_tcp_conn_set_state(conn, TCP_CONN_UP);
     disti_tls_trust(conn->tls);
     conn->readable = conn->writable = true;
     congestion_choose(state, conn->fd);
@@ -335,7 +335,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
         conn_failed(state, conn, failed, NULL);
         return;
     }
-    disti_tcp_conn_go(conn, TCP_CONN_GREETING);
+    disti_tcp_conn_set_state(conn, TCP_CONN_GREETING);
     conn->hello_bytes = 0;
     conn->awaited = DISTI_TCP_CHALLENGE;
     if (conn->number) /* further connections have no deadline from here on */
@@ -369,7 +369,7 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
     if (events & (EPOLLRDHUP | EPOLLHUP) &&
         (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
         poll(&(struct pollfd){.fd = conn->fd, .events = POLLRDHUP}, 1, 0) == 1)
-        disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
+        disti_tcp_conn_set_state(conn, TCP_CONN_DRAINING);
     disti_tcp_list(state, conn->peer);
 }
 
@@ -405,7 +405,7 @@ static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first,
     if (!peer->stripes.assemblies || !peer->further)
         return false;
     if (first->state == TCP_CONN_UP)
-        disti_tcp_conn_go(first, TCP_CONN_DRAINING);
+        disti_tcp_conn_set_state(first, TCP_CONN_DRAINING);
     first->readable = false;
     conn_peer_ends(state, peer, cause);
     return true;
@@ -479,7 +479,7 @@ void disti_tcp_conn_call(struct tcp_state *state, struct tcp_conn *conn)
     if (!conn->deadline)
         conn->deadline = disti_deadline_ms((int64_t)timeout_ms + CALL_SLACK_MS);
     disti_tcp_tick_on(state, true);
-    disti_tcp_conn_go(conn, TCP_CONN_CALLING);
+    disti_tcp_conn_set_state(conn, TCP_CONN_CALLING);
     failed = call_connect(state, conn);
     if (failed == 0)
         tcp_conn_called(state, conn);
@@ -516,7 +516,7 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
     if (number == 0 && state->rank > peer->rank && peer->conn->state < TCP_CONN_UP &&
         peer->conn->state != TCP_CONN_IDLE) {
         disti_tcp_close(state, peer->conn);
-        disti_tcp_conn_go(peer->conn, TCP_CONN_IDLE);
+        disti_tcp_conn_set_state(peer->conn, TCP_CONN_IDLE);
     }
     return peer->conn[number].state == TCP_CONN_IDLE ? &peer->conn[number] : NULL;
 }
@@ -537,7 +537,7 @@ static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tl
     }
     conn->fd = fd;
     conn->tls = tls;
-    disti_tcp_conn_go(conn, TCP_CONN_GREETING);
+    disti_tcp_conn_set_state(conn, TCP_CONN_GREETING);
     disti_tcp_tune(state, fd);
     if (disti_tcp_watch(state, fd, TCP_EVENT_CONN + conn->number, conn->peer->rank, true) &&
         tcp_greet(state, fd, tls, conn->peer->rank, conn->number, DISTI_TCP_ANSWER, nonce,

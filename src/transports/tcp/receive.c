@@ -100,7 +100,7 @@ static void tcp_stripe_end(struct tcp_conn *conn)
     unexpected = assembly->unexpected;
     request = unexpected ? unexpected->claimed : assembly->request;
     if (assembly->costs)
-        disti_tcp_give_back(&peer->credit, assembly->bytes);
+        disti_tcp_credit_return(&peer->credit, assembly->bytes);
     if (unexpected && request) {
         disti_sink_apply(&request->sink, 0, unexpected->payload, (size_t)assembly->bytes);
         disti_tcp_unexpected_release(peer, unexpected);
@@ -194,7 +194,7 @@ static bool tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
     *end = assembly;
     for (int i = 1; i < peer->conns; i++) {
         if (peer->conn[i].state == TCP_CONN_WAITING)
-            disti_tcp_conn_go(&peer->conn[i], TCP_CONN_RESUMING);
+            disti_tcp_conn_set_state(&peer->conn[i], TCP_CONN_RESUMING);
     }
     return true;
 }
@@ -256,7 +256,7 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
          * copy.
          */
         if (conn->finished && conn->state == TCP_CONN_UP) {
-            disti_tcp_conn_go(conn, TCP_CONN_RESUMING);
+            disti_tcp_conn_set_state(conn, TCP_CONN_RESUMING);
             return false;
         }
         in->unexpected = disti_match_hold(&peer->match, envelope, false);
@@ -269,7 +269,7 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
         in->request = NULL;
     peer->credit.unused -= envelope->bytes + DISTI_TCP_MESSAGE_COST;
     if (!in->unexpected && (whole || !mismatch))
-        disti_tcp_give_back(&peer->credit, envelope->bytes);
+        disti_tcp_credit_return(&peer->credit, envelope->bytes);
     in->active = true;
     in->left = envelope->bytes;
     in->offset = 0;
@@ -378,7 +378,7 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
     case DISTI_TCP_CTS:
         return tcp_process_cts(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
     default:
-        return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
+        return disti_tcp_conn_set_state(conn, TCP_CONN_LEAVING) == DIST_OK;
     }
 }
 
@@ -410,7 +410,7 @@ static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsi
 
         /* On a further connection the stripe may arrive before its announcement. */
         if (answer == TCP_STRIPE_WAIT && conn->number)
-            disti_tcp_conn_go(conn, TCP_CONN_WAITING);
+            disti_tcp_conn_set_state(conn, TCP_CONN_WAITING);
         else if (answer != TCP_STRIPE_OK)
             return frame_bad(state, conn);
         return answer == TCP_STRIPE_OK;
@@ -553,7 +553,7 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
     conn->finished = false;
     if (conn->state == TCP_CONN_RESUMING || header_waits) {
         if (conn->state == TCP_CONN_RESUMING)
-            disti_tcp_conn_go(conn, TCP_CONN_UP);
+            disti_tcp_conn_set_state(conn, TCP_CONN_UP);
         receive_use_keep(state, conn, incoming_stash(&conn->in), conn->in.stash_bytes);
         moved++;
     }

@@ -211,7 +211,7 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int c
         return;
     }
     if (conn->state != TCP_CONN_LEAVING)
-        disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
+        disti_tcp_conn_set_state(conn, TCP_CONN_DRAINING);
     if (!peer->cause)
         peer->cause = cause;
     disti_tcp_list(state, peer);

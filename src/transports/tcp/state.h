@@ -205,7 +205,7 @@ static inline bool disti_tcp_has_credit_for(uint64_t credit, const struct dist_e
 }
 
 /* Call when a message that used credit has been matched and, if it was buffered, freed. */
-static inline void disti_tcp_give_back(struct tcp_credit *credit, uint64_t bytes)
+static inline void disti_tcp_credit_return(struct tcp_credit *credit, uint64_t bytes)
 {
     credit->owed += bytes + DISTI_TCP_MESSAGE_COST;
 }
@@ -358,7 +358,7 @@ static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool 
  * Changes the state. Returns ERR_INTERNAL and keeps the state if the drawing has no such
  * transition.
  */
-dist_status disti_tcp_conn_go(struct tcp_conn *conn, enum tcp_conn_state to);
+dist_status disti_tcp_conn_set_state(struct tcp_conn *conn, enum tcp_conn_state to);
 
 /* Handles the events that epoll reports for the connection. */
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events);
@@ -644,7 +644,7 @@ static inline void disti_tcp_unexpected_release(struct tcp_peer *peer,
                                                 struct disti_unexpected *unexpected)
 {
     if (!unexpected->descriptor)
-        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
+        disti_tcp_credit_return(&peer->credit, unexpected->envelope.bytes);
     disti_match_release(&peer->match, unexpected);
 }
 

@@ -47,7 +47,7 @@ static void test_only_drawn_transitions_are_allowed(void **unused)
             bool drawn = drawing[from][to] == '>';
 
             reports = 0;
-            assert_int_equal(disti_tcp_conn_go(&conn, (enum tcp_conn_state)to),
+            assert_int_equal(disti_tcp_conn_set_state(&conn, (enum tcp_conn_state)to),
                              drawn ? DIST_OK : DIST_ERR_INTERNAL);
             assert_int_equal(conn.state, drawn ? to : from);
             assert_int_equal(reports, drawn ? 0 : 1);
