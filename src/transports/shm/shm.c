@@ -345,11 +345,11 @@ static int receive_data(struct shm_peer *peer, const struct dist_envelope *envel
  */
 static void shm_loan_return(struct shm_peer *peer, uint64_t id)
 {
-    uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
+    uint64_t lap = peer->acks_sent / SHM_LENT_MAX + 1;
 
-    atomic_store_explicit(&peer->mine->acks[peer->acks_given % SHM_LENT_MAX], lap << 8 | id,
+    atomic_store_explicit(&peer->mine->acks[peer->acks_sent % SHM_LENT_MAX], lap << 8 | id,
                           memory_order_seq_cst);
-    peer->acks_given++;
+    peer->acks_sent++;
     disti_shm_ring(peer);
 }
 

@@ -408,7 +408,7 @@ struct shm_peer {
     size_t whole_max;                           /* the longest message that is sent in one frame */
     struct dist_request *pull_head, *pull_tail; /* receives that matched a loan, in order */
     uint64_t lent_free;                         /* bit i: loan id i is free */
-    uint64_t acks_seen, acks_given;
+    uint64_t acks_seen, acks_sent;
     enum shm_verdict lend; /* whether the peer can read this process's memory */
     struct dist_request *lent[SHM_LENT_MAX];
     bool declined; /* the log message about an unreadable loan was written */

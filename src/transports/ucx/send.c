@@ -150,7 +150,7 @@ static void pieces_finish(struct ucx_send_pieces *all)
 }
 
 /* Starts pieces in the free slots. */
-static void pieces_go_on(struct ucx_send_pieces *all)
+static void pieces_resume(struct ucx_send_pieces *all)
 {
     all->in_flight++;
     pieces_fill(all);
@@ -174,7 +174,7 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
         all->status = ended;
     all->in_flight--;
     if (all->answered)
-        pieces_go_on(all);
+        pieces_resume(all);
 }
 
 static void ucx_send_rts(struct ucx_peer *peer, struct dist_request *request,
@@ -345,7 +345,7 @@ void disti_ucx_send_returned(struct ucx_peer *peer)
 /* Sending in pieces after CTS. */
 
 /* Completes a send that will receive no CTS. */
-static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
+static void pieces_cancel(struct ucx_send_pieces *all, dist_status status)
 {
     all->answered = true;
     all->begun = all->bytes;
@@ -361,11 +361,11 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool accept
     if (!all)
         return false;
     if (!accepted) {
-        pieces_give_up(all, DIST_OK);
+        pieces_cancel(all, DIST_OK);
         return true;
     }
     all->answered = true;
-    pieces_go_on(all);
+    pieces_resume(all);
     return true;
 }
 
@@ -375,7 +375,7 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
     uint32_t cursor = 0;
 
     while ((all = disti_rts_take_next(&peer->rts_sends, &cursor)))
-        pieces_give_up(all, DIST_ERR_PEER_LOST);
+        pieces_cancel(all, DIST_ERR_PEER_LOST);
 }
 
 /* Cancels the messages of a closed group while other groups continue. */
