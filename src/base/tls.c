@@ -268,7 +268,7 @@ static bool wire_error_is_temporary(int error)
 }
 
 /* True if the call may succeed later. Stores the error unless the socket is just empty or full. */
-static bool wire_again(struct wire *wire, ssize_t n)
+static bool wire_should_retry(struct wire *wire, ssize_t n)
 {
     wire->error = n < 0 && errno != EAGAIN ? errno : 0;
     return n < 0 && wire_error_is_temporary(errno);
@@ -287,7 +287,7 @@ static int wire_read(BIO *bio, char *data, int bytes)
     do
         n = recv(wire->fd, data, (size_t)bytes, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (wire_again(wire, n))
+    if (wire_should_retry(wire, n))
         BIO_set_retry_read(bio);
     wire->read += n > 0 ? (size_t)n : 0;
     wire->closed |= n == 0;
@@ -303,7 +303,7 @@ static int wire_write(BIO *bio, const char *data, int bytes)
     do
         n = send(wire->fd, data, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (wire_again(wire, n))
+    if (wire_should_retry(wire, n))
         BIO_set_retry_write(bio);
     wire->full = n < 0 && !wire->error;
     return (int)n;
@@ -437,7 +437,7 @@ static bool session_put_record(struct disti_tls *tls)
 }
 
 /* Continues the handshake, then sends the early data. Returns 1 if the handshake has finished. */
-static ssize_t session_go_up(struct disti_tls *tls)
+static ssize_t session_advance(struct disti_tls *tls)
 {
     int result;
 
@@ -463,7 +463,7 @@ static ssize_t session_go_up(struct disti_tls *tls)
 ssize_t disti_tls_recv(struct disti_tls *tls, const struct iovec *parts, int count)
 {
     size_t got = 0;
-    ssize_t end = tls->ended ? 0 : session_go_up(tls);
+    ssize_t end = tls->ended ? 0 : session_advance(tls);
 
     if (tls->broken)
         return session_error(EPROTO);
@@ -518,7 +518,7 @@ ssize_t disti_tls_send(struct disti_tls *tls, const struct iovec *parts, int cou
         ssize_t up;
 
         tls->early_bytes += taken;
-        up = session_go_up(tls);
+        up = session_advance(tls);
         if (up == 0)
             return session_error(EPIPE);
         if (up < 0 && errno != EAGAIN)
