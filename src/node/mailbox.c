@@ -388,8 +388,8 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
-    bool gives = node_has_role(pattern->senders, op, node->rank);
-    bool takes =
+    bool is_sender = node_has_role(pattern->senders, op, node->rank);
+    bool is_receiver =
         (pattern->slices || pattern->rooted) && node_has_role(pattern->receivers, op, node->rank);
     size_t in_bytes = bounce_in_bytes(node, op, node->rank), out_bytes = bounce_out_bytes(node, op);
 
@@ -397,12 +397,14 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     locations->in.name.key = locations->out.name.key = 0;
     locations->in_offered = locations->out_offered = locations->refuses = false;
     node_slot(node->mailbox, op)->failed = 0;
-    if (gives &&
+    if (is_sender &&
         disti_node_find(node, op->call.in, in_bytes, &locations->in, &locations->in_offered))
         self->in = op->call.in;
-    locations->in_place = takes && self->in && self->in == op->call.out && in_bytes >= out_bytes;
-    if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
-                                                         &locations->out, &locations->out_offered)))
+    locations->in_place =
+        is_receiver && self->in && self->in == op->call.out && in_bytes >= out_bytes;
+    if (locations->in_place ||
+        (is_receiver &&
+         disti_node_find(node, op->call.out, out_bytes, &locations->out, &locations->out_offered)))
         self->out = op->call.out;
     locations->out_named = locations->out.name.key;
     /*
