@@ -595,7 +595,7 @@ static void again_list_bytes(int listed, size_t bytes[2])
 /* Works out the copies from the op. Returns NULL without memory. Cold: it runs only when a call is
  * repeated for the first time. */
 __attribute__((cold, noinline)) static struct node_again *
-again_learn(struct disti_node *node, const struct disti_node_op *op)
+again_prepare(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_again *again = node->agains[op->call.collective];
@@ -679,8 +679,8 @@ static inline char *again_data(const struct node_peer *peer, struct node_slot *s
                                                 : node_overflow(peer->overflows, slot, number));
 }
 
-static inline void again_show(struct disti_node *node, struct node_slot *slot,
-                              const struct disti_node_op *op, const struct node_again *again)
+static inline void again_publish(struct disti_node *node, struct node_slot *slot,
+                                 const struct disti_node_op *op, const struct node_again *again)
 {
     const struct again_range *range = again->ranges, *end = range + again->range_count;
     struct node_block *list;
@@ -750,7 +750,7 @@ static inline const struct node_again *again_find(struct disti_node *node,
 
     if (node->calls + 1 - node->confirmed >= op->depth || node->abandoned_rank >= 0)
         return NULL;
-    return again && again->ready ? again : again_learn(node, op);
+    return again && again->ready ? again : again_prepare(node, op);
 }
 
 dist_status disti_node_irregular_again(struct disti_node *node, const struct dist_call *call,
@@ -770,7 +770,7 @@ dist_status disti_node_irregular_again(struct disti_node *node, const struct dis
     if (again->leads) /* peers may have long blocks for each other */
         op->cma = disti_node_selector_leads(node, op);
     short_begin(node, at, number, call->sequence, op->fingerprint, history);
-    again_show(node, slot, op, again);
+    again_publish(node, slot, op, again);
     if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
