@@ -22,7 +22,7 @@ static void lock_wake(_Atomic uint32_t *word, int threads)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
-void disti_lock_take(struct disti_lock *lock)
+void disti_lock_acquire(struct disti_lock *lock)
 {
     if (disti_lock_try(lock))
         return;
@@ -43,7 +43,7 @@ void disti_change_wait(struct disti_change *change, struct disti_lock *lock, int
 
     disti_lock_release(lock);
     lock_sleep(&change->signals, signals, &until);
-    disti_lock_take(lock);
+    disti_lock_acquire(lock);
 }
 
 void disti_change_signal(struct disti_change *change)

@@ -37,7 +37,7 @@ static inline bool disti_lock_try(struct disti_lock *lock)
 }
 
 /* Takes the lock; sleeps until it is free. The calling thread must not hold it. */
-void disti_lock_take(struct disti_lock *lock);
+void disti_lock_acquire(struct disti_lock *lock);
 
 void disti_lock_wake(struct disti_lock *lock);
 

@@ -83,7 +83,7 @@ void disti_group_lock(struct dist_group *group)
     if (disti_lock_try(&group->lock))
         return;
     atomic_fetch_add(&group->drive.wanted, 1);
-    disti_lock_take(&group->lock);
+    disti_lock_acquire(&group->lock);
     atomic_fetch_sub(&group->drive.wanted, 1);
 }
 

@@ -24,7 +24,7 @@ static void *count_up(void *arg)
 
     for (int i = 0; i < ROUNDS; i++) {
         if (i % 3 || !disti_lock_try(&shared->lock))
-            disti_lock_take(&shared->lock);
+            disti_lock_acquire(&shared->lock);
         shared->count++;
         if (i % 64 == 0)
             sched_yield(); /* makes the other threads wait */
@@ -54,7 +54,7 @@ static void *take_turns(void *arg)
     struct shared *shared = arg;
     long mine;
 
-    disti_lock_take(&shared->lock);
+    disti_lock_acquire(&shared->lock);
     mine = shared->count++;
     disti_change_signal(&shared->change);
     for (int i = 0; i < 200; i++, mine += THREADS) {
@@ -87,7 +87,7 @@ static void test_waiting_for_a_change_times_out(void **state)
     int64_t until = disti_now_ns() + 5 * 1000 * 1000;
 
     (void)state;
-    disti_lock_take(&shared.lock);
+    disti_lock_acquire(&shared.lock);
     while (disti_now_ns() < until)
         disti_change_wait(&shared.change, &shared.lock, until);
     assert_false(disti_lock_try(&shared.lock));
