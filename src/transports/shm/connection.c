@@ -234,7 +234,7 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
  * Copies the descriptors of a packet to fds. If the kernel truncated the control data, there are
  * fewer.
  */
-static void hello_take_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
+static void hello_collect_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
 {
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     size_t count;
@@ -295,7 +295,7 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
         errno = EAGAIN;
     if (got < 0)
         return errno == EAGAIN ? 0 : -1;
-    hello_take_fds(&message, fds);
+    hello_collect_fds(&message, fds);
     for (int i = 0; i < SHM_HELLO_FDS; i++)
         fds[i] = disti_descriptor_own(fds[i]);
     if (got == (ssize_t)sizeof(*hello) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
