@@ -592,7 +592,7 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
  */
 #define CREDIT_SHARE 4
 
-static bool control_owes(const struct tcp_peer *peer)
+static bool control_has_credit_due(const struct tcp_peer *peer)
 {
     return peer->credit.owed && peer->credit.owed >= peer->credit.limit / CREDIT_SHARE;
 }
@@ -601,7 +601,7 @@ bool disti_tcp_control_waits(const struct tcp_peer *peer)
 {
     const struct tcp_control *control = &peer->control;
 
-    return control->begin != control->end || control->head || control_owes(peer);
+    return control->begin != control->end || control->head || control_has_credit_due(peer);
 }
 
 bool disti_tcp_can_control(const struct tcp_peer *peer)
@@ -627,7 +627,7 @@ static void control_fill(struct tcp_peer *peer)
     struct tcp_control *control = &peer->control;
 
     control->begin = control->end = 0;
-    if (control_owes(peer)) {
+    if (control_has_credit_due(peer)) {
         control_add(peer, DISTI_TCP_CREDIT, peer->credit.owed, false);
         peer->credit.unused += peer->credit.owed;
         peer->credit.owed = 0;

@@ -216,7 +216,7 @@ static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
  * Returns the reason for the user; distinguishes an unreachable peer from one that closed the
  * connection.
  */
-static const char *peer_why(const struct tcp_peer *peer)
+static const char *peer_fault_reason(const struct tcp_peer *peer)
 {
     if (peer->reason)
         return peer->reason;
@@ -247,7 +247,7 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
                           "calls on all ranks",
                           state->rank, peer->rank, address);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d lost rank %d (%s): %s; see that rank's output",
-                      state->rank, peer->rank, address, peer_why(peer));
+                      state->rank, peer->rank, address, peer_fault_reason(peer));
 }
 
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)
