@@ -575,7 +575,7 @@ static struct {
     int written;    /* number of files written */
 } trigger = {.taken = ATOMIC_FLAG_INIT};
 
-static void trigger_take(sigset_t *mask)
+static void trigger_acquire(sigset_t *mask)
 {
     sigset_t all;
 
@@ -620,7 +620,7 @@ static bool trigger_compose(const char *reason, struct disti_flight_text *text, 
     sigset_t mask;
     bool any;
 
-    trigger_take(&mask);
+    trigger_acquire(&mask);
     memcpy(head.host, trigger.host, sizeof(head.host));
     any = trigger.groups;
     if (any)
@@ -689,7 +689,7 @@ void disti_flight_add_group(struct dist_group *group)
     disti_file_name(pattern && *pattern ? pattern : TRIGGER_FILE, group->world->rank, path,
                     sizeof(path));
     is_reused = lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    trigger_take(&mask);
+    trigger_acquire(&mask);
     memcpy(trigger.path, path, sizeof(path));
     trigger.is_reused = is_reused;
     disti_host_short(trigger.host);
@@ -707,7 +707,7 @@ void disti_flight_remove_group(struct dist_group *group)
 
     if (!group->flight.self)
         return;
-    trigger_take(&mask);
+    trigger_acquire(&mask);
     *group->flight.self = group->flight.next;
     if (group->flight.next)
         group->flight.next->flight.self = group->flight.self;

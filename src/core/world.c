@@ -332,7 +332,7 @@ static const char *init_backend_name(const struct dist_options *options, int wor
     return world_size == 1 ? "self" : "gloo";
 }
 
-static bool init_wants_mpi_url(const struct dist_options *options)
+static bool init_requests_mpi_url(const struct dist_options *options)
 {
     return options->init_method && strncmp(options->init_method, "mpi://", 6) == 0;
 }
@@ -404,7 +404,7 @@ static dist_status init_introduce(struct disti_world *world, struct dist_options
         if (backend->identify)
             return init_identify(world, backend, options);
     }
-    if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options))
+    if (!init_requests_mpi_url(options) && !disti_rendezvous_needs_mpi(options))
         return DIST_OK;
     status = disti_backend_find("mpi", &backend);
     if (status == DIST_OK && !backend->identify)
@@ -440,7 +440,7 @@ static dist_status init_meet_and_fail(struct disti_world *world, const struct di
 
     disti_text(text, sizeof(text), "%s", dist_last_error());
     disti_log_use(NULL); /* the cause has been logged already */
-    if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options) &&
+    if (!init_requests_mpi_url(options) && !disti_rendezvous_needs_mpi(options) &&
         !disti_rendezvous_is_scheduler(options))
         init_meet(world, options,
                   options->timeout_ms && options->timeout_ms < INIT_REPORT_MS ? options->timeout_ms
