@@ -694,7 +694,7 @@ static bool watch_expects_cause(const struct agent *agent)
 
 /* ---- signals ---- */
 
-static void watch_hurry(struct agent *agent)
+static void watch_request_kill(struct agent *agent)
 {
     if (!agent->stop_signal)
         agent->stop_signal = SIGKILL;
@@ -721,7 +721,7 @@ static void watch_pass_on(struct agent *agent, const struct disti_run_signal *fo
             watch_resume(agent);
         agent->stopped_at = disti_now_ns();
     } else if (disti_now_ns() - agent->stopped_at > WATCH_TWICE_MS * INT64_C(1000000)) {
-        watch_hurry(agent);
+        watch_request_kill(agent);
     }
 }
 
@@ -751,7 +751,7 @@ static void watch_commands(struct agent *agent)
                                                    commands[c] >= DISTI_RUN_TERMINAL};
 
         if (commands[c] == DISTI_RUN_HURRY) {
-            watch_hurry(agent);
+            watch_request_kill(agent);
         } else if (forwarded.number != agent->stop_signal) {
             if (forwarded.from_terminal)
                 disti_run_signal_descendants(forwarded.number);
@@ -928,7 +928,7 @@ static void watch_round(struct agent *agent)
 enum { AGENT_FAILED = 1, AGENT_WRONG = 2 /* wrong arguments */ };
 
 /* Moves the starter's connection from standard input to commands_fd; the workers get /dev/null. */
-static bool agent_take_commands(struct agent *agent)
+static bool agent_accept_commands(struct agent *agent)
 {
     int nothing;
 
@@ -1162,12 +1162,12 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
     sigprocmask(SIG_BLOCK, &stops, NULL);
     setpgid(0, 0);
     if (!disti_run_open(&agent.files, &agent.child_fd, &agent.done_fd) ||
-        (options->remote && !agent_take_commands(&agent))) {
+        (options->remote && !agent_accept_commands(&agent))) {
         disti_fail_call("signalfd, eventfd or pipe", "cannot monitor workers");
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         return code;
     }
-    status = disti_run_binding_make(options->numa, options->workers, &agent.binding);
+    status = disti_run_binding_create(options->numa, options->workers, &agent.binding);
     if (status == DIST_OK) {
         const struct disti_run_binding *binding = &agent.binding;
         const char *set = disti_env("OMP_NUM_THREADS");

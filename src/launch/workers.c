@@ -160,8 +160,8 @@ static dist_status binding_choose(const char *mode, struct disti_run_binding *bi
 
 #endif
 
-dist_status disti_run_binding_make(const char *mode, int workers,
-                                   struct disti_run_binding *binding_p)
+dist_status disti_run_binding_create(const char *mode, int workers,
+                                     struct disti_run_binding *binding_p)
 {
     dist_status status = DIST_OK;
 

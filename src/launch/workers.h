@@ -72,8 +72,8 @@ struct disti_run_binding {
  * NUMA node, if there are at least two nodes, and a worker for each. The caller frees the masks.
  * ERR_INVALID_ARGUMENT: the machine has no such parts, or too few.
  */
-dist_status disti_run_binding_make(const char *mode, int workers,
-                                   struct disti_run_binding *binding_p);
+dist_status disti_run_binding_create(const char *mode, int workers,
+                                     struct disti_run_binding *binding_p);
 /*
  * Returns the index of the part, of `parts` parts, to which a worker is bound. If there are more
  * workers than parts, consecutive workers share a part.
