@@ -142,7 +142,7 @@ static int sysfs_compare(const void *a, const void *b)
     return 0;
 }
 
-static bool sysfs_meets(const struct sysfs_machine *machine, int core, const uint64_t *cpus)
+static bool sysfs_intersects(const struct sysfs_machine *machine, int core, const uint64_t *cpus)
 {
     bool any = false;
 
@@ -192,10 +192,10 @@ bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank
     }
     qsort(cores, (size_t)count, sizeof(*cores), sysfs_compare);
     for (int i = 0; i < count; i++)
-        usable += sysfs_meets(machine, cores[i][2], cpus);
+        usable += sysfs_intersects(machine, cores[i][2], cpus);
     mine = discover_index(local_rank, local_ranks, usable);
     for (int i = 0; i < count && !found; i++) {
-        if (!sysfs_meets(machine, cores[i][2], cpus) || mine-- > 0)
+        if (!sysfs_intersects(machine, cores[i][2], cpus) || mine-- > 0)
             continue;
         locality_p->core = i;
         locality_p->package = sysfs_number(machine->package, cores[i][0]);
