@@ -928,7 +928,7 @@ static void watch_round(struct agent *agent)
 enum { AGENT_FAILED = 1, AGENT_WRONG = 2 /* wrong arguments */ };
 
 /* Moves the starter's connection from standard input to commands_fd; the workers get /dev/null. */
-static bool agent_accept_commands(struct agent *agent)
+static bool agent_move_commands(struct agent *agent)
 {
     int nothing;
 
@@ -1162,7 +1162,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, const struct disti_run
     sigprocmask(SIG_BLOCK, &stops, NULL);
     setpgid(0, 0);
     if (!disti_run_open(&agent.files, &agent.child_fd, &agent.done_fd) ||
-        (options->remote && !agent_accept_commands(&agent))) {
+        (options->remote && !agent_move_commands(&agent))) {
         disti_fail_call("signalfd, eventfd or pipe", "cannot monitor workers");
         fprintf(stderr, "distrun: %s\n", dist_last_error());
         return code;
