@@ -265,7 +265,7 @@ static bool secret_is_groups(const struct stat *file)
 }
 
 /* Reads the complete secret without its final newline. */
-static bool secret_take(const char *path, int fd, struct disti_secret *secret, char *why)
+static bool secret_load(const char *path, int fd, struct disti_secret *secret, char *why)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN}; /* regular files are always ready */
     const size_t capacity = sizeof(secret->bytes);
@@ -315,7 +315,7 @@ bool disti_secret_read(const char *path, struct disti_secret *secret_p, char why
         taken = secret_wrong(why, path, "can be opened by other users",
                              "chmod 600 it, and change the secret");
     else
-        taken = secret_take(path, fd, secret_p, why);
+        taken = secret_load(path, fd, secret_p, why);
     close(fd);
     if (taken)
         snprintf(secret_p->path, sizeof(secret_p->path), "%s", path);
