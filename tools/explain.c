@@ -138,8 +138,10 @@ static void explain_print(const struct explain_report *report)
 
 /* dist_info explain --run: measures the time of each candidate. */
 
-/* Calls are timed in batches, of which the fastest counts: other programs on the machine can only
- * make calls slower. */
+/*
+ * Calls are timed in batches, and the time of the fastest batch is the result: other programs on
+ * the machine can only make calls slower.
+ */
 #define RUN_WARM 5        /* warm-up calls */
 #define RUN_SECONDS 0.3   /* approximate duration of all batches of a candidate */
 #define RUN_BATCHES 10    /* batches per candidate */
@@ -157,7 +159,7 @@ struct run_found {
     struct explain_report report;
 };
 
-/* The items to measure, and on rank 0 the place for the results. */
+/* The items to measure. `found`, where the results are stored, is only used on rank 0. */
 struct run_list {
     struct explain_report *report;
     struct run_item items[EXPLAIN_CANDIDATES_MAX + 1];
@@ -208,7 +210,8 @@ static dist_status run_call(const struct run *run)
         return dist_scatter(group, run->in, run->out, count, dtype, 0);
     case DIST_COLL_ALL_TO_ALL:
         return dist_all_to_all(group, run->in, run->out, count, dtype);
-    case DIST_COLL_ALL_GATHER_V: /* irregular calls are measured with equal blocks */
+    case DIST_COLL_ALL_GATHER_V: /* in this and the following irregular calls all blocks are equal
+                                  */
         return dist_all_gather_v(group, run->in, run->out, run->counts, run->offsets, dtype);
     case DIST_COLL_REDUCE_SCATTER_V:
         return dist_reduce_scatter_v(group, run->in, run->out, run->counts, dtype, DIST_SUM);
@@ -337,7 +340,8 @@ static void run_fill_list(struct run_list *list)
     for (int i = 0; i < list->report->count; i++) {
         struct run_item *item = &list->items[list->count++];
 
-        if (list->report->candidates[i].segments == 0) /* cannot be forced: left to the library */
+        if (list->report->candidates[i].segments ==
+            0) /* this candidate cannot be forced: the item is the library's choice */
             continue;
         snprintf(item->algorithm, sizeof(item->algorithm), "%s",
                  list->report->candidates[i].algorithm);
@@ -414,8 +418,10 @@ static dist_status explain_run_here(struct explain_report *report)
 
 /* ---- on the ranks of a launcher's job ---- */
 
-/* Writes the job's topology, "node:2 core:4". Returns false if the machines have different numbers
- * of ranks. A collective call. */
+/*
+ * Writes the job's topology to text, such as "node:2 core:4". Returns false if the machines have
+ * different numbers of ranks, or on an error. A collective call.
+ */
 static bool run_topology(dist_group *world, char *text, size_t size)
 {
     int32_t mine = dist_get_local_rank(world) + 1, most = 0, ranks = dist_get_world_size(world);

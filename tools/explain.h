@@ -14,7 +14,7 @@ enum explain_format { EXPLAIN_TABLE, EXPLAIN_CSV, EXPLAIN_JSON };
 struct explain_report {
     struct dist_question question;
     dist_dtype dtype;
-    bool run;
+    bool run; /* also measure the candidates */
     enum explain_format format;
     struct dist_explanation explanation;
     struct dist_candidate candidates[EXPLAIN_CANDIDATES_MAX];

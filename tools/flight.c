@@ -133,8 +133,10 @@ static bool read_messages(const json_t *json, int size, struct flight_rank *rank
     return rank->messages;
 }
 
-/* Returns the group with that number in that job, creating it if needed; NULL if its size differs
- * or if out of memory. */
+/*
+ * Returns the group with that number in that job, and creates it if needed. Returns NULL if the
+ * group has another size, or if out of memory.
+ */
 static struct flight_group *read_find(struct flight_group **groups, const char *job, int64_t number,
                                       int size)
 {
@@ -252,8 +254,10 @@ static bool messages_complete(const struct flight_rank *rank)
     return rank->message_count == 0 || rank->messages[0].sequence == 0;
 }
 
-/* Counts the sends or receives with that peer and tag that are older than `before`. Includes
- * receives from any rank. */
+/*
+ * Counts the rank's sends or receives with that peer and tag whose sequence number is below
+ * `before`. Receives from any rank are counted too.
+ */
 static int messages_count(const struct flight_rank *rank, bool sends, int peer, int64_t tag,
                           int64_t before)
 {
@@ -458,7 +462,7 @@ static void print_behind(const struct flight_group *group, int behind, bool *mar
     printf("\n");
 }
 
-/* Prints which rank made the call last: the other ranks may have timed out before that. */
+/* Prints which rank made the call last, since the other ranks may have timed out before it did. */
 static void print_latest(const struct flight_group *group, int64_t sequence)
 {
     int first = -1, last = -1;

@@ -75,7 +75,10 @@ static int probe_run(struct probe *probe, int ready[2], int hold[2], pid_t *owne
 
     if (owner == 0) {
         probe_close(&hold[1]);
-        /* The owner must be the reader's sibling: the kernel allows parents and children more. */
+        /*
+         * The owner is the reader's sibling, as ranks are: the kernel permits a parent more access
+         * to its child.
+         */
         uint64_t word = PROBE_WORD ^ (uint64_t)getpid();
         char sent;
 

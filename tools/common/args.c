@@ -69,7 +69,7 @@ int args_begin_bare(struct args *args, int argc, char *const argv[], int words, 
 /* The help text, generated from the table. */
 
 enum {
-    HELP_LEAST = 40, /* columns */
+    HELP_LEAST = 40, /* minimum and maximum width in columns */
     HELP_MOST = 80,
     HELP_WIDE = 64,   /* output of this width or more has two columns */
     HELP_COLUMN = 32, /* column of the text beside an option */
@@ -262,8 +262,7 @@ static bool complete_has_name(const struct args_row *row, const char *name)
     return false;
 }
 
-/* True if `option` names the row: "--name", "-n", "-nVALUE", or a long name with one dash ("-np").
- */
+/* True if `option` is an option of the row: "--name", "-n", "-nVALUE" or, with one dash, "-name". */
 static bool complete_is(const struct args_row *row, const char *option)
 {
     if (row->kind == ARGS_GROUP || row->kind == ARGS_WORDS)

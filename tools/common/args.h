@@ -10,10 +10,10 @@
 
 #define ARGS_TEXTS_MAX 16
 
-/* The kind of a row: the value that an option takes, and the type of its member. */
+/* The kind of a row: the value that the option takes, and the type of the member that stores it. */
 enum args_kind {
-    ARGS_GROUP,  /* no option: the heading of the rows that follow */
-    ARGS_WORDS,  /* no option: lists the words that are valid beside options, argument "a|b|c" */
+    ARGS_GROUP,  /* not an option: the heading of the following rows */
+    ARGS_WORDS,  /* not an option: `argument` lists the other words that are valid, "a|b|c" */
     ARGS_FLAG,   /* no value; bool */
     ARGS_SWITCH, /* no value, =0 or =1; bool */
     ARGS_INT,    /* a whole number; int64_t */
@@ -30,9 +30,9 @@ enum { ARGS_RUN, ARGS_SHOW_HELP, ARGS_SHOW_VERSION };
 
 struct args_row {
     const char *names; /* long names with dashes, separated by commas; ARGS_GROUP: the heading */
-    int letter;        /* 0: none */
+    int letter;        /* one-letter name; 0: none */
     enum args_kind kind;
-    size_t offset;        /* of the member */
+    size_t offset;        /* of the member in *values */
     double least, most;   /* valid range of a number */
     const char *argument; /* the value's name in the help */
     const char *help;     /* NULL: not shown */
@@ -41,7 +41,7 @@ struct args_row {
 struct args {
     const struct args_row *rows;
     int count;
-    bool stops;          /* parsing stops at the first word that is no option (a program to run) */
+    bool stops; /* parsing stops at the first word that is not an option (a program to run) */
     const char *program; /* "dist_info env" */
     const char *usage;   /* printed after the program's name; one line for each form */
     const char *about;   /* description, in the format of args_text */

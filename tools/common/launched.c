@@ -21,7 +21,7 @@ bool launched_in_job(void)
     return false;
 }
 
-/* If dist_last_error names no rank, a signal to this process has ended the job. */
+/* If dist_last_error names no rank, the job was ended by a signal that was sent to this process. */
 void launched_report_end(const char *program, int code)
 {
     if (dist_last_error()[0] != '\0')

@@ -5,8 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Exponent bits of each floating-point type; 0 for integers. The sign takes 1 bit, the mantissa the
- * remaining bits. */
+/*
+ * Number of exponent bits of each floating-point type; 0 for integers. The sign has 1 bit, and the
+ * mantissa has the remaining bits.
+ */
 static const uint8_t number_exponents[DIST_DTYPE_COUNT] = {
     [DIST_FLOAT32] = 8, [DIST_FLOAT64] = 11, [DIST_FLOAT16] = 5, [DIST_BFLOAT16] = 8};
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static int output_error;     /* errno of the first flush of standard output that failed */
-static bool output_reported; /* output_exit has reported it */
+static bool output_reported; /* output_exit has reported the failure */
 
 void output_begin(struct output *output)
 {
@@ -73,7 +73,10 @@ static bool output_is_unread(void)
 const char *output_failure(void)
 {
     output_flush();
-    /* Writes within stdio, not by output_flush, leave no errno. */
+    /*
+     * If a write failed outside output_flush, for example when stdio's buffer was full, its errno
+     * is unknown.
+     */
     if (ferror(stdout) && !output_error && output_is_unread())
         output_error = EPIPE;
     if (!output_error && !ferror(stdout))
@@ -113,7 +116,7 @@ size_t draft_base(const char *name)
     return length - ending;
 }
 
-/* Keeps a draft that cannot be locked for any reason: an extra file does no harm. */
+/* Keeps a draft that it cannot lock, whatever the reason: an extra file does no harm. */
 void draft_remove_dead(DIR *folder, const char *name)
 {
     const int fd =
@@ -126,14 +129,16 @@ void draft_remove_dead(DIR *folder, const char *name)
     close(fd);
 }
 
-/* Locks a new draft, if the file system supports locks. Returns 0 if another process has locked or
- * removed it in the meantime. */
-static int draft_is_ours(int fd)
+/*
+ * Locks a new draft, if the file system supports locks. Returns false if another process has locked
+ * or removed the draft in the meantime.
+ */
+static bool draft_lock(int fd)
 {
     struct stat status;
 
     if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-        return 0;
+        return false;
     return fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
@@ -177,7 +182,7 @@ static int draft_create(const char *target, char **name_p)
         fd = open(*name_p, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             return -1;
-        if (fd >= 0 && draft_is_ours(fd))
+        if (fd >= 0 && draft_lock(fd))
             return fd;
         if (fd >= 0) {
             unlink(*name_p);
@@ -188,8 +193,10 @@ static int draft_create(const char *target, char **name_p)
     return -1;
 }
 
-/* Returns the standard stream that writes to this file, or -1. Replacing the file would lose what
- * the program prints. */
+/*
+ * Returns the descriptor of standard output or error if it writes to this file, or -1. Such a file
+ * must not be replaced, since later output of the program would be lost.
+ */
 static int draft_stream(const struct stat *file)
 {
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -210,7 +217,7 @@ int draft_open(const char *path, char **name_p)
 
     *name_p = NULL;
     if (target && S_ISREG(status.st_mode) && draft_stream(&status) >= 0) {
-        fflush(NULL); /* keep the order of the output */
+        fflush(NULL); /* earlier output comes first in the file */
         fd = fcntl(draft_stream(&status), F_DUPFD_CLOEXEC, 0);
     } else if (target && status.st_mode != 0 && !S_ISREG(status.st_mode)) {
         fd = open(target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -272,7 +279,10 @@ static void draft_sync_folder(const char *path)
     close(fd);
 }
 
-/* Truncates a file that was overwritten in place, in case it was longer. */
+/*
+ * Truncates a file that was overwritten in place at the current position, since it may have been
+ * longer before.
+ */
 static int draft_cut(int fd)
 {
     struct stat status;
@@ -285,7 +295,10 @@ static int draft_cut(int fd)
     return ftruncate(fd, end);
 }
 
-/* Copies the draft to the target, a mount point, which rename cannot replace. */
+/*
+ * Copies the draft into the target and removes the draft. For a target that is a mount point, which
+ * rename cannot replace.
+ */
 static int draft_copy(const char *name, int fd, const char *target)
 {
     const int to = open(target, O_WRONLY | O_CLOEXEC);

@@ -27,7 +27,10 @@ int output_end(struct output *output, const char *path);
 /* Prints to standard output, and flushes it. */
 void output_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Flushes standard output and stores errno of the first failure. Replaces fflush in programs. */
+/*
+ * Flushes standard output, and remembers errno of the first failure for output_failure. Programs
+ * use it in place of fflush.
+ */
 void output_flush(void);
 
 /*
@@ -57,9 +60,9 @@ int draft_write(int fd, const void *bytes, size_t size);
 
 /*
  * Syncs the draft, renames it to its target, and syncs the directory. If the target is a mount
- * point, its content is overwritten instead. `name` NULL: the target itself was opened, and is
- * truncated after the last byte written. The descriptor stays open. Returns 0, or -1 with errno;
- * the draft then still exists.
+ * point, its content is overwritten instead. If `name` is NULL, draft_open opened the target
+ * itself: truncates it after the last byte written. The descriptor stays open. Returns 0, or -1
+ * with errno; the draft then still exists.
  */
 int draft_finish(const char *name, int fd);
 
@@ -69,7 +72,9 @@ void draft_discard(const char *name, int fd);
 /* Checks whether a draft of PATH can be created. Leaves no file. Returns 0, or -1 with errno. */
 int draft_is_possible(const char *path);
 
-/* Returns the length of the target's name within the name of a draft; 0 if it is no draft. */
+/*
+ * Returns the length of the target's name in `name`, the name of a draft; 0 if `name` is not one.
+ */
 size_t draft_base(const char *name);
 
 /* Removes a draft in the directory, unless a process has it open. */

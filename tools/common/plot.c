@@ -35,7 +35,7 @@ static const char *const inks[PLOT_INKS][2] = {
     [PLOT_BEST] = {"#e3f1e5", "#1d3a26"},
 };
 
-/* Style rules of every plot. */
+/* Colours of every plot. */
 static const struct plot_rule plot_colours[] = {
     {"svg text", "fill", PLOT_TEXT},       {"svg .name", "fill", PLOT_FAINT},
     {".grid,.minor", "stroke", PLOT_GRID}, {".strong", "stroke", PLOT_TEXT},
@@ -299,7 +299,10 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
     if (kind == PLOT_TIME) {
         y->name = "time of a call";
         y->label = curves_time_label;
-        /* A tick for each decade; for a range below two decades at 1, 2, 5, 10, 20, ... */
+        /*
+         * One tick for each power of ten; if the range is less than two decades, ticks at 1, 2, 5,
+         * 10, 20, ...
+         */
         double tick;
         bool narrow;
 
@@ -319,7 +322,7 @@ static void curves_y(enum plot_kind kind, struct plot_axis *y)
         y->name = "relative time";
         y->label = curves_ratio_label;
         y->strong = 1;
-        /* Powers of two, including 1. */
+        /* Ticks at powers of two, including 1. */
         int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
         int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
         int step = (last - first) / CURVE_TICKS + 1;
@@ -389,7 +392,7 @@ bool plot_draw(const struct plot *plot, FILE *to)
                           .label = curves_size_label};
     struct plot_axis y = {.from = PLOT_HEIGHT - BOTTOM, .to = TOP};
 
-    /* The range of all points. */
+    /* Compute the range of all points. */
     x.least = y.least = INFINITY;
     x.most = y.most = 0;
     for (int s = 0; s < plot->series_count; s++) {
@@ -435,7 +438,7 @@ bool plot_draw(const struct plot *plot, FILE *to)
         }
     }
     plot_axes(&x, &y, to);
-    for (int s = plot->series_count; s-- > 0;) /* the first on top */
+    for (int s = plot->series_count; s-- > 0;) /* the first series is drawn last, on top */
         curves_series(&plot->series[s], plot->kind, &x, &y, to);
     return true;
 }

@@ -32,8 +32,8 @@ static int utf8_length(const char *text)
 }
 
 /*
- * Prints the UTF-8 character at the start of text, or U+FFFD for its first byte if that is invalid.
- * Returns a pointer to the remaining text. text is not "".
+ * Prints the UTF-8 character at the start of text. If it is invalid, prints U+FFFD in place of its
+ * first byte. Returns a pointer to the text after what was printed. text is not "".
  */
 static const char *utf8_print(const char *text, FILE *to)
 {

@@ -57,9 +57,10 @@ static bool report_controls(const char *controllers, const char *controller)
 }
 
 /*
- * Reads a limit of this process's cgroup or its closest ancestor that has the file: `file` in
- * cgroup v2, or `old` in the hierarchy of `controller` in cgroup v1. Returns false if there is
- * none. A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; in v2 CONTROLLERS is empty.
+ * Reads a limit of this process's cgroup, or of the closest ancestor that has the limit's file:
+ * `file` in cgroup v2, or `old` in the hierarchy of `controller` in cgroup v1. Returns false if
+ * there is no such file. A line of /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH"; in v2
+ * CONTROLLERS is empty.
  */
 static bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
                           size_t size)
@@ -88,7 +89,7 @@ static bool doctor_cgroup(const char *file, const char *controller, const char *
 }
 
 /* Files and processes that a rank needs: a constant number, and more for each rank on the machine.
- * Hard limits count for files, since the library raises the soft limits. */
+ * The hard limit of open files is checked, since the library raises the soft limit. */
 enum { LIMITS_FILES = 128, LIMITS_FILES_EACH = 4, LIMITS_FILES_LEAST = 1024 };
 enum { LIMITS_PROCESSES = 64, LIMITS_PROCESSES_EACH = 4 };
 #define LIMITS_LOCKED ((rlim_t)64 << 20)
@@ -329,7 +330,7 @@ static void memory_shm(struct doctor_report *report)
     }
 }
 
-/* The machine, its CPUs and clocks: quotas against threads, BLAS kernels, time. */
+/* CPUs and clocks: the CPU quota, the kernels of the BLAS, the clock source. */
 
 /* Returns the number of CPUs that this process may run on. */
 static int doctor_cpu_count(void)
@@ -481,7 +482,10 @@ struct gpu_result {
     char why[200]; /* why the driver could not be loaded */
 };
 
-/* Calls `int name(int *value)`. Returns its result, or 0 if the library does not have it. */
+/*
+ * Calls the library's function `int name(int *value)`. Returns its result, or 0 if there is no such
+ * function.
+ */
 static int gpu_call(void *library, const char *name, int *value)
 {
     int (*call)(int *);
@@ -493,7 +497,10 @@ static int gpu_call(void *library, const char *name, int *value)
     return call(value);
 }
 
-/* Loads the library `given`, or if that is not set the first of `files` that can be loaded. */
+/*
+ * Loads the library `given`, or, if `given` is NULL or empty, the first of `files` that can be
+ * loaded.
+ */
 static void *gpu_open_any(const char *given, const char *const *files)
 {
     void *library = given && *given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : NULL;

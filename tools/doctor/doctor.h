@@ -23,7 +23,7 @@ struct doctor_finding {
     int host_specific; /* true: expected to differ between machines */
     char text[240];    /* description */
     char fix[320];     /* the command that fixes it; "": there is none */
-    char other[240];   /* advice if there is no such command or it cannot be used; "": none */
+    char other[240];   /* advice if `fix` is empty or cannot be used; "": none */
 };
 
 /* All findings of a rank. */
@@ -33,7 +33,7 @@ struct doctor_report {
     char host[HOST_NAME_MAX + 1];
     double clock; /* seconds since 1970 */
     int count;
-    int full; /* true: the last finding did not fit, so its fixes are dropped, too */
+    int full; /* true: the last finding was dropped, so calls that describe its fix do nothing */
     struct doctor_finding findings[DOCTOR_FINDINGS];
 };
 

@@ -74,7 +74,7 @@ bool doctor_exists(const char *pattern, char *path, size_t size)
 
 static const char *const print_levels[] = {"ok", "note", "FAULT"};
 
-/* Prints a finding. `where` lists the hosts or ranks that have it; "": all. */
+/* Prints a finding. `where` lists the hosts or ranks that have it; "": all ranks have it. */
 static void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to)
 {
     fprintf(to, "%-6s %-14s %s%s%s%s\n", print_levels[finding->level], finding->check,
@@ -213,7 +213,7 @@ static void compare_check(const struct doctor_report *reports, int ranks, const 
     *differences += differs;
 }
 
-/* True if an earlier finding, of a lower rank or of this one, is from the same check. */
+/* True if a finding of a lower rank, or an earlier one of this rank, is from the same check. */
 static bool compare_is_done(const struct doctor_report *reports, int rank, int i)
 {
     const char *check = reports[rank].findings[i].check;

@@ -109,9 +109,9 @@ static int network_source(const char *host, char address[INET6_ADDRSTRLEN])
 
 /*
  * Returns the interface that libdist would select, or NULL if there is none. With
- * DIST_SOCKET_IFNAME: the first match; if the setting only excludes names, preferably the interface
- * of the default route. Otherwise: the interface towards MASTER_ADDR, else that of the default
- * route, else the first.
+ * DIST_SOCKET_IFNAME: the first interface that matches; if the setting only excludes names and the
+ * interface of the default route matches, that one. Otherwise: the interface of the route to
+ * MASTER_ADDR; if there is none, the interface of the default route; if there is none, the first.
  */
 static const struct network_link *network_selected(const struct network_link *links, int count)
 {
@@ -151,8 +151,10 @@ static const struct network_link *network_selected(const struct network_link *li
     return first;
 }
 
-/* Checks the selected interface. `physical` is one that other machines can reach; `first` is NULL
- * if there are no interfaces. */
+/*
+ * Checks the selected interface. `physical` is an interface that other machines can reach, or NULL;
+ * `first` is the first interface, or NULL.
+ */
 static void network_interface(struct doctor_report *report, const struct network_link *selected,
                               const struct network_link *physical, const struct network_link *first)
 {
@@ -289,7 +291,7 @@ struct tls_found {
     EVP_PKEY *key;
 };
 
-/* Adds a fault of a file, and what to do. Returns false. */
+/* Adds a fault: `what` is wrong with a file, and `next` is what to do. Returns false. */
 static bool tls_wrong(struct doctor_report *report, const struct tls_found *found, int file,
                       const char *what, const char *next)
 {

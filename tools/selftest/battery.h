@@ -75,7 +75,8 @@ struct battery {
     bool complete;              /* every sensible combination must be supported */
     uint32_t lacks;             /* bits of DIST_LACKS_..., declared by the backend */
     uint64_t seed;              /* seed of the last case */
-    dist_op ops[DIST_OP_COUNT]; /* op to pass for each: the built-in op, or one that was created */
+    dist_op ops[DIST_OP_COUNT]; /* the op to pass for each: the built-in op, or an op that the
+                                   battery created */
     long checks, faults, cases, refusals;
     struct selftest_count *count; /* copy of the counters, for the parent process */
     int stuck_s;
@@ -89,7 +90,7 @@ struct battery {
     int hash_count;
 };
 
-/* Prints "rank R: FAULT ..." (the first few) and counts it. */
+/* Counts a fault. Prints the rank's first few faults as "rank R: FAULT ...". */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Counts a check. Returns true if status is DIST_OK; otherwise adds a fault and returns false. */
@@ -118,8 +119,8 @@ struct buffer {
 
 /*
  * An expected part of a result: from element `at` on, `count` elements of the row of `source_rank`,
- * starting at `first`; REDUCED: of the reduction of all rows. Memory outside the blocks must not
- * change.
+ * starting at `first`. If source_rank is REDUCED, the elements are of the reduction of all rows.
+ * Memory outside the blocks must not change.
  */
 #define REDUCED (-1)
 struct block {
@@ -164,7 +165,7 @@ struct operation {
     const char *name;
     dist_collective collective;
     unsigned flags;
-    void (*shape)(struct test_case *c);                          /* NULL: no memory */
+    void (*shape)(struct test_case *c);                          /* NULL: the call has no buffers */
     dist_status (*call)(struct test_case *c, dist_work **works); /* works NULL: blocking call */
     void (*check)(struct test_case *c); /* more checks, before the blocks are checked; or NULL */
 };

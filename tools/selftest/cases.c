@@ -406,8 +406,8 @@ static void case_save(struct test_case *c, struct buffer *buffer)
     case_copy(c, buffer, false);
 }
 
-/* Returns an address that a program may pass for an empty buffer. Open MPI's MPI_IN_PLACE is
-   address 1, and Rust's empty slices of bytes are there too. */
+/* Returns an address that a program may pass for an empty buffer. Address 1 is Open MPI's
+ * MPI_IN_PLACE, and the address of Rust's empty byte slices. */
 static void *case_nowhere(const struct test_case *c, void *own, const void *other)
 {
     switch ((c->data.seed * 3 + (uint64_t)c->b->rank) % 4) {
@@ -500,8 +500,10 @@ const char *case_name(const struct test_case *c)
 
 /* ---- the check ---- */
 
-/* Returns the next element to check: every element of short blocks; of long ones both ends and a
- * sample. */
+/*
+ * Returns the next element to check after element i. In short blocks all elements are checked, in
+ * long blocks both ends and a sample.
+ */
 static size_t case_next(size_t i, size_t count)
 {
     if (count <= 4096 || i < 64 || i + 64 >= count)
@@ -786,7 +788,7 @@ static dist_status reduce_scatter_v_call(struct test_case *c, dist_work **works)
     return CALL(reduce_scatter_v, c->input, c->output, c->in_counts, c->data.dtype, reduce_op(c));
 }
 
-/* reduce_scatter_v has no offsets, so layouts with gaps are replaced. */
+/* reduce_scatter_v has no offsets, so LAYOUT_UNEVEN replaces the layouts that need them. */
 static void reduce_scatter_v_shape(struct test_case *c)
 {
     if (case_has_offsets(c))
@@ -1058,7 +1060,10 @@ static dist_status any_call(struct test_case *c, dist_work **works)
     return status;
 }
 
-/* Checks that each rank's message has arrived exactly once, and expects the sender's data. */
+/*
+ * Checks that each rank's message has arrived exactly once, and adds expected blocks with the data
+ * of the reported senders.
+ */
 static void any_check(struct test_case *c)
 {
     for (int r = 0; r < c->b->ranks && c->sources; r++) {

@@ -101,8 +101,10 @@ static bool command_report(const struct command *command, int ranks, int code)
     return code == 0;
 }
 
-/* Runs the battery with `ranks` ranks. Only they load the module, not this process: GPU drivers do
- * not survive a fork. */
+/*
+ * Runs the battery with `ranks` ranks. This process does not load the module, since a GPU driver
+ * that is initialized before a fork does not work in the child.
+ */
 static bool command_world(struct command *command, int ranks)
 {
     size_t bytes = (size_t)ranks * sizeof(*command->counts);

@@ -113,8 +113,9 @@ static void cases_barrier(struct battery *b)
     barrier_check(b, barrier_async, "barrier_async");
     barrier_check(b, barrier_monitored, "monitored barrier");
     /*
-     * The last rank enters a monitored barrier after the timeout of the other ranks, which it
-     * detects with a barrier. They must name it, and the group must stay usable.
+     * The last rank first waits in a plain barrier, which the other ranks enter only after their
+     * monitored barrier has timed out. So it enters the monitored barrier late. The errors of the
+     * other ranks must name it, and the group must stay usable.
      */
     int last = b->ranks - 1;
     dist_status status = DIST_OK;
@@ -142,7 +143,9 @@ static void cases_barrier(struct battery *b)
 
 /* Reductions of special values: NaNs, infinities, signed zeros. */
 
-/* Elements of a block: more than a vector register of the CPU, and not a multiple of one. */
+/*
+ * Elements of a block: more than fit in a vector register of the CPU, and not a multiple of that.
+ */
 #define SPECIAL_COUNT 83
 /* Elements after the result, so that a backend which writes too much does not crash the battery. */
 #define SPECIAL_SPARE 8
@@ -255,13 +258,13 @@ static const char *special_name(const struct special *s)
 
 /* True if the result is right. A backend that declares DIST_LACKS_NAN may lose NaNs and signs of
  * zeros in MIN and MAX. */
-static bool special_right(const struct special *s, double expected, double is)
+static bool special_right(const struct special *s, double expected, double found)
 {
     bool loses = (s->b->lacks & DIST_LACKS_NAN) && (s->op == DIST_MIN || s->op == DIST_MAX);
 
     if (isnan(expected))
-        return isnan(is) || loses;
-    return is == expected && (loses || !signbit(is) == !signbit(expected));
+        return isnan(found) || loses;
+    return found == expected && (loses || !signbit(found) == !signbit(expected));
 }
 
 /* Starts a case: publishes its name and the counters, and restarts its timeout. */
@@ -731,8 +734,10 @@ static void sweep_support(struct battery *b, const char *table)
 static const size_t counts[] = {0,    1,    3,     17,    1023,   1024,   2048,
                                 2049, 4099, 16385, 65537, 131073, 262147, 1048583};
 static const size_t counts_brief[] = {0, 1, 17, 1024, 2048, 4099, 65537};
-/* Counts from this one on, in elements of all blocks together, are large: --brief runs fewer
- * variants of them. */
+/*
+ * Counts (elements of all blocks together) from this one on are large: --brief runs fewer variants
+ * of them.
+ */
 #define SWEEP_LARGE 16385
 
 /* Runs all layouts and places, with some of the roots. */
@@ -753,7 +758,7 @@ static void sweep_variants(struct battery *b, const struct operation *operation,
     }
 }
 
-/* Runs a single variant, which changes with every case. */
+/* Runs one variant: another layout, place and root for every case. */
 static void sweep_some(struct battery *b, const struct operation *operation, struct variant variant)
 {
     uint64_t turn = b->seed;
@@ -790,8 +795,8 @@ static void sweep_counts(struct battery *b)
         }
         battery_drain(b);
     }
-    /* Large, and in place on some ranks only: MPI libraries select algorithms by both properties.
-     */
+    /* Test a large count that is in place on odd ranks only: MPI libraries select their algorithm
+     * by size and by whether a call is in place, which must not make ranks disagree. */
     const struct variant variant = {
         .dtype = DIST_FLOAT32, .op = DIST_SUM, .count = 65537, .place = PLACE_IN_ON_ODD_RANKS};
 

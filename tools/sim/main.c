@@ -164,8 +164,10 @@ static dist_status links_words_of(const char *text, struct disti_cost *cost)
     return DIST_OK;
 }
 
-/* Reads the costs from a tuning file. Keeps the number of CPUs and the eager limit, which such
- * files do not have. */
+/*
+ * Reads the costs from a tuning file. Leaves the number of CPUs and the eager limit unchanged,
+ * since tuning files do not have them.
+ */
 static dist_status links_file(const char *name, struct disti_cost *cost)
 {
     static char text[2 * DISTI_TUNING_TEXT]; /* too large for a small stack */
@@ -515,7 +517,7 @@ static void run_row(struct run *run, struct job_row *row)
 {
     const struct job *job = run->job;
     for (int i = 0; i < job->size_count; i++) {
-        /* --segments, or the number that the library would choose. */
+        /* Use --segments, or else the number that the library would choose. */
         struct disti_choice choice = {.forced_segments = job->segments};
         const struct disti_algorithm *same;
         uint32_t segments;
@@ -686,7 +688,10 @@ static int tree_columns(const struct disti_topology *t, int root, int rank, int 
     return column;
 }
 
-/* Draws a tree: 0 or 1 for a tree of the double tree, -1 for the binomial tree. */
+/*
+ * Draws a tree. `which` is 0 or 1 for the first or second of the two trees, -1 for the binomial
+ * tree.
+ */
 static void draw_tree(struct draw *draw, int which, int root, const char *title)
 {
     const struct disti_topology *t = draw->topology;
@@ -701,7 +706,7 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
         else
             disti_tree_double(t, which, rank, &tree);
         parents[rank] = tree.parent;
-        if (which >= 0) /* a search tree: positions increase from left to right */
+        if (which >= 0) /* both trees are search trees: a rank's column is its position */
             columns[rank] = t->position[rank];
     }
     for (int rank = 0; rank < t->ranks; rank++) {

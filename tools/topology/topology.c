@@ -141,7 +141,10 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
         status = dist_gather(group, record, records, sizeof(*record), DIST_UINT8, 0);
     if (root && status == DIST_OK) {
         topology_p->ranks = ranks;
-        /* Places number nodes from 0 in rank order, so a new node has the next number. */
+        /*
+         * The node numbers in places count from 0 in the order of the ranks, so the first rank of a
+         * new node has the next number.
+         */
         for (int rank = 0; rank < topology_p->ranks; rank++) {
             const struct gather_record *from = &records[rank];
             const int gpu = from->device >= 0 ? from->device : from->local_rank;
@@ -158,7 +161,7 @@ dist_status topology_gather_group(dist_group *group, struct topology *topology_p
     return status;
 }
 
-/* Returns the part that begins with the core. */
+/* Returns the part whose first core is `core`. */
 static struct topology_part topology_part_at(const struct topology_machine *machine, int core)
 {
     struct topology_part part = {machine->core[core].package, machine->core[core].numa, core, 0};
@@ -170,8 +173,10 @@ static struct topology_part topology_part_at(const struct topology_machine *mach
     return part;
 }
 
-/* True if the GPU is in the part or, if part is NULL, in no part. A GPU without a known NUMA node
- * is in no part. */
+/*
+ * True if the GPU is in the part. If part is NULL: true if the GPU is in no part, as are GPUs whose
+ * NUMA node is unknown.
+ */
 static bool topology_part_has_gpu(const struct topology_machine *machine,
                                   const struct topology_part *part, int gpu)
 {
