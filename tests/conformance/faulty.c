@@ -8,7 +8,7 @@
 
 #define FAULTY_RANKS 64
 
-/* Built a second time as a backend that lacks some features. */
+/* This file is built a second time, as a backend that lacks some features. */
 #ifndef FAULTY_NAME
 #define FAULTY_NAME "faulty"
 #define FAULTY_LACKS 0u
@@ -18,7 +18,8 @@ struct faulty_state {
     const struct dist_host *host;
     struct dist_engine *engine;
     int rank, ranks;
-    size_t counts[2 * FAULTY_RANKS], offsets[2 * FAULTY_RANKS]; /* of in, then of out */
+    size_t counts[2 * FAULTY_RANKS],
+        offsets[2 * FAULTY_RANKS]; /* of in, followed by those of out */
     int source;
     unsigned char scratch[1 << 20];
 };
@@ -37,8 +38,8 @@ static dist_status faulty_probe(char *reason, size_t reason_size)
     return DIST_OK;
 }
 
-/* A false claim is in the backend's answer or in a group's answer: only one of the two is changed.
- */
+/* Without a state the query is about the backend, with one about a group. The faults make one of
+ * the two answers false, so that they contradict each other. */
 static dist_status faulty_query(const void *state, dist_collective collective, dist_dtype dtype,
                                 dist_op op)
 {
@@ -107,7 +108,7 @@ static void faulty_reduce_root(struct faulty_state *faulty, struct dist_call *wr
     wrong->root = 0;
 }
 
-/* Every rank sends to each rank the block of the next one. */
+/* Sends to each rank the block that is meant for the next rank. */
 static void faulty_wrong_block(struct faulty_state *faulty, struct dist_call *wrong)
 {
     size_t n = (size_t)faulty->ranks;
@@ -125,7 +126,10 @@ static void faulty_wrong_block(struct faulty_state *faulty, struct dist_call *wr
     wrong->out_offsets = faulty->offsets + FAULTY_RANKS;
 }
 
-/* Stores blocks without gaps, ignoring the offsets; not in place, where they would overlap. */
+/*
+ * Stores blocks without gaps and ignores the offsets. Leaves calls in place unchanged, since their
+ * blocks would overlap.
+ */
 static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wrong)
 {
     size_t end = 0, element = faulty->host->dtype_size(wrong->dtype);
@@ -140,8 +144,8 @@ static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wro
     wrong->out_offsets = faulty->offsets;
 }
 
-/* True for calls that the core must refuse, since the backend lacks them. */
-static bool faulty_must_not_come(const struct dist_call *call)
+/* True if the core must refuse the call, since the backend lacks what it needs. */
+static bool faulty_must_be_refused(const struct dist_call *call)
 {
     bool any = call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE;
 
@@ -156,7 +160,7 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
     struct dist_call wrong = *call;
     size_t bytes = call->count * faulty->host->dtype_size(call->dtype);
 
-    if (faulty_must_not_come(call))
+    if (faulty_must_be_refused(call))
         return faulty->host->fail(DIST_ERR_INTERNAL,
                                   "the backend got a call that " FAULTY_NAME " lacks");
     if (faulty_is("crash") && call->collective == DIST_COLL_GATHER)
@@ -173,7 +177,7 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
     if (faulty_is("source") && call->collective == DIST_COLL_RECV)
         wrong.source = &faulty->source; /* not reported to the caller */
     if (faulty_is("barrier") && call->collective == DIST_COLL_BARRIER) {
-        ticket->status = DIST_OK; /* waits for no rank */
+        ticket->status = DIST_OK; /* completes without waiting for the other ranks */
         return DIST_OK;
     }
     return faulty->host->engine_post(faulty->engine, &wrong, ticket);

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agents of distrun: one that serves, fed by three callers, and one that joins, fed by a server.
- * The first byte configures the job:
+ * Agents of distrun. Target agents_server is an agent that serves, and the input is what three
+ * callers send. Target agents_client is an agent that joins, and the input is what the server
+ * sends. The first byte configures the job:
  *
- *     bit 0       it has a token, which all callers have too
+ *     bit 0       the job has a token, which all callers have too
  *     bit 1       all nodes must have the same number of workers
  *
- * Then one byte for each event:
+ * One more byte for each event:
  *
- *     bits 0, 1   the caller
- *     bits 2, 3   0: bytes as they are   1: a frame   2: the valid first message
- *                 3: hangs up, or with bit 4 time passes
- *     bits 4 to 7 of a caller's first message: a different number of nodes; of workers; requests to
- *                 be the first node; an invalid proof
+ *     bits 0, 1   the caller that acts
+ *     bits 2, 3   0: sends raw bytes   1: sends a frame   2: sends its valid first messages
+ *                 3: closes the connection, or, if bit 4 is set, time passes
+ *     Event 2 of a caller, defects of its first message:
+ *     bit 4       another number of nodes
+ *     bit 5       another number of workers
+ *     bit 6       a request to be the first node
+ *     bit 7       an invalid proof
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -27,12 +31,14 @@
 
 #define AGENTS_CALLERS 3
 #define AGENTS_PATIENCE_MS 20000
-#define AGENTS_TURNS 4 /* turns after which sent data have arrived, over the loopback address */
+#define AGENTS_TURNS                                                                               \
+    4 /* turns until data that were sent over the loopback address have arrived                    \
+       */
 
 #define AGENTS_SECRET_BIT 1
 #define AGENTS_SAME_BIT 2
 #define AGENTS_LATER_S 70
-#define AGENTS_TRIES 256 /* tries of a joining agent's server */
+#define AGENTS_TRIES 256 /* maximum number of turns of the server of a joining agent */
 
 static const char agents_secret[] = "the secret of this job";
 
@@ -53,7 +59,10 @@ static struct disti_agents *agents_open(enum disti_agents_serve serve, int port,
     config.max_nodes = AGENTS_CALLERS + 1;
     config.max_restarts = 3;
     config.join_timeout_ms = AGENTS_PATIENCE_MS;
-    /* Otherwise the first round would begin before any caller could prove its identity. */
+    /*
+     * A token requires more messages: without this time the first round would begin before any
+     * caller could prove its identity.
+     */
     config.last_call_timeout_ms = how & AGENTS_SECRET_BIT ? 1000 : 0;
     FUZZ_MUST(disti_agents_open(&config, &agents) == DIST_OK);
     return agents;
@@ -95,7 +104,7 @@ static struct agents_transcript agents_transcript(uint8_t how)
 }
 
 /* Stores the nonce of the last frame of that kind received, or zeros if there was none. */
-static void agents_hear_nonce(int fd, uint8_t op, unsigned char nonce[AGENTS_NONCE])
+static void agents_read_nonce(int fd, uint8_t op, unsigned char nonce[AGENTS_NONCE])
 {
     unsigned char bytes[8192];
     ssize_t got = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -134,7 +143,7 @@ static void agents_join(int fd, uint8_t how, uint8_t what)
                                          .host = "host",
                                          .address = "127.0.0.1"};
 
-    agents_hear_nonce(fd, AGENTS_CHALLENGE, transcript.server_nonce);
+    agents_read_nonce(fd, AGENTS_CHALLENGE, transcript.server_nonce);
     disti_agents_put_member(value + DISTI_HMAC_BYTES, &member);
     disti_agents_prove(&transcript, "agent", value + DISTI_HMAC_BYTES, AGENTS_MEMBER_BYTES, value);
     value[0] ^= what >> 7;
@@ -149,7 +158,7 @@ static void agents_challenge_and_welcome(int fd, uint8_t how)
     const struct agents_welcome welcome = {
         .pid = 1, .interval_ms = 5000, .silence_ms = 15000, .host = "host"};
 
-    agents_hear_nonce(fd, AGENTS_HELLO, transcript.agent_nonce);
+    agents_read_nonce(fd, AGENTS_HELLO, transcript.agent_nonce);
     fuzz_send_frame(fd, AGENTS_CHALLENGE, 0, 0, (struct fuzz_input){0}, nonce, sizeof(nonce));
     disti_agents_put_welcome(value + DISTI_HMAC_BYTES, &welcome);
     disti_agents_prove(&transcript, "server", value + DISTI_HMAC_BYTES, AGENTS_WELCOME_BYTES,
@@ -158,7 +167,7 @@ static void agents_challenge_and_welcome(int fd, uint8_t how)
 }
 
 /* Sends bytes or a frame. */
-static void agents_say(int fd, uint8_t what, struct fuzz_input *input)
+static void agents_send(int fd, uint8_t what, struct fuzz_input *input)
 {
     struct fuzz_input piece;
 
@@ -170,14 +179,14 @@ static void agents_say(int fd, uint8_t what, struct fuzz_input *input)
     }
 }
 
-/* Sends nothing: time passes, or it hangs up. */
-static void agents_rest(int *fd, uint8_t what)
+/* Sends nothing: lets time pass, or closes the connection. */
+static void agents_send_nothing(int *fd, uint8_t what)
 {
     if (what & 16) {
-        fuzz_later(AGENTS_LATER_S);
+        fuzz_advance_clock(AGENTS_LATER_S);
         return;
     }
-    fuzz_hang_up(*fd);
+    fuzz_close(*fd);
     *fd = -1;
 }
 
@@ -199,18 +208,18 @@ void fuzz_agents_server(struct fuzz_input *input)
                 agents_move(agents);
             agents_join(*fd, how, what);
         } else if ((what >> 2 & 3) == 3) {
-            agents_rest(fd, what);
+            agents_send_nothing(fd, what);
         } else {
-            agents_say(*fd, what, input);
+            agents_send(*fd, what, input);
         }
         agents_move(agents);
     }
     for (int i = 0; i < AGENTS_CALLERS; i++)
-        fuzz_hang_up(callers[i]);
+        fuzz_close(callers[i]);
     disti_agents_close(agents, "the end", 0);
 }
 
-/* A joining agent tries again after a refusal; it is served until the input is used up. */
+/* Handles one event of the server to which a joining agent is connected. */
 static void agents_serve(struct disti_agents *agents, int *fd, uint8_t how,
                          struct fuzz_input *input)
 {
@@ -219,9 +228,9 @@ static void agents_serve(struct disti_agents *agents, int *fd, uint8_t how,
     if ((what >> 2 & 3) == 2) {
         agents_challenge_and_welcome(*fd, how);
     } else if ((what >> 2 & 3) == 3) {
-        agents_rest(fd, what);
+        agents_send_nothing(fd, what);
     } else {
-        agents_say(*fd, what, input);
+        agents_send(*fd, what, input);
     }
     agents_move(agents);
 }
@@ -239,10 +248,10 @@ void fuzz_agents_client(struct fuzz_input *input)
         if (fd >= 0)
             agents_serve(agents, &fd, how, input);
         else
-            fuzz_later(1); /* after this time it calls again */
+            fuzz_advance_clock(1); /* lets a refused agent try again */
     }
     agents_move(agents);
-    fuzz_hang_up(fd);
+    fuzz_close(fd);
     close(listen_fd);
     disti_agents_close(agents, "the end", 0);
 }

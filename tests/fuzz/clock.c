@@ -15,7 +15,7 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *wanted,
 
 static time_t clock_ahead_s;
 
-void fuzz_later(int seconds)
+void fuzz_advance_clock(int seconds)
 {
     clock_ahead_s += seconds;
 }

@@ -45,7 +45,7 @@ static void command_forget_variables(void)
     }
 }
 
-/* Reads the words, except the one for shell completion, which exits the program. */
+/* Reads the words. Omits the word for shell completion, which would exit the program. */
 static int command_words(struct fuzz_input *input, const char *program, char *words[])
 {
     int count = 0;
@@ -69,7 +69,10 @@ static void command_free(char *words[], int count)
         free(words[i]);
 }
 
-/* Parses as distrun does; options formatted for other hosts must be parsed there. */
+/*
+ * Parses the words as distrun does. The options that distrun formats for other hosts must be valid
+ * there.
+ */
 static void command_run(int count, char *words[])
 {
     struct disti_run_options options = {0};

@@ -44,7 +44,7 @@ void fuzz_cifar10(struct fuzz_input *input)
     if (dataset_read(&dataset_cifar10, folder, false, &set) == 0)
         FUZZ_MUST(dataset_get(&set, set.count - 1, image) < DATASET_CLASSES);
     dataset_destroy(&set);
-    /* Four of the five parts are missing. */
+    /* Reading must fail, since four of the five parts of the training set are missing. */
     FUZZ_MUST(dataset_read(&dataset_cifar10, folder, true, &set) < 0);
     dataset_destroy(&set);
 }

@@ -12,7 +12,7 @@ struct fuzz_input {
     size_t left;
 };
 
-/* Feeds a parser; it must leave nothing behind. */
+/* Passes the input to a parser, and releases everything that it has opened or allocated. */
 typedef void fuzz_target(struct fuzz_input *input);
 
 fuzz_target fuzz_agents_client, fuzz_agents_server;
@@ -42,7 +42,7 @@ char *fuzz_line(struct fuzz_input *input);
 /* Returns all remaining text; the caller frees it. */
 char *fuzz_text(struct fuzz_input *input);
 
-/* Stores all remaining bytes in a file; its path is valid until the next call. */
+/* Stores all remaining bytes in a file. Returns the path, which is valid until the next call. */
 const char *fuzz_file(struct fuzz_input *input);
 
 /* Returns a folder for files, which is removed when the program exits. */
@@ -51,7 +51,7 @@ const char *fuzz_folder(void);
 /* ---- clock.c ---- */
 
 /* Advances this process's clock by this number of seconds. */
-void fuzz_later(int seconds);
+void fuzz_advance_clock(int seconds);
 
 /* ---- streams.c: connections over TCP on the loopback address ---- */
 
@@ -61,22 +61,24 @@ int fuzz_connect(int port);
 bool fuzz_send(int fd, const void *data, size_t bytes);
 /* Discards received data. Returns false if the other end has closed. */
 bool fuzz_drain(int fd);
-/* Waits until bytes arrive or the other end closes; fails if that takes too long. */
+/* Waits until bytes arrive or the other end closes; aborts if that takes too long. */
 void fuzz_await(int fd);
-/* Reads this number of bytes; fails if that takes too long. Returns false if the other end has
- * closed. */
-bool fuzz_hear(int fd, void *data, size_t bytes);
-/* Closes without a TIME_WAIT state; accepts -1. */
-void fuzz_hang_up(int fd);
+/*
+ * Reads this number of bytes; aborts if that takes too long. Returns false if the other end has
+ * closed.
+ */
+bool fuzz_read(int fd, void *data, size_t bytes);
+/* Closes a connection without a TIME_WAIT state. Does nothing if fd is -1. */
+void fuzz_close(int fd);
 
 /* Sends a frame of the protocol of the store and the agents. */
 void fuzz_send_frame(int fd, uint8_t op, uint32_t id, int32_t arg, struct fuzz_input key,
                      const void *value, size_t bytes);
 /* Sends a frame with a valid header and fields from the input. */
 void fuzz_send_some_frame(int fd, struct fuzz_input *input);
-/* Reads a frame, as fuzz_hear does: its header and the first bytes of its value, padded with zeros.
+/* Reads a frame, as fuzz_read does: its header and the first bytes of its value, padded with zeros.
  */
 struct disti_wire_head;
-bool fuzz_hear_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes);
+bool fuzz_read_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes);
 
 #endif

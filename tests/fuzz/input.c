@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads inputs. Texts are copied, so that reads beyond their end are detected. */
+/*
+ * Reads inputs. Texts are copied to blocks of their size, so that reads beyond their end are
+ * detected.
+ */
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
@@ -57,7 +60,9 @@ const char *fuzz_file(struct fuzz_input *input)
 
     if (fd < 0)
         fd = memfd_create("fuzz", MFD_CLOEXEC);
-    /* No other user may write to it, since a module would be refused for that reason. */
+    /*
+     * Only this user may write to the file: a module that other users can change would be refused.
+     */
     FUZZ_MUST(fd >= 0 && ftruncate(fd, 0) == 0 && fchmod(fd, 0600) == 0);
     FUZZ_MUST(pwrite(fd, input->at, input->left, 0) == (ssize_t)input->left);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

@@ -23,7 +23,7 @@ static void replay_file(const char *path)
     }
     size = (size_t)ftell(file);
     rewind(file);
-    /* Exactly the size of the input, so that reads beyond its end are detected. */
+    /* The block has exactly the size of the input, so that reads beyond its end are detected. */
     data = malloc(size ? size : 1);
     if (!data || fread(data, 1, size, file) != size)
         exit(1);

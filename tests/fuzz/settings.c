@@ -63,7 +63,7 @@ static void settings_names(const char *text)
         disti_variable_like(name);
 }
 
-/* The text as a variable of the library's name space, and as the interface's name. */
+/* Parses the text as the name of an unknown variable, and as the value of DIST_SOCKET_IFNAME. */
 static void settings_environment(const char *text)
 {
     char name[DISTI_VARIABLE_ROOM], unknown[64], address[DISTI_HOST_SIZE];
@@ -104,8 +104,10 @@ static void settings_choose(const struct disti_choice *choice,
     }
 }
 
-/* True for more than SETTINGS_RANKS ranks. A million ranks are valid, but would take an
- * instrumented program a second. */
+/*
+ * True if the text describes more than SETTINGS_RANKS ranks. A million ranks are valid, but an
+ * instrumented program would need a second for them.
+ */
 static bool settings_is_large(const char *text)
 {
     long ranks = 1;
@@ -149,7 +151,10 @@ static void settings_hosts(const char *text)
     disti_hosts_free(&hosts);
 }
 
-/* A node's numbers and names, each of which is replaced by the text in turn. */
+/*
+ * Checks and copies the configuration of a node. If the text is a number, it replaces the node's
+ * numbers.
+ */
 static void settings_node(const char *text, struct disti_agents_config *config)
 {
     struct disti_agents_config copy;
@@ -211,8 +216,10 @@ void fuzz_settings(struct fuzz_input *input)
     free(text);
 }
 
-/* A token's file: it is accepted only if its length is valid and its mode is private. A byte
- * selects the mode. */
+/*
+ * Checks that a token's file is accepted only if its length is valid and its mode is private. The
+ * first byte of the input selects the mode.
+ */
 void fuzz_secret(struct fuzz_input *input)
 {
     static const mode_t modes[] = {0600, 0400, 0640, 0604};

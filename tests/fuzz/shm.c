@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of three using the shm transport, and another process of its user: as rank 0 it calls the
- * rank, as rank 2 the rank calls it. Both then write to the memory that they share with the rank. A
- * byte selects an event:
+ * Rank 1 of three uses the shm transport. A stranger, another process of the same user, plays the
+ * two other ranks: as rank 0 it connects to rank 1, as rank 2 it accepts the connection of rank 1.
+ * Both then write to the memory that they share with rank 1. Each byte selects an event:
  *
- *     bits 0 to 2   0: rank 0 sends bytes as they are           4: the rank sends a message
- *                   1: rank 0 calls                             5: rank 2 answers, if it was called
- *                   2: a frame in shared memory                 6: hangs up, or many callers
- *                   3: the rank posts a receive                 7: see shm_other
- *     bit 3         of 2, 3, 4, 6, 7: rank 2, otherwise rank 0
- *     bits 4, 5     of 1: the descriptors: none; memory; memory that is too short; no memory
- *                   of 5: accepts; defers; refuses; closes
- *                   of 6: 0: hangs up   otherwise: value times 64 callers, which send nothing
- *     bit 6         of 1: a doorbell too
- *     bit 7         of 1 and 5: the input's bytes replace fields of the hello
+ *     bits 0 to 2   0: rank 0 sends raw bytes                   4: rank 1 sends a message
+ *                   1: rank 0 connects                          5: rank 2 answers a connection
+ *                   2: writes a frame to shared memory          6: closes, or many callers connect
+ *                   3: rank 1 posts a receive                   7: see shm_other
+ *     bit 3         events 2, 3, 4, 6, 7: the peer; 0: rank 0; 1: rank 2
+ *     bits 4, 5     event 1: the descriptor that is sent; 0: none; 1: memory; 2: memory that is too
+ *                            short; 3: not memory
+ *                   event 5: 0: accepts; 1: defers; 2: refuses; 3: closes
+ *                   event 6: 0: closes; N: N * SHM_CROWD callers connect and send nothing
+ *     bit 6         event 1: a doorbell is sent too
+ *     bit 7         events 1 and 5: the input's bytes replace fields of the hello
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -34,9 +35,9 @@
 #define SHM_RANK 1
 #define SHM_ROOM 256
 #define SHM_REQUESTS 8
-#define SHM_CROWD 64 /* callers, times up to 3 */
+#define SHM_CROWD 64 /* number of callers that connect together, times 1 to 3 */
 #define SHM_CROWD_MOST 600
-#define SHM_LATER_S 70 /* more than the rank's deadline */
+#define SHM_LATER_S 70 /* more than the rank's timeout */
 
 static const struct dist_transport *const shm = &disti_transport_shm;
 
@@ -119,7 +120,7 @@ static int shm_call(const struct shm_address *address)
     return fd;
 }
 
-static void shm_hang_up(struct shm_line *line)
+static void shm_close_line(struct shm_line *line)
 {
     if (line->fd >= 0)
         close(line->fd);
@@ -140,7 +141,10 @@ static void shm_share(struct shm_line *line, struct shm_pair *pair, size_t size,
                                  .consumed_now = &pair->side[1 - side].consumed};
 }
 
-/* Returns a descriptor of that kind, or -1 for none. */
+/*
+ * Returns a descriptor for event 1: of memory, of memory that is too short, of standard input, or
+ * -1.
+ */
 static int shm_memory(struct shm_line *line, int kind)
 {
     struct shm_pair *pair;
@@ -165,8 +169,8 @@ static void shm_overlay(struct shm_hello *hello, struct fuzz_input *input)
         ((unsigned char *)hello)[(at + i) % sizeof(*hello)] = over.at[i];
 }
 
-static void shm_say_hello(struct shm_line *line, enum shm_hello_kind word, uint8_t what,
-                          struct fuzz_input *input)
+static void shm_send_hello(struct shm_line *line, enum shm_hello_kind word, uint8_t what,
+                           struct fuzz_input *input)
 {
     int fds[SHM_HELLO_FDS], count = 0;
     static const uint64_t probe = 7;
@@ -189,15 +193,15 @@ static void shm_say_hello(struct shm_line *line, enum shm_hello_kind word, uint8
         close(fds[count]);
 }
 
-static void shm_say_bytes(struct shm_line *line, struct fuzz_input *input)
+static void shm_send_bytes(struct shm_line *line, struct fuzz_input *input)
 {
     struct fuzz_input piece = fuzz_take(input, fuzz_byte(input));
 
     send(line->fd, piece.at, piece.left, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* If the rank has called rank 2, maps the memory that it shares, and sends it the input's answer.
- */
+/* If rank 1 has connected to rank 2, maps the memory that rank 1 shares, and answers as `what`
+ * selects. */
 static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *input)
 {
     static const enum shm_hello_kind words[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
@@ -209,7 +213,7 @@ static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *i
 
     if (fd < 0)
         return;
-    shm_hang_up(line);
+    shm_close_line(line);
     line->fd = fd;
     FUZZ_MUST(disti_shm_hello_receive(fd, &hello, fds) == 1);
     if (disti_shm_memory_map(fds[0], (size_t)hello.fifo_bytes, &pair) == DIST_OK)
@@ -217,12 +221,15 @@ static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *i
     for (int i = 0; i < SHM_HELLO_FDS; i++)
         close(fds[i]);
     if ((what >> 4 & 3) < 3)
-        shm_say_hello(line, words[what >> 4 & 3], what | 64, input);
+        shm_send_hello(line, words[what >> 4 & 3], what | 64, input);
     else
-        shm_hang_up(line);
+        shm_close_line(line);
 }
 
-/* The length may differ from that of the payload, which is zero except for its first byte. */
+/*
+ * Writes a frame. The length in its header may differ from that of the payload, which is zero
+ * except for its first byte.
+ */
 static void shm_frame(struct shm_line *line, struct fuzz_input *input)
 {
     uint8_t kind = fuzz_byte(input), shift = fuzz_byte(input);
@@ -242,7 +249,7 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
     memset(disti_shm_frame_payload(frame, has), 0, has);
     if (has > 0)
         *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
-    /* A loan refers to memory that the rank can read, or cannot. */
+    /* A loan contains an address that the rank can read, or one that it cannot. */
     if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
         const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line,
                                       frame->payload[0]};
@@ -273,7 +280,7 @@ static void shm_post(struct shm_fuzz *fuzz, int peer)
     shm->recv(fuzz->state, request);
 }
 
-/* Every second message is too long to be copied at once. */
+/* Rank 1 sends a message. Every second message is too long to be copied at once. */
 static void shm_send(struct shm_fuzz *fuzz, int peer)
 {
     struct dist_request *request = &fuzz->sends[fuzz->sent];
@@ -301,8 +308,9 @@ static bool shm_seen(void *arg, int peer, const struct dist_envelope *envelope)
 }
 
 /*
- * Bits 4, 5: 0: sets a byte of the stranger's side in shared memory
- *            1: the rank probes, and cancels messages of one of the two tags
+ * Event 7. Bits 4, 5:
+ *            0: sets a byte of the stranger's side in shared memory
+ *            1: rank 1 probes messages, and cancels those of one of the two tags
  *            2: time passes
  *            3: calls the transport's describe and reach
  */
@@ -327,7 +335,7 @@ static void shm_other(struct shm_fuzz *fuzz, struct shm_line *line, uint8_t what
         shm->cancel(fuzz->state, (uint64_t)fuzz->posted % 2, 1);
         break;
     case 2:
-        fuzz_later(SHM_LATER_S);
+        fuzz_advance_clock(SHM_LATER_S);
         break;
     default:
         shm->describe(fuzz->state, line->rank, text, sizeof(text));
@@ -342,15 +350,15 @@ static void shm_act(struct shm_fuzz *fuzz, struct fuzz_input *input)
     struct shm_line *line = &fuzz->lines[(what & 7) > 1 && what & 8 ? 1 : 0];
 
     if ((what & 7) == 1)
-        shm_hang_up(line);
+        shm_close_line(line);
     if (line->fd < 0 && (what & 7) < 2)
         line->fd = shm_call(&fuzz->address);
     switch (what & 7) {
     case 0:
-        shm_say_bytes(line, input);
+        shm_send_bytes(line, input);
         break;
     case 1:
-        shm_say_hello(line, SHM_CALL, what, input);
+        shm_send_hello(line, SHM_CALL, what, input);
         break;
     case 2:
         shm_frame(line, input);
@@ -368,7 +376,7 @@ static void shm_act(struct shm_fuzz *fuzz, struct fuzz_input *input)
         if (what >> 4 & 3)
             shm_crowd(fuzz, SHM_CROWD * (what >> 4 & 3));
         else
-            shm_hang_up(line);
+            shm_close_line(line);
         break;
     default:
         shm_other(fuzz, line, what, input);
@@ -392,7 +400,7 @@ void fuzz_shm(struct fuzz_input *input)
         shm_drive(&fuzz);
     }
     for (int i = 0; i < 2; i++)
-        shm_hang_up(&fuzz.lines[i]);
+        shm_close_line(&fuzz.lines[i]);
     while (fuzz.crowd > 0)
         close(fuzz.crowds[--fuzz.crowd]);
     shm_drive(&fuzz);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client of the store, to which the server sends the input. The first byte selects the beginning:
+ * A client of the store. The input is what the server sends. The first byte configures the
+ * handshake:
  *
- *     bits 0, 1   even: challenge and welcome are valid   3: the challenge is
- *     bit 2       the input's bytes replace their fields, before they are signed
+ *     bits 0, 1   0, 2: sends a valid challenge and welcome   1: sends neither
+ *                 3: sends the challenge only
+ *     bit 2       the input's bytes replace fields of both, before they are signed
  *
- * Then one byte for each event:
+ * One more byte for each event:
  *
- *     bits 0, 1   even: bytes as they are   1: a frame   3: a reply to the next request
- *     bit 2       the reply is twice as long
+ *     bits 0, 1   0, 2: sends raw bytes   1: sends a frame   3: replies to the next request
+ *     bit 2       event 3: the value may be twice as long
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -28,9 +30,8 @@ struct client_server {
     int listen_fd;
     struct fuzz_input *input;
     int fd;
-    atomic_bool proved; /* it has proved that it is the job's store */
-    bool deaf; /* the client sends no more requests, or may still wait for an answer that is broken
-                */
+    atomic_bool proved;  /* the server has proved that it is the job's store */
+    bool stops_replying; /* raw bytes may have replaced a reply, or the client has said goodbye */
 };
 
 static void client_answer(struct client_server *server, uint32_t id, int32_t arg, const void *value,
@@ -55,7 +56,7 @@ static bool client_challenge(struct client_server *server, struct disti_wire_han
     struct disti_wire_head head;
 
     memset(said, 0, sizeof(*said));
-    if (!fuzz_hear_frame(server->fd, &head, said->hello, sizeof(said->hello)))
+    if (!fuzz_read_frame(server->fd, &head, said->hello, sizeof(said->hello)))
         return false;
     if (overlay)
         client_overlay(server->input, said->challenge, sizeof(said->challenge));
@@ -71,7 +72,7 @@ static void client_welcome(struct client_server *server, const struct disti_wire
     unsigned char value[DISTI_WIRE_WELCOME] = {0}, proof[DISTI_HMAC_BYTES];
     struct disti_wire_head head;
 
-    if (!fuzz_hear_frame(server->fd, &head, proof, sizeof(proof)))
+    if (!fuzz_read_frame(server->fd, &head, proof, sizeof(proof)))
         return;
     disti_wire_put_id(value, &id);
     if (overlay)
@@ -90,7 +91,7 @@ static void client_handshake(struct client_server *server)
         client_welcome(server, &said, how & 4);
 }
 
-/* The client waits for each answer in turn, so an answer follows its request. */
+/* Waits for the next request and replies to it. The client has only one request at a time. */
 static void client_reply(struct client_server *server, bool longer)
 {
     uint8_t arg = fuzz_byte(server->input);
@@ -98,13 +99,13 @@ static void client_reply(struct client_server *server, bool longer)
     struct disti_wire_head head;
     char request[1];
 
-    if (server->deaf || !fuzz_hear_frame(server->fd, &head, request, sizeof(request)))
+    if (server->stops_replying || !fuzz_read_frame(server->fd, &head, request, sizeof(request)))
         return;
-    server->deaf = head.op == DISTI_WIRE_GOODBYE;
+    server->stops_replying = head.op == DISTI_WIRE_GOODBYE;
     client_answer(server, head.id, (int8_t)arg, value.at, value.left);
 }
 
-static void client_say(struct client_server *server)
+static void client_send(struct client_server *server)
 {
     uint8_t what = fuzz_byte(server->input);
     struct fuzz_input piece;
@@ -116,7 +117,7 @@ static void client_say(struct client_server *server)
     } else {
         piece = fuzz_take(server->input, fuzz_byte(server->input));
         fuzz_send(server->fd, piece.at, piece.left);
-        server->deaf = true;
+        server->stops_replying = true;
     }
 }
 
@@ -129,7 +130,7 @@ static void *client_serve(void *arg)
     FUZZ_MUST(server->fd >= 0);
     client_handshake(server);
     while (server->input->left)
-        client_say(server);
+        client_send(server);
     shutdown(server->fd, SHUT_WR);
     for (char byte; read(server->fd, &byte, 1) > 0;)
         ;
@@ -137,7 +138,7 @@ static void *client_serve(void *arg)
     return NULL;
 }
 
-static void client_ask(struct disti_store *store)
+static void client_call_all(struct disti_store *store)
 {
     const int ranks[] = {0, 1};
     const struct disti_party party = {.group = 3, .ranks = ranks, .count = 2};
@@ -169,7 +170,7 @@ void fuzz_store_client(struct fuzz_input *input)
     if (disti_store_try(&target, disti_deadline_ms(CLIENT_PATIENCE_MS), &tries, &store) ==
         DIST_OK) {
         FUZZ_MUST(server.proved);
-        client_ask(store);
+        client_call_all(store);
         disti_store_close(store);
     }
     pthread_join(thread, NULL);

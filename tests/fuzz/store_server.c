@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The store's server, fed by three callers. A byte selects an event:
+ * The store's server. The input is what three callers send. Each byte selects an event:
  *
  *     bits 0, 1   the caller
- *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake   3: hangs up
- *     bits 4, 5   of the handshake: 0: connects again, and joins as its rank   1: as any rank
- *                 2: a valid hello only   3: the last proof, in its turn or not
+ *     bits 2, 3   0: sends raw bytes   1: sends a frame   2: handshake   3: closes the connection
+ *     bits 4, 5   event 2: 0: connects again, and joins as its rank   1: as any rank
+ *                 2: sends a valid hello only   3: sends the last proof, also when none is expected
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -41,25 +41,28 @@ static void server_proof(const struct server_caller *caller)
                     sizeof(proof));
 }
 
-static void server_hear(int fd, uint32_t id, void *value, size_t bytes)
+static void server_read_reply(int fd, uint32_t id, void *value, size_t bytes)
 {
     struct disti_wire_head head;
 
-    FUZZ_MUST(fuzz_hear_frame(fd, &head, value, bytes));
+    FUZZ_MUST(fuzz_read_frame(fd, &head, value, bytes));
     FUZZ_MUST(head.op == DISTI_WIRE_REPLY && head.id == id);
 }
 
-/* A caller that proves its identity gets its answers, whatever the other callers do. */
+/*
+ * Connects and joins. The server must answer a caller that proves its identity, whatever the other
+ * callers do.
+ */
 static void server_enter(struct server_caller *caller, int port, int rank)
 {
     char welcome[1];
 
-    fuzz_hang_up(caller->fd);
+    fuzz_close(caller->fd);
     caller->fd = fuzz_connect(port);
     server_hello(caller, rank);
-    server_hear(caller->fd, 1, caller->said.challenge, sizeof(caller->said.challenge));
+    server_read_reply(caller->fd, 1, caller->said.challenge, sizeof(caller->said.challenge));
     server_proof(caller);
-    server_hear(caller->fd, 2, welcome, sizeof(welcome));
+    server_read_reply(caller->fd, 2, welcome, sizeof(welcome));
 }
 
 static void server_handshake(struct server_caller *caller, int port, int rank, uint8_t how)
@@ -99,7 +102,7 @@ static void server_act(int port, struct server_caller *callers, struct fuzz_inpu
         server_handshake(caller, port, who % 2, what >> 4);
         break;
     default:
-        fuzz_hang_up(caller->fd);
+        fuzz_close(caller->fd);
         caller->fd = -1;
     }
 }
@@ -114,7 +117,7 @@ static void server_end(int fd)
     do
         fuzz_await(fd);
     while (fuzz_drain(fd));
-    fuzz_hang_up(fd);
+    fuzz_close(fd);
 }
 
 void fuzz_store_server(struct fuzz_input *input)

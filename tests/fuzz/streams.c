@@ -76,7 +76,7 @@ void fuzz_await(int fd)
     FUZZ_MUST(got == 1);
 }
 
-bool fuzz_hear(int fd, void *data, size_t bytes)
+bool fuzz_read(int fd, void *data, size_t bytes)
 {
     for (size_t have = 0; have < bytes;) {
         ssize_t got;
@@ -90,7 +90,7 @@ bool fuzz_hear(int fd, void *data, size_t bytes)
     return true;
 }
 
-void fuzz_hang_up(int fd)
+void fuzz_close(int fd)
 {
     const struct linger at_once = {1, 0};
 
@@ -130,16 +130,16 @@ void fuzz_send_some_frame(int fd, struct fuzz_input *input)
     fuzz_send_frame(fd, op, id, (int8_t)arg, key, value.at, value.left);
 }
 
-bool fuzz_hear_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes)
+bool fuzz_read_frame(int fd, struct disti_wire_head *head_p, void *value, size_t bytes)
 {
     unsigned char head[DISTI_WIRE_HEAD], body[STREAMS_FRAME_MOST];
     size_t has;
 
-    if (!fuzz_hear(fd, head, sizeof(head)))
+    if (!fuzz_read(fd, head, sizeof(head)))
         return false;
     FUZZ_MUST(disti_wire_get_head(head, head_p));
     FUZZ_MUST(head_p->key_bytes + head_p->value_bytes <= sizeof(body));
-    if (!fuzz_hear(fd, body, head_p->key_bytes + (size_t)head_p->value_bytes))
+    if (!fuzz_read(fd, body, head_p->key_bytes + (size_t)head_p->value_bytes))
         return false;
     has = head_p->value_bytes < bytes ? (size_t)head_p->value_bytes : bytes;
     memset(value, 0, bytes);

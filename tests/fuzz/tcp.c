@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of three using the tcp transport, and a stranger on up to three sockets of a pair: as rank
- * 0 it calls the rank, as rank 2 the rank calls it. The first byte configures the world:
+ * Rank 1 of three uses the tcp transport. A stranger plays the two other ranks on up to three
+ * sockets: as rank 0 it connects to rank 1, as rank 2 it accepts connections of rank 1. The first
+ * byte configures the world:
  *
- *     bit 0       frames carry checksums
- *     bit 1       it has a token, which the stranger has too
+ *     bit 0       frames have checksums
+ *     bit 1       the world has a token, which the stranger has too
  *     bit 2       nothing listens at the address of rank 2
- *     bit 3       data of the stranger are damaged on the way, as checksums show
- *     bit 4       in place of rank 2 it is another rank; bit 5: it does not prove its identity
+ *     bit 3       the stranger's frames have wrong checksums, as if they were damaged
+ *     bit 4       at the address of rank 2 the stranger answers as another rank
+ *     bit 5       at the address of rank 2 the stranger does not prove its identity
  *
- * Then one byte for each event:
+ * One more byte for each event:
  *
  *     bits 0, 1   the socket
- *     bits 2, 3   0: bytes as they are   1: a frame   2: the handshake
- *                 3: hangs up; with bit 5 the rank probes received messages, and cancels some;
- *                    with bit 6 time passes
- *     bit 4       the rank posts a receive before
- *     bits 5, 6   of the handshake: 0: connects again, and joins   1: a call only
- *                 2: the proof for the last nonce received, in its turn or not
- *                 3: makes the rank call, and answers correctly
- *     bit 7       the rank sends a message before
+ *     bits 2, 3   0: sends raw bytes   1: sends a frame   2: handshake   3: closes the socket
+ *     bit 4       before the event, rank 1 posts a receive
+ *     bits 5, 6   event 2: 0: connects again, and joins   1: sends the first message only
+ *                 2: sends the proof for the last nonce received, also when none is expected
+ *                 3: makes rank 1 connect, and answers correctly
+ *     bit 5       event 3: in place of closing, rank 1 probes messages, and cancels some
+ *     bit 6       event 3: in place of closing, time passes
+ *     bit 7       before the event, rank 1 sends a message
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -42,7 +44,7 @@
 #define TCP_JOB "fuzz"
 #define TCP_TURNS 3
 #define TCP_PATIENCE_MS 20000
-#define TCP_LATER_S 70 /* more than the rank's deadline */
+#define TCP_LATER_S 70 /* more than the rank's timeout */
 #define TCP_CALLER 0
 #define TCP_RANK 1
 #define TCP_CALLED 2
@@ -180,8 +182,11 @@ static void tcp_hello(const struct tcp_fuzz *fuzz, const struct tcp_line *line, 
     fuzz_send(line->fd, bytes, sizeof(bytes));
 }
 
-/* Waits for the rank's message of that step. Returns false if it has closed. */
-static bool tcp_hear(struct tcp_fuzz *fuzz, struct tcp_line *line, enum disti_tcp_step step,
+/*
+ * Waits for the rank's message of that step of the handshake. Returns false if the rank has closed
+ * the connection.
+ */
+static bool tcp_read(struct tcp_fuzz *fuzz, struct tcp_line *line, enum disti_tcp_step step,
                      int *socket_p)
 {
     int64_t deadline = disti_deadline_ms(TCP_PATIENCE_MS);
@@ -203,21 +208,21 @@ static bool tcp_hear(struct tcp_fuzz *fuzz, struct tcp_line *line, enum disti_tc
     return true;
 }
 
-/* Identifies as a rank, which the rank requires the caller to prove. */
+/* Connects to rank 1 as rank 0, and proves this identity. */
 static void tcp_enter(struct tcp_fuzz *fuzz, struct tcp_line *line, int socket)
 {
     int said;
 
-    fuzz_hang_up(line->fd);
+    fuzz_close(line->fd);
     *line = (struct tcp_line){.fd = fuzz_connect(fuzz->port), .as = TCP_CALLER};
     FUZZ_MUST(line->fd >= 0);
     tcp_hello(fuzz, line, socket, DISTI_TCP_CALL);
-    FUZZ_MUST(tcp_hear(fuzz, line, DISTI_TCP_CHALLENGE, &said));
+    FUZZ_MUST(tcp_read(fuzz, line, DISTI_TCP_CHALLENGE, &said));
     tcp_hello(fuzz, line, socket, DISTI_TCP_PROOF);
     fuzz->proved = true;
 }
 
-/* If the rank has called, answers it correctly. */
+/* Makes rank 1 connect to rank 2, and answers it correctly if it does. */
 static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
 {
     int fd, socket;
@@ -227,12 +232,12 @@ static void tcp_answer(struct tcp_fuzz *fuzz, struct tcp_line *line)
     fd = fuzz->listen_fd < 0 ? -1 : accept4(fuzz->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    fuzz_hang_up(line->fd);
+    fuzz_close(line->fd);
     *line = (struct tcp_line){.fd = fd, .as = TCP_CALLED};
-    if (!tcp_hear(fuzz, line, DISTI_TCP_CALL, &socket))
+    if (!tcp_read(fuzz, line, DISTI_TCP_CALL, &socket))
         return;
     tcp_hello(fuzz, line, socket, DISTI_TCP_CHALLENGE);
-    if (!tcp_hear(fuzz, line, DISTI_TCP_PROOF, &socket))
+    if (!tcp_read(fuzz, line, DISTI_TCP_PROOF, &socket))
         return;
     FUZZ_MUST(!(fuzz->how & TCP_OTHER));
     tcp_hello(fuzz, line, socket, DISTI_TCP_ANSWER);
@@ -265,7 +270,9 @@ static void tcp_seal(unsigned char *frame, size_t bytes, bool damaged)
     disti_tcp_frame_put_sum(frame, sum ^ damaged);
 }
 
-/* Numbers of up to two bytes, so that frames refer to each other; the payload is zeros. */
+/*
+ * Sends a frame. Its numbers are small, so that frames refer to each other; its payload is zeros.
+ */
 static void tcp_frame(const struct tcp_fuzz *fuzz, int fd, struct fuzz_input *input)
 {
     unsigned char frame[DISTI_TCP_FRAME_BYTES + TCP_ROOM] = {0};
@@ -288,8 +295,8 @@ static bool tcp_seen(void *arg, int peer, const struct dist_envelope *envelope)
     return envelope->bytes == 0;
 }
 
-/* The rank probes messages without a receive, and cancels those of one of the two tags. */
-static void tcp_look(struct tcp_fuzz *fuzz)
+/* Rank 1 probes messages that have no receive, and cancels those of one of the two tags. */
+static void tcp_probe_messages(struct tcp_fuzz *fuzz)
 {
     int seen = 0;
 
@@ -324,20 +331,20 @@ static void tcp_act(struct tcp_fuzz *fuzz, struct fuzz_input *input)
         break;
     default:
         if (what & 32) {
-            tcp_look(fuzz);
+            tcp_probe_messages(fuzz);
             break;
         }
         if (what & 64) {
-            fuzz_later(TCP_LATER_S);
+            fuzz_advance_clock(TCP_LATER_S);
             break;
         }
-        fuzz_hang_up(line->fd);
+        fuzz_close(line->fd);
         line->fd = -1;
     }
 }
 
-/* A stranger without a proof has sent nothing that the rank accepted, and received nothing of it.
- */
+/* Checks that a stranger that never proved its identity has completed no receive and no send of
+ * rank 1. */
 static void tcp_check(const struct tcp_fuzz *fuzz)
 {
     for (int i = 0; i < fuzz->posted; i++)
@@ -356,7 +363,7 @@ void fuzz_tcp(struct fuzz_input *input)
         tcp_drive(&fuzz);
     }
     for (int i = 0; i < TCP_SOCKETS; i++)
-        fuzz_hang_up(fuzz.lines[i].fd);
+        fuzz_close(fuzz.lines[i].fd);
     tcp_drive(&fuzz);
     tcp_check(&fuzz);
     tcp->close(fuzz.state);

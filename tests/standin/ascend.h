@@ -47,7 +47,7 @@ enum {
 char *ascend_alias(const void *address, size_t bytes);
 
 /* Sets the text that aclGetRecentErrMsg returns next in this thread. */
-void ascend_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void ascend_set_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Directions of copies between device and host memory. */
 enum { ASCEND_TO_DEVICE = 1, ASCEND_TO_HOST = 2 };

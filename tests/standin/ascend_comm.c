@@ -28,7 +28,7 @@ struct root {
     char path[4108];
 };
 
-void ascend_nap(void)
+void ascend_sleep(void)
 {
     const struct timespec nap = {.tv_nsec = 50 * 1000};
 
@@ -69,7 +69,7 @@ static int comm_gather(const struct ascend_comm *comm, atomic_int *count)
             return ASCEND_E_INTERNAL;
         if (left-- <= 0)
             return ASCEND_E_TCP_CONNECT;
-        ascend_nap();
+        ascend_sleep();
     }
     return 0;
 }
@@ -109,7 +109,7 @@ CALL(HcclCommDestroy, void *handle)
 
     atomic_store(&comm->gone, 1);
     while (atomic_load(&comm->busy))
-        ascend_nap();
+        ascend_sleep();
     munmap(comm->shared, comm->bytes);
     free(comm);
     return 0;
@@ -213,7 +213,7 @@ int ascend_exchange(struct ascend_comm *comm, struct ascend_part *parts, int cou
         if (atomic_load(&comm->gone))
             return ASCEND_E_INTERNAL;
         if (!moved && !done)
-            ascend_nap();
+            ascend_sleep();
     }
     return 0;
 }

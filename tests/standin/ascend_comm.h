@@ -63,7 +63,7 @@ struct ascend_operation {
 
 /* ---- ascend_comm.c ---- */
 
-void ascend_nap(void);
+void ascend_sleep(void);
 
 /* Waits in the first call until all ranks have made theirs. */
 int ascend_link(struct ascend_comm *comm);

@@ -28,7 +28,7 @@ static int hccl_call(struct ascend_operation *o, void *stream)
     atomic_fetch_add(&comm->busy, 1);
     error = ascend_link(comm);
     if (hccl_is_fault(comm, "call")) {
-        ascend_say("EI9999: a planted fault");
+        ascend_set_message("EI9999: a planted fault");
         error = ASCEND_E_INTERNAL;
     }
     o->hangs = hccl_is_fault(comm, "hang");
@@ -58,7 +58,7 @@ static int hccl_plain(struct ascend_operation *o, const void *in, uint64_t in_by
     o->in = ascend_alias(in, in_bytes);
     o->out = ascend_alias(out, out_bytes);
     if ((!o->in && in_bytes) || (!o->out && out_bytes)) {
-        ascend_say("EI0003: a buffer is not memory of the device");
+        ascend_set_message("EI0003: a buffer is not memory of the device");
         free(o);
         return ASCEND_E_PARA;
     }

@@ -190,7 +190,7 @@ int ascend_operation_run(void *arg)
     if (atomic_fetch_add(&comm->turn, 1) != o->turn)
         error = ASCEND_E_INTERNAL;
     while (o->hangs && !atomic_load(&comm->gone))
-        ascend_nap();
+        ascend_sleep();
     if (o->fails)
         error = ASCEND_E_REMOTE;
     if (!error && !o->hangs)

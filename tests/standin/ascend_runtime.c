@@ -19,7 +19,7 @@ static _Thread_local int *runtime_context; /* points into runtime_devices[] */
 static int runtime_devices[DEVICES_MAX];
 static bool runtime_initialised;
 
-void ascend_say(const char *format, ...)
+void ascend_set_message(const char *format, ...)
 {
     va_list args;
 
@@ -36,7 +36,7 @@ const char *aclGetRecentErrMsg(void)
 
 int ascend_error(int error, const char *text)
 {
-    ascend_say("EE0001: %s", text);
+    ascend_set_message("EE0001: %s", text);
     return error;
 }
 

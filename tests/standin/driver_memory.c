@@ -61,7 +61,7 @@ static bool memory_back(struct standin_memory *memory)
 }
 
 /* Fills new device memory, whose contents are undefined; zeros would hide errors. */
-static void memory_soil(struct standin_memory *memory)
+static void memory_fill(struct standin_memory *memory)
 {
     if (memory->kind == MEMORY_OF_DEVICE && memory->bytes < (size_t)1 << 24)
         memset(memory->alias, 0xdb, memory->bytes);
@@ -96,7 +96,7 @@ int standin_memory_new(enum standin_memory_kind kind, int device, size_t bytes, 
         memory_unmap(memory);
         return ERROR_OUT_OF_MEMORY;
     }
-    memory_soil(memory);
+    memory_fill(memory);
     standin_lock();
     memory->id = ++memory_count;
     memory->next = memory_list;
