@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The kept inputs of every target: none crashes, leaks, or takes long.
+# Runs every target on its kept inputs. None may crash, leak, or take long.
 set -u
 program=$builddir/tests/fuzz/fuzz kept=$builddir/tests/fuzz/kept
 command -v python3 >/dev/null || { echo "SKIP: no python3, which unpacks the kept inputs"; exit 77; }

@@ -9,8 +9,8 @@ program=$builddir/tests/fuzz/fuzz
 counts=$(mktemp -d "${TMPDIR:-/tmp}/dist-coverage.XXXXXX") || exit 1
 trap 'rm -rf "$counts"' EXIT
 
-# llvm NAME: prints the program of the compiler's version, which is the only one that can read its
-# counts.
+# llvm NAME: prints the name of the LLVM tool of the compiler's version. Tools of other versions cannot
+# read its counts.
 llvm()
 {
     local version
@@ -32,8 +32,8 @@ done
 "$profdata" merge -sparse "$counts"/*.profraw -o "$counts/all" &&
     "$cov" export -format=lcov "$program" -instr-profile="$counts/all" >"$counts/lines" || exit 1
 
-# Paths relative to the source tree; each file's lines of code with their counts, and the first
-# lines of functions.
+# Lists, with paths relative to the source tree, each file's lines of code with their counts, and the
+# first lines of functions.
 awk -v source="$(pwd -P)/" -v build="$(cd "$builddir" && pwd -P)" -v least="$least" '
     function plain(path) {
         if (path !~ /^\//) path = build "/" path

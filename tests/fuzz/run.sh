@@ -9,7 +9,7 @@ seconds=${FUZZ_SECONDS:-10} only=${FUZZ_TARGETS:-}
 program=$builddir/tests/fuzz/fuzz
 failed=$builddir/tests/fuzz/failed kept=$builddir/tests/fuzz/kept
 
-# New inputs are stored in FUZZ_KEEP/TARGET, if that is set.
+# New inputs are stored in FUZZ_KEEP/TARGET if FUZZ_KEEP is set.
 fuzz_one()
 {
     local target=$1 found log status

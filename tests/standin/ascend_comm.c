@@ -18,7 +18,7 @@ struct ring {
     char data[RING_BYTES];
 };
 
-/* A file that all ranks map. The ring from one rank to another has the index from * ranks + to. */
+/* A file that all ranks map. The index of the ring from rank a to rank b is a * ranks + b. */
 struct ascend_shared {
     atomic_int joined, linked;
     struct ring rings[];
@@ -102,7 +102,7 @@ int ascend_link(struct ascend_comm *comm)
     return error;
 }
 
-/* Ends running operations with an error. */
+/* Running operations end with an error. */
 CALL(HcclCommDestroy, void *handle)
 {
     struct ascend_comm *comm = handle;

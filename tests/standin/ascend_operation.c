@@ -52,7 +52,7 @@ static int operation_reduce(const struct ascend_operation *o, const uint64_t *at
     return error;
 }
 
-/* Gathers the block `from` of every rank at its place in out. */
+/* Gathers the blocks `from` of all ranks: rank r's is stored at element at[r] of the output. */
 static int operation_gather(const struct ascend_operation *o, const char *from, const uint64_t *at)
 {
     struct ascend_comm *comm = o->comm;
@@ -117,8 +117,10 @@ static int operation_from_root(const struct ascend_operation *o, uint64_t each, 
     return ascend_exchange(comm, parts, count, operation_what(o));
 }
 
-/* Executes the sends and receives of all-to-all and of batches. A send to itself is followed by its
- * receive. */
+/*
+ * Executes the sends and receives of all-to-all and of batches. A rank's send to itself is followed
+ * by the matching receive.
+ */
 static int operation_pairs(const struct ascend_operation *o)
 {
     struct ascend_part parts[o->items + 1];

@@ -92,7 +92,7 @@ int ascend_need_context(void)
     return runtime_context ? 0 : ascend_error(ASCEND_NO_CONTEXT, "the thread has no context");
 }
 
-/* ---- memory: the address for the program cannot be accessed, the alias can ---- */
+/* ---- memory: `address` cannot be accessed, `alias` is a mapping that can ---- */
 
 struct memory {
     struct memory *next;
@@ -186,8 +186,10 @@ CALL(aclrtPointerGetAttributes, const void *at, struct pointer *what_p)
     return 0;
 }
 
-/* Returns the accessible address of one end of a copy, or NULL if it is not device memory (host
- * memory) as `device` requires. */
+/*
+ * Returns an address at which the stand-in can access one end of a copy. Returns NULL if the memory
+ * is of the wrong kind: `device` requires device memory, otherwise it must be host memory.
+ */
 static char *runtime_end(const void *address, size_t bytes, bool device)
 {
     char *alias = ascend_alias(address, device ? bytes : 1);
@@ -201,7 +203,8 @@ int ascend_copy(void *to, const void *from, size_t bytes, int kind)
     const char *source = runtime_end(from, bytes, kind != ASCEND_TO_DEVICE);
 
     if (!target || !source)
-        return ascend_error(ASCEND_INVALID, "a copy from or to memory of another kind than stated");
+        return ascend_error(ASCEND_INVALID,
+                            "the memory of a copy is not of the kind that the caller stated");
     memmove(target, source, bytes);
     return 0;
 }

@@ -27,7 +27,7 @@
  */
 
 struct nccl_scalar {
-    const void *device; /* where it is at launch; NULL if it is in `bytes` */
+    const void *device; /* address from which a launch reads the factor; NULL: it is in `bytes` */
     unsigned char bytes[8];
 };
 
@@ -48,7 +48,7 @@ struct ncclComm {
     atomic_int state; /* the asynchronous error */
     /* Protected by the lock: */
     uint64_t launched, ended, running;
-    int users; /* references: its handle, launches, threads */
+    int users; /* number of references: handle, launches, threads */
     bool finalizing;
     struct nccl_operator *operators;
     int operator_count;
@@ -59,7 +59,10 @@ int nccl_fail(int result, const char *format, ...) __attribute__((format(printf,
 
 /* ---- nccl_comm.c ---- */
 
-/* Returns success if the communicator can be used, otherwise the result to return. */
+/*
+ * Returns RESULT_Success if the communicator can be used; otherwise the result that the caller must
+ * return.
+ */
 int nccl_ready(struct ncclComm *comm);
 /* Sets the asynchronous error; the failed launch then hangs until the abort. */
 void nccl_fail_async(struct ncclComm *comm, int result);
@@ -79,8 +82,10 @@ struct nccl_identity {
     int32_t rank, ranks, device, color, key;
 };
 
-/* Connects to all other ranks and exchanges their information. comm is used for the abort; to and
- * from are its sockets. */
+/*
+ * Connects to all other ranks and exchanges their identities. comm is only used to detect an abort.
+ * Stores the connected sockets in to and from, by rank.
+ */
 int nccl_mesh(struct ncclComm *comm, const unsigned char *id, const struct nccl_identity *own,
               struct nccl_identity *identities, int *to, int *from);
 
@@ -96,8 +101,10 @@ struct nccl_move {
     bool dead;
 };
 
-/* Transfers all moves concurrently; moves with the same peer and direction in order. Returns false
- * after an abort. */
+/*
+ * Transfers all moves concurrently, except that moves with the same peer and direction stay in
+ * order. Returns false after an abort.
+ */
 bool nccl_exchange(struct ncclComm *comm, struct nccl_move *moves, int count);
 void nccl_hang(struct ncclComm *comm); /* waits for the abort */
 
@@ -124,7 +131,7 @@ struct nccl_call {
     const void *in;
     void *out;
     size_t count;
-    int type, op, peer; /* or the root */
+    int type, op, peer; /* peer of a send or receive, or root */
     struct nccl_scalar scalar;
     void *stream;
 };
@@ -133,7 +140,10 @@ struct nccl_call {
 int nccl_take(struct ncclComm *comm, const struct nccl_call *call);
 /* Records and returns the result of a call; the end of a group returns its first error. */
 int nccl_note(int result);
-/* Makes a communicator, at the end of the group if there is one. Takes ownership of arg. */
+/*
+ * Makes a communicator: at the end of the thread's group if one is open, otherwise at once. Takes
+ * ownership of arg.
+ */
 int nccl_make(struct ncclComm *comm, int (*make)(struct ncclComm *comm, void *arg), void *arg,
               struct ncclComm **comm_p);
 

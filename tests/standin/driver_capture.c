@@ -185,7 +185,7 @@ DRIVER(cuStreamBeginCapture_v2, hipStreamBeginCapture, void *handle, int mode)
     return error;
 }
 
-/* Returns whether every forked stream has joined the origin stream again. */
+/* True if every forked stream has joined the origin stream again. */
 static bool capture_is_joined(const struct standin_graph *graph, const struct standin_past *past)
 {
     for (size_t i = 0; i < graph->count; i++) {

@@ -11,7 +11,8 @@ struct copy {
     const unsigned char *from; /* NULL for a fill */
     size_t bytes;
     unsigned char value;
-    unsigned char staged[]; /* the data, if they need not outlive the call */
+    unsigned char
+        staged[]; /* a copy of the data, if the caller may overwrite them after the call */
 };
 
 struct host_function {

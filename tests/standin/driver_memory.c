@@ -42,7 +42,10 @@ static void memory_unmap(struct standin_memory *memory)
     free(memory);
 }
 
-/* Maps the memory twice; the host has no access to its view of device memory. */
+/*
+ * Maps the memory twice: for the program, which has no access to device memory, and for the
+ * stand-in.
+ */
 static bool memory_back(struct standin_memory *memory)
 {
     bool guard = memory->kind == MEMORY_OF_DEVICE && standin_number("STANDIN_GUARD", 1);
@@ -67,7 +70,10 @@ static void memory_fill(struct standin_memory *memory)
         memset(memory->alias, 0xdb, memory->bytes);
 }
 
-/* True if a planted fault refuses this allocation: each after the first N of the device. */
+/*
+ * True if a planted fault refuses this allocation. The fault refuses all after the first N on the
+ * device.
+ */
 static bool memory_refused(enum standin_memory_kind kind, int device)
 {
     static atomic_long given;
@@ -106,7 +112,9 @@ int standin_memory_new(enum standin_memory_kind kind, int device, size_t bytes, 
     return ERROR_OK;
 }
 
-/* As with CUDA, waits until the device has finished all its work before it frees. */
+/*
+ * As with CUDA, waits until the device has finished all its operations before the memory is freed.
+ */
 int standin_memory_drop(const void *address, bool of_device)
 {
     struct standin_memory memory, **at, *found = NULL;
@@ -244,8 +252,8 @@ static int memory_attribute(const struct standin_memory *memory, int attribute, 
     return ERROR_OK;
 }
 
-/* Stores NULL, in the attribute's own size, for memory that CUDA does not know; -2 for the device.
- */
+/* Stores the attribute of memory that CUDA does not know: zero in the attribute's size, or -2 for
+ * the device. */
 static int memory_no_attribute(int attribute, void *data)
 {
     switch (attribute) {

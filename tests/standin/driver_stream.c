@@ -79,7 +79,7 @@ static void stream_do(struct standin_stream *stream)
     standin_changed();
 }
 
-/* Wakes only streams that can continue; most changes concern one stream or none. */
+/* Most changes let only one stream or none continue, so the other streams are not woken. */
 void standin_streams_wake(void)
 {
     for (struct standin_stream *stream = standin_streams; stream; stream = stream->next) {

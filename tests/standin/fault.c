@@ -7,7 +7,8 @@
 
 /*
  * RANK is the rank in the communicator, or, for KIND memory, the ordinal of the device; by default
- * all. NUMBER counts a communicator's launches from 0 (a group is one), unless stated otherwise.
+ * all. NUMBER is the number of a launch of the communicator, counted from 0 (a group is one
+ * launch), unless stated otherwise.
  */
 static const char *const fault_names[FAULT_COUNT] = {
     [FAULT_VERSION] = "version",       /* NCCL reports version NUMBER, 2803 by default */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hooks mmap, munmap, mremap and madvise as UCX 1.13 does, for LD_PRELOAD: mremap loses its fifth
- * argument, each call locks a mutex, and a cache drops the pages of calls that it sees. A call that
- * would wait forever for that mutex kills the process with a message: a call of a signal handler
- * that has interrupted another hook, or of a forked child.
+ * A library for LD_PRELOAD that hooks mmap, munmap, mremap and madvise as UCX 1.13 does: mremap
+ * loses its fifth argument, each call locks a mutex, and a cache drops the pages that the calls
+ * concern. Two kinds of calls could wait forever for that mutex: those of a signal handler that has
+ * interrupted a hook, and those of a forked child. Both kill the process with a message.
  */
 #include "tests/standin/hooks.h"
 
@@ -21,7 +21,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 static pthread_mutex_t hooks_lock = PTHREAD_MUTEX_INITIALIZER;
-static __thread bool hooks_held; /* by this thread */
+static __thread bool hooks_held; /* this thread holds hooks_lock */
 static pid_t hooks_pid;
 static bool hooks_misleads;
 static struct {
@@ -149,7 +149,10 @@ EXPORT int madvise(void *memory, size_t bytes, int advice)
     return (int)status;
 }
 
-/* Not a hook of UCX but of another tool: moves a mapping with a given target elsewhere. */
+/*
+ * UCX does not hook this function, but other tools do. If hooks_mislead was called, places a
+ * mapping elsewhere than the program requests.
+ */
 EXPORT long syscall(long number, ...)
 {
     long a[6];

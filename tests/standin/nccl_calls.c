@@ -225,7 +225,10 @@ int ncclRecv(void *out, size_t count, int type, int peer, struct ncclComm *comm,
                       "Recv");
 }
 
-/* A send of block `to` and a receive into block `from` (-1: none), in the open group. */
+/*
+ * Adds a send of block `to` and a receive into block `from` to the open group. -1: no such send or
+ * receive.
+ */
 static int calls_pair(const void *in, int to, void *out, int from, size_t count, int type, int peer,
                       struct ncclComm *comm, void *stream)
 {

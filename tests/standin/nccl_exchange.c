@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Bytes of one move before the next move is served. */
+/* Number of bytes that one move transfers before the next move has its turn. */
 #define EXCHANGE_PIECE ((size_t)1 << 18)
 
 void nccl_hang(struct ncclComm *comm)
@@ -35,7 +35,7 @@ static bool exchange_writes(const struct nccl_move *move)
     return move->sends == (move->greeted == sizeof(move->greeting));
 }
 
-/* True if it is the first unfinished move of its direction and peer. */
+/* True if moves[at] is the first unfinished move of its direction and peer. */
 static bool exchange_is_due(const struct nccl_move *moves, int at)
 {
     if (moves[at].dead || exchange_is_done(&moves[at]))
@@ -48,8 +48,10 @@ static bool exchange_is_due(const struct nccl_move *moves, int at)
     return true;
 }
 
-/* Transfers some bytes. Returns 0 if that is not possible yet. A peer that has exited is not
- * noticed, as with NCCL. */
+/*
+ * Transfers some bytes and returns their number; 0 if none can be transferred at the moment. As
+ * with NCCL, this does not detect that a peer has exited.
+ */
 static size_t exchange_some(int fd, struct nccl_move *move, void *data, size_t bytes)
 {
     ssize_t n;

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Calls to launch for a communicator, or its creation. */
+/* What a group does for one communicator: launches its calls, or creates it. */
 struct job {
     struct job *next;
     struct ncclComm *comm;
@@ -21,7 +21,7 @@ struct job {
     pthread_t thread;
 };
 
-/* A launch of a nonblocking communicator is enqueued only after this time and the delay. */
+/* A launch of a nonblocking communicator is enqueued after this time and STANDIN_DELAY_US. */
 #define GROUP_LAUNCH_US 500
 
 static _Thread_local struct job *group_jobs;

@@ -99,8 +99,10 @@ static int launch_link(struct standin_stream *first, struct standin_stream *seco
     return error;
 }
 
-/* The first stream executes the task; it waits for the other streams, and they for it. Caller holds
- * the lock. */
+/*
+ * Enqueues the task on the first stream. The task waits for the other streams, and later operations
+ * of these wait for the task. Caller holds the lock.
+ */
 static int launch_put(struct standin_stream **streams, int count, struct standin_task *task)
 {
     int error = ERROR_OK;
@@ -133,8 +135,9 @@ static int launch_check_own(const struct ncclComm *comm, const struct nccl_call 
         }
     }
     if (number || bytes)
-        return nccl_fail(RESULT_InvalidUsage,
-                         "Trying to send to self without a matching recv, or the other way");
+        return nccl_fail(
+            RESULT_InvalidUsage,
+            "Trying to send to self without a matching recv, or to recv without a send");
     return RESULT_Success;
 }
 

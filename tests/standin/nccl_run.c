@@ -52,8 +52,8 @@ static void run_scalar(const struct run *run, unsigned char *scalar)
         memcpy(scalar, device, run->size);
 }
 
-/* Sends pieces[r] to rank r, unless it is NULL; stores the pieces received from all ranks in rows.
- */
+/* Sends pieces[r] to rank r, unless pieces[r] is NULL. If this rank's own piece is not NULL, also
+ * stores the pieces received from all ranks in rows. */
 static bool run_collect(struct run *run, unsigned char *const *pieces, size_t count,
                         const size_t *counts, unsigned char *rows, unsigned char *scalars)
 {
@@ -191,7 +191,7 @@ static bool run_all_gather(struct run *run)
 
 /* ---- whole calls ---- */
 
-/* Numbers of elements of in and out that the call uses. */
+/* Returns how many elements of the input and of the output the call uses. */
 static void run_extent(const struct ncclComm *comm, const struct nccl_call *call, size_t *in_p,
                        size_t *out_p)
 {

@@ -24,7 +24,10 @@ struct split {
     unsigned char id[16]; /* of the connection of all ranks */
 };
 
-/* Derives another id, which all ranks that know this id and the number compute equally. */
+/*
+ * Derives another id from an id and a number. All ranks with the same id and number derive the
+ * same.
+ */
 static void split_derive_id(const unsigned char *id, uint64_t number, unsigned char *derived)
 {
     uint64_t words[2];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A PMIx whose server behaves as DIST_TEST_PMIX says: it fails in a call (init, put, fence, get),
- * never returns from it (init_hangs, fence_hangs), is late (init_late), or returns an invalid
- * address (garbage). Like other implementations it counts its initializations. Its version is
+ * A PMIx for tests with the fault that DIST_TEST_PMIX selects: a call fails (init, put, fence,
+ * get), never returns (init_hangs, fence_hangs) or returns late (init_late), or the address is
+ * invalid (garbage). Like other implementations it counts its initializations. Its version is
  * DIST_TEST_PMIX_VERSION.
  */
 #include "rendezvous/pmix_abi.h"
@@ -32,12 +32,12 @@ static int begun;
 
 static int behave(const char *call)
 {
-    const char *told = getenv("DIST_TEST_PMIX");
+    const char *fault = getenv("DIST_TEST_PMIX");
 
-    if (told && strncmp(told, call, strlen(call)) == 0) {
-        while (strcmp(told + strlen(call), "_hangs") == 0)
+    if (fault && strncmp(fault, call, strlen(call)) == 0) {
+        while (strcmp(fault + strlen(call), "_hangs") == 0)
             pause();
-        if (strcmp(told, call) == 0)
+        if (strcmp(fault, call) == 0)
             return PMIX_ERROR;
     }
     return DISTI_PMIX_SUCCESS;
@@ -45,10 +45,10 @@ static int behave(const char *call)
 
 int PMIx_Init(struct disti_pmix_proc *self, struct disti_pmix_info *info, size_t count)
 {
-    const char *told = getenv("DIST_TEST_PMIX");
+    const char *fault = getenv("DIST_TEST_PMIX");
 
     (void)info, (void)count;
-    if (begun++ == 0 && told && strcmp(told, "init_late") == 0)
+    if (begun++ == 0 && fault && strcmp(fault, "init_late") == 0)
         usleep(1200 * 1000);
     snprintf(self->nspace, sizeof(self->nspace), "%s", getenv("PMIX_NAMESPACE"));
     self->rank = (uint32_t)atoi(getenv("PMIX_RANK"));
@@ -81,11 +81,11 @@ int PMIx_Fence(const struct disti_pmix_proc *procs, size_t proc_count,
     return behave("fence");
 }
 
-/* Returns the values of a job of two, and what its rank 0 is supposed to have put. */
+/* Returns the values of a job of two ranks, and those that its rank 0 would have put. */
 int PMIx_Get(const struct disti_pmix_proc *of, const char *key, const struct disti_pmix_info *info,
              size_t count, struct disti_pmix_value **value_p)
 {
-    const char *told = getenv("DIST_TEST_PMIX");
+    const char *fault = getenv("DIST_TEST_PMIX");
 
     (void)of, (void)info, (void)count;
     if (behave("get") != DISTI_PMIX_SUCCESS)
@@ -95,7 +95,7 @@ int PMIx_Get(const struct disti_pmix_proc *of, const char *key, const struct dis
     (*value_p)->data.uint32 = 2;
     if (strncmp(key, "dist.", 5) == 0) {
         (*value_p)->type = DISTI_PMIX_STRING;
-        (*value_p)->data.string = strdup(told && strcmp(told, "garbage") == 0 ? "0 a b c" : "-7");
+        (*value_p)->data.string = strdup(fault && strcmp(fault, "garbage") == 0 ? "0 a b c" : "-7");
     }
     return DISTI_PMIX_SUCCESS;
 }

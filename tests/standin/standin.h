@@ -32,7 +32,7 @@
  *
  * Environment:
  *   STANDIN_DEVICES=8       number of devices; CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES apply
- *   STANDIN_DELAY_US=0      each operation on a stream takes this much longer
+ *   STANDIN_DELAY_US=0      additional microseconds for each operation on a stream
  *   STANDIN_GUARD=1         0: the host may access device memory
  *   STANDIN_FAULT=...       see fault.c
  */
@@ -121,12 +121,12 @@ struct standin_memory {
     int device;
     uint64_t id;
     enum standin_memory_kind kind;
-    bool mapped_only; /* device memory without a context */
+    bool mapped_only; /* belongs to no context, as memory that is mapped by cuMemMap */
 };
 
 int standin_memory_new(enum standin_memory_kind kind, int device, size_t bytes, void **address_p);
 int standin_memory_drop(const void *address, bool of_device);
-/* Makes it appear as mapped by cuMemMap, or as from a pool. */
+/* Makes the memory appear as if it were mapped by cuMemMap or allocated from a pool. */
 void standin_memory_unbind(const void *address);
 /* Finds the memory that contains the address. Returns false if it is not the stand-in's. */
 bool standin_memory_find(const void *address, struct standin_memory *memory_p);
@@ -214,7 +214,10 @@ struct standin_mark {
 };
 void standin_capture_mark(struct standin_stream *stream, struct standin_mark *mark_p);
 void standin_capture_mark_clear(struct standin_mark *mark);
-/* Makes a stream that waits for an event recorded in a capture join the capture. */
+/*
+ * Adds a stream to the capture in which an event was recorded, because the stream waits for the
+ * event.
+ */
 int standin_capture_join(struct standin_stream *stream, const struct standin_mark *mark);
 
 /* ---- events, driver_event.c; caller holds the lock ---- */
@@ -237,7 +240,10 @@ enum standin_fault {
     FAULT_COUNT
 };
 
-/* True if this fault is planted on this rank. Stores its number in *number_p, which may be NULL. */
+/*
+ * True if STANDIN_FAULT selects this fault on this rank. Stores its NUMBER in *number_p, which may
+ * be NULL.
+ */
 bool standin_fault(enum standin_fault fault, int rank, long *number_p);
 
 #endif

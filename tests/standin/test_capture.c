@@ -97,7 +97,7 @@ static void run_forks(int rank, int ranks, void *arg)
     TRIAL(trial_driver->event_query(s.event) == 0);
 }
 
-/* Returns the result of an allocation in the given capture mode of the thread. */
+/* Allocates memory while the thread has this capture mode. Returns the result. */
 static int test_allocates(int mode)
 {
     uintptr_t memory;
@@ -128,8 +128,10 @@ static int test_allocates_elsewhere(int mode)
     return mode;
 }
 
-/* Calls that invalidate a capture, by its mode and the calling thread's; it then ends with an
- * error. */
+/*
+ * The modes of the capture and of the calling thread determine whether an allocation invalidates
+ * the capture, which then ends with an error.
+ */
 static void run_unsafe(int rank, int ranks, void *arg)
 {
     static const struct {
@@ -162,7 +164,10 @@ static void run_unsafe(int rank, int ranks, void *arg)
     }
 }
 
-/* Waiting for a capturing stream, or in it for an event outside, invalidates it too. */
+/*
+ * A capture is also invalidated if a program waits for the capturing stream, or if that stream
+ * waits for an event outside the capture.
+ */
 static void run_waits(int rank, int ranks, void *arg)
 {
     struct scene s = test_scene();

@@ -10,8 +10,10 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-/* Without a group the first sends wait for each other; an abort ends them, and the stream
- * continues. */
+/*
+ * Sends that are not in a group with their receives wait for each other. An abort ends them, and
+ * the stream continues.
+ */
 static void rank_deadlock(int rank, int ranks, void *arg)
 {
     struct rank t;
@@ -116,7 +118,10 @@ static void rank_async_error(int rank, int ranks, void *arg)
     TRIAL(trial_driver->stream_synchronize(t.stream) == 0);
 }
 
-/* A mismatch is an error on a rank that sends, not a wrong result; other ranks may hang. */
+/*
+ * Mismatched calls end in an error on a rank that sends, not in wrong results. The other ranks may
+ * hang.
+ */
 static void rank_mismatch(int rank, int ranks, void *arg)
 {
     struct meeting *meeting = arg;

@@ -117,7 +117,7 @@ static void run_exhausted(int rank, int ranks, void *arg)
 
 /* ---- ordering ---- */
 
-/* With a delay this takes five times as long as one operation; finally all bytes are `value`. */
+/* Enqueues five operations, each of which is delayed. After the last, all bytes are `value`. */
 static void test_fill_slowly(uintptr_t memory, unsigned char value, void *stream)
 {
     for (int left = 4; left >= 0; left--)

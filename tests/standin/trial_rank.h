@@ -27,7 +27,7 @@ struct rank {
     float host[RANKS * COUNT];
 };
 
-/* Element i of rank r's input, and the sum over all ranks. */
+/* Return element i of rank r's input, and its sum over all ranks. */
 float trial_value(int r, size_t i);
 float trial_sum(int ranks, size_t i);
 
@@ -42,9 +42,12 @@ void trial_rank_end(struct rank *t);
 /* The addresses to pass to NCCL. */
 void *trial_in(const struct rank *t);
 void *trial_out(const struct rank *t);
-/* Returns the result, and overwrites it in device memory for the next one. */
+/* Returns a copy of the result, and overwrites the result in device memory. */
 const float *trial_result(struct rank *t);
-/* Expects elements at, at + 1, ... of the result to be rank r's from `from` on; r -1: the sums. */
+/*
+ * Checks that the elements of the result from `at` on equal those of rank r's input from `from` on;
+ * r -1: the sums over all ranks.
+ */
 void trial_expect(const struct rank *t, size_t at, int r, size_t from);
 
 #endif

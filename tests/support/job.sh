@@ -22,12 +22,12 @@
 # not a job, and `job_skip NAME REASON` a case that cannot run here. CHECK_LONG is set in make
 # check-long, CHECK_SHORT when the suite runs again under sanitizers, with fewer ranks.
 #
-# job_turn K N selects one of N similar cases, numbered from 0: it is true if K is CHECK_TURN modulo N.
-# CHECK_TURN is 0 by default and 1 with CHECK_SHORT, so that the two suites of .ci/run together run both
-# cases if N is 2. With CHECK_LONG, job_turn is always true.
+# job_turn K N selects one of N similar cases, numbered from 0: it is true if K is CHECK_TURN modulo N, and
+# always in the long form. CHECK_TURN is 0 by default and 1 with CHECK_SHORT, so that the two suites of
+# .ci/run together run both of two cases.
 #
 # Scripts run in parallel under make -j. A script that measures sets JOB_ALONE=yes before it sources this
-# file: then no other script runs, but unit tests may.
+# file: then no other script runs at the same time, but unit tests may.
 
 : "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
 : "${JOB_LIMIT:=120}"
@@ -45,13 +45,13 @@ if [ -n "${JOB_ALONE-}" ]; then flock -x 9; else flock -s 9; fi
 job_start=$SECONDS job_from=$SECONDS
 
 . "$srcdir/scripts/openmpi.sh"
-# Two mpirun processes cannot create Open MPI's session folders at the same time, and a killed mpirun
-# does not remove its folder. So the folders are in /tmp, not in the TMPDIR of a test.
+# Open MPI's session folders are in /tmp, not in a test's TMPDIR: two mpirun cannot create them at the
+# same time, and a killed mpirun leaves them behind.
 export OMPI_MCA_orte_tmpdir_base=/tmp PRTE_MCA_prte_tmpdir_base=/tmp
 export HYDRA_IFACE=lo UCX_NET_DEVICES=lo
 
-# lsan.supp suppresses leaks of MPI by the functions on the stack. The fast unwinder misses functions
-# of libraries that are built without frame pointers.
+# Leaks of MPI are suppressed by the names of functions on the stack. The fast unwinder cannot unwind
+# libraries that were built without frame pointers.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:fast_unwind_on_malloc=0")
 # Lets ranks of Open MPI survive a rank that dies or exits without MPI_Finalize.
 job_recovers()
@@ -88,7 +88,7 @@ job_leaves_mpi()
     job_unfinalized=(/bin/sh -c 'trap "" USR1; "$@"; echo "job: a rank ended with $?"' sh)
 }
 
-# The name of a case is its words and the DIST_ variables that the script has set for it.
+# Prints the name of a case: the DIST_ variables that the script has set for it, and its words.
 job_environment=$(env | grep '^DIST_' | sort)
 job_name()
 {
@@ -295,7 +295,7 @@ job_fails()
     fi
 }
 
-# Used for cases that mostly sleep. Each case has its own files for its result and its job's output.
+# For cases that mostly sleep. Each case and its jobs write their output to separate files.
 job_parallel()
 {
     job_parallels=$((job_parallels + 1))
@@ -325,7 +325,7 @@ job_end()
 {
     local status=$?
     rm -rf "$job_folder"
-    echo "# the script took $((SECONDS - job_start)) s, CHECK_TURN=$job_turns"
+    echo "# total: $((SECONDS - job_start)) s, CHECK_TURN=$job_turns"
     [ $status -ne 0 ] && exit $status
     [ $job_failed -gt 0 ] && exit 1
     [ $job_passed -gt 0 ] && exit 0

@@ -2,18 +2,17 @@
 # Finds processes and files that tests leave behind. Sourced by the scripts that run tests. Functions
 # to call before and after a test, where ID is one word:
 #
-#   left_before ID    exports TEST_LEFT=ID, and a new directory as TMPDIR
-#   left_after ID     prints a line for each process and file that remains, kills the processes and
-#                     removes the files; true if there were any
+#   left_before ID    sets a mark in the environment, and TMPDIR to a new folder
+#   left_after ID     prints a line for each remaining process and file, kills and removes them;
+#                     true if there were some
 #
-# Functions to call before and after a suite, in which tests run in parallel; they find files in /tmp
-# and /dev/shm:
+# Around a whole suite, in which tests run in parallel, to find names in /tmp and /dev/shm:
 #
 #   left_suite_before FILE    writes the list of existing files to FILE
 #   left_suite_after FILE     prints new files that no process uses; false if there are none; removes
 #                             nothing
 #
-# A process belongs to the test if its environment contains TEST_LEFT=ID.
+# A test's processes are recognized by the mark, which they inherit, whatever program they run.
 
 : "${LEFT_TRIES:=30}" # time limit in tenths of a second for processes to end
 
@@ -74,8 +73,8 @@ left_named()
         -o -name 'train_mnist*' -o -name 'test_*' -o -name 'vader_segment*' -o -name 'sm_segment*' \
         -o -name 'mpich*' -o -name 'psm*' -o -name 'sem.*' \) 2>/dev/null | sort
 }
-# True if a process has the file open, mapped, or in its environment: another suite that runs at the
-# same time may use it.
+# True if a process has the file open or mapped, or has its name in its environment: it then belongs to
+# a suite that runs at the same time.
 left_is_used()
 {
     grep -qsF "$1" /proc/[0-9]*/environ /proc/[0-9]*/maps && return

@@ -3,8 +3,8 @@
 # limit.sh COMMAND...: runs a test with a limit of TEST_LIMIT seconds (20 minutes; 2 hours if CHECK_LONG
 # is set).
 #
-# A test that takes longer fails: this script prints where the test's processes wait, and kills them, so
-# that the suite can continue. A test that leaves a process or a file behind fails too.
+# A test that takes longer fails: this prints where its processes wait and kills them all, so that the
+# suite continues after a test that hangs. A test that leaves a process or a file behind fails too.
 set -u
 . "${BASH_SOURCE[0]%/*}/left.sh"
 : "${TEST_LIMIT:=$([ -n "${CHECK_LONG-}" ] && echo 7200 || echo 1200)}"

@@ -8,12 +8,12 @@
 #                                              runs a job; the listed ranks run on the second machine
 
 export node_cpus node_name=dist-$$
-# A network of four addresses, which no script that runs in parallel uses.
+# A network of four addresses. Each script has another, since scripts run in parallel.
 export node_network=198.18.$(($$ / 64 % 256)).
 node_subnet=$node_network$(($$ % 64 * 4))/30
 export node_here=$node_network$(($$ % 64 * 4 + 1)) node_there=$node_network$(($$ % 64 * 4 + 2))
 
-# The CPUs that may be used, such as "0-3,8".
+# node_cpus: the CPUs that this process may use, such as "0-3,8".
 node_cpus=$(taskset -cp $$ 2>/dev/null) node_cpus=${node_cpus##*: }
 
 node_make()
@@ -23,8 +23,8 @@ node_make()
         ip link set "dB$$" netns "$node_name" &&
         ip addr add "$node_here/30" dev "dA$$" &&
         ip link set "dA$$" up &&
-        # Without this route, packets would use the default route while the link is down, and its
-        # router would reject them.
+        # Without this route, packets would be sent to the default router while the link is down,
+        # and the router would refuse them.
         ip route add unreachable "$node_subnet" metric 1000 &&
         ip netns exec "$node_name" ip addr add "$node_there/30" dev "dB$$" &&
         ip netns exec "$node_name" ip link set "dB$$" up &&
@@ -40,8 +40,8 @@ node_end()
 } 2>/dev/null
 trap 'node_end; job_end' EXIT
 
-# Runs a rank: on the second machine if $node_ranks contains it, otherwise on the first. The rendezvous
-# is on rank 0's machine. All ranks of a machine run on one CPU.
+# Runs one rank: on the other machine if $node_ranks lists it. MASTER_ADDR is rank 0's machine. The
+# ranks of a machine share one CPU; the two machines have different CPUs if there are two.
 on_nodes()
 {
     export MASTER_ADDR=$node_here

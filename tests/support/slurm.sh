@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A Slurm of four nodes, n1 to n4, on this machine. Source it before job.sh: it runs the script again in
-# new namespaces, which end, with all daemons, when the script does.
+# new namespaces. When the script ends, the namespaces end with all daemons.
 #
 #   slurm_start            starts Slurm; false: not possible, and $slurm_why is the reason
 #

@@ -27,7 +27,7 @@ struct cuda_on_host_place {
 };
 extern thread_local struct cuda_on_host_place blockIdx, blockDim, threadIdx;
 
-/* Runs work after the earlier work of the stream. */
+/* Enqueues work on the stream. */
 void cuda_on_host_launch(void *stream, std::function<void()> work);
 
 /* Returns the address at which the host can access this device memory. */
@@ -43,7 +43,10 @@ template <typename T> static T *cuda_on_host_argument(T *address)
     return (T *)cuda_on_host_address((const void *)address);
 }
 
-/* Runs all blocks and threads of a kernel whose first argument is their number. */
+/*
+ * Runs a kernel on at least `count` threads, in blocks of `threads` threads. `count` is the
+ * kernel's first argument.
+ */
 template <typename Kernel, typename... Arguments>
 static void cuda_on_host_run(unsigned threads, Kernel kernel, size_t count, Arguments... arguments)
 {
