@@ -402,7 +402,10 @@ static bool info_same(const char *backend, dist_collective a, dist_collective b)
     return true;
 }
 
-/* Prints the matrix of dtypes and ops, once for all reducing collectives that share it. */
+/*
+ * Prints the dtypes and ops of the reducing collectives as matrices, one for all collectives that
+ * support the same.
+ */
 static void info_matrices(const char *backend)
 {
     bool shown[DIST_COLL_COUNT] = {false};
@@ -437,7 +440,7 @@ static void info_matrices(const char *backend)
 
 static int info_no_memory(void)
 {
-    fprintf(stderr, "dist_info: out of memory or processes\n");
+    fprintf(stderr, "dist_info: out of memory, or cannot start a process\n");
     return 1;
 }
 
@@ -545,8 +548,10 @@ static int info_backends_main(int argc, char **argv)
     } else if (list.count && list.lines[0].backend && list.lines[0].usable) {
         info_show(&info, info.backend);
     } else {
-        /* Report why. Unless the probe crashed in the child, the query in this process is safe and
-         * gives a more detailed error. */
+        /*
+         * Print why the backend cannot be used. If the probe crashed or hung in its child process,
+         * print that; otherwise a query in this process is safe and returns a more detailed error.
+         */
         if (list.count && list.lines[0].lost)
             fprintf(stderr, "dist_info: %s\n", list.lines[0].text);
         else if (dist_backend_query(info.backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) !=
@@ -567,7 +572,7 @@ static const struct {
     {"env", "every environment variable that libdist reads, its value and origin", env_main},
     {"explain", "which algorithm libdist chooses for a collective, and the predicted times",
      explain_main},
-    {"flight", "finds the rank that a job waits for in the flight recorders' files", flight_main},
+    {"flight", "finds out from flight recorders' files which rank a job waits for", flight_main},
     {"memory", "whether ranks of this machine can use each other's memory", memory_main},
     {"selftest", "tests whether a backend or a transport works correctly", selftest_main},
     {"topology", "packages, NUMA nodes, cores and GPUs, and the ranks on them", topology_main},

@@ -510,7 +510,7 @@ static const struct args explain_args = {
     .usage = "COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT] [--dtype NAME] [--run] "
              "[--format table|csv|json]",
     .about = "Shows which algorithm libdist chooses for blocks of that size, the predicted time "
-             "of each algorithm, and why. COLLECTIVE is such as all_reduce or broadcast.\n"};
+             "of each algorithm, and why. COLLECTIVE is all_reduce, broadcast, ...\n"};
 
 static int explain_options(int argc, char **argv, struct explain_report *report)
 {

@@ -170,10 +170,10 @@ static bool read_rank(const json_t *json, const json_t *members, struct flight_r
 {
     int64_t world_rank;
 
-    if (rank->here || !read_number(json, "world_rank", 0, FLIGHT_RANKS_MAX, &world_rank) ||
+    if (rank->has_file || !read_number(json, "world_rank", 0, FLIGHT_RANKS_MAX, &world_rank) ||
         json_integer_value(json_array_get(members, (size_t)number)) != world_rank)
         return false;
-    rank->here = true;
+    rank->has_file = true;
     rank->world_rank = (int)world_rank;
     read_text(json, "waits_for", rank->waits_for, sizeof(rank->waits_for));
     read_text(json, "error", rank->error, sizeof(rank->error));
@@ -197,9 +197,9 @@ static const char *read_group(const json_t *root, const json_t *json, struct fli
         return "invalid file: a group lacks its number, its rank or its members";
     group = read_find(groups, job, number, (int)size);
     if (!group)
-        return "its members of a group differ from those in another file";
+        return "a group's members differ from those in another file";
     rank = &group->ranks[own];
-    if (rank->here)
+    if (rank->has_file)
         return "another file is from the same rank: name one file per rank";
     read_text(root, "host", rank->host, sizeof(rank->host));
     if (!read_number(root, "pid", 1, INT64_MAX, &rank->pid) || !read_rank(json, members, rank, own))
@@ -293,7 +293,7 @@ static void messages_print_peer(const struct flight_group *group, int rank,
     char who[160];
 
     flight_format_rank(group, message->peer, who, sizeof(who));
-    if (!peer->here)
+    if (!peer->has_file)
         printf("; there is no file of rank %d", message->peer);
     else if (!messages_complete(peer) || !messages_complete(&group->ranks[rank]))
         printf("; the records begin too late to show whether %s has called that %s (increase "
@@ -494,8 +494,8 @@ static void print_level(const struct flight_group *group, int64_t last, bool *ma
     for (int r = 0; r < group->size; r++) {
         const struct flight_call *call = call_pending(&group->ranks[r]);
 
-        here += group->ranks[r].here;
-        marks[r] = call && group->ranks[r].here;
+        here += group->ranks[r].has_file;
+        marks[r] = call && group->ranks[r].has_file;
     }
     count = list_ranks(group, marks, list);
     if (last < 0) {
@@ -519,7 +519,7 @@ static void print_ranks(const struct flight_group *group)
         const struct flight_call *call = call_pending(rank);
         char who[160];
 
-        if (!rank->here)
+        if (!rank->has_file)
             continue;
         if (!call && rank->count)
             call = &rank->calls[rank->count - 1];
@@ -539,7 +539,7 @@ static void flight_print(const struct flight_group *group)
     int64_t last = -1;
 
     for (int r = 0; r < group->size; r++) {
-        if (group->ranks[r].here &&
+        if (group->ranks[r].has_file &&
             (behind < 0 || call_last(&group->ranks[r]) < call_last(&group->ranks[behind])))
             behind = r;
         last = call_last(&group->ranks[r]) > last ? call_last(&group->ranks[r]) : last;
@@ -583,7 +583,7 @@ static void flight_print(const struct flight_group *group)
     char list[LIST_SIZE];
 
     for (int r = 0; r < group->size; r++)
-        marks[r] = !group->ranks[r].here;
+        marks[r] = !group->ranks[r].has_file;
     if (list_ranks(group, marks, list))
         printf("%s: there is no file of %s, so the other ranks may wait for it: make it write one "
                "(kill -USR1), or find out how it ended\n",
@@ -599,7 +599,7 @@ int flight_main(int argc, char **argv)
         .program = "dist_info flight",
         .usage = "FILE...",
         .about = "Shows which rank of a job is behind, or made another call than the other ranks. "
-                 "FILE are the files of the ranks' flight recorders, dist-flight.RANK.json, which "
+                 "Each FILE is from a rank's flight recorder: dist-flight.RANK.json, which "
                  "libdist writes after a timeout or on SIGUSR1.\n"};
     int rest, code = args_begin_bare(&args, argc, argv, argc, &rest);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_info flight: finds the rank that a job waits for in the flight recorders' files. */
+/* dist_info flight: finds out from flight recorders' files which rank a job waits for. */
 #ifndef DISTI_TOOLS_FLIGHT_H
 #define DISTI_TOOLS_FLIGHT_H
 
@@ -34,7 +34,7 @@ struct flight_message {
 
 /* The record of a group in one rank's file. */
 struct flight_rank {
-    bool here; /* the rank's file has been read */
+    bool has_file; /* the rank's file has been read */
     int world_rank;
     char host[HOST_NAME_MAX + 1];
     int64_t pid;

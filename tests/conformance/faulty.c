@@ -43,14 +43,14 @@ static dist_status faulty_probe(char *reason, size_t reason_size)
 static dist_status faulty_query(const void *state, dist_collective collective, dist_dtype dtype,
                                 dist_op op)
 {
-    bool lied_about = collective == DIST_COLL_GATHER && dtype == DIST_UINT8;
+    bool is_concerned = collective == DIST_COLL_GATHER && dtype == DIST_UINT8;
 
     (void)op;
-    if (lied_about && faulty_is("says-yes") && state)
+    if (is_concerned && faulty_is("says-yes") && state)
         return DIST_ERR_UNSUPPORTED;
-    if (lied_about && faulty_is("says-no") && !state)
+    if (is_concerned && faulty_is("says-no") && !state)
         return DIST_ERR_UNSUPPORTED;
-    if (lied_about && faulty_is("lacks"))
+    if (is_concerned && faulty_is("lacks"))
         return DIST_ERR_UNSUPPORTED;
     return DIST_OK;
 }

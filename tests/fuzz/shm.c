@@ -169,14 +169,14 @@ static void shm_overlay(struct shm_hello *hello, struct fuzz_input *input)
         ((unsigned char *)hello)[(at + i) % sizeof(*hello)] = over.at[i];
 }
 
-static void shm_send_hello(struct shm_line *line, enum shm_hello_kind word, uint8_t what,
+static void shm_send_hello(struct shm_line *line, enum shm_hello_kind kind, uint8_t what,
                            struct fuzz_input *input)
 {
     int fds[SHM_HELLO_FDS], count = 0;
     static const uint64_t probe = 7;
     struct shm_hello hello;
 
-    disti_shm_hello_init(&hello, word, line->rank, SHM_RANK,
+    disti_shm_hello_init(&hello, kind, line->rank, SHM_RANK,
                          disti_hash_text(DISTI_HASH_START, SHM_JOB));
     hello.key = 1;
     hello.fifo_bytes = SHM_FIFO_MIN;
@@ -184,7 +184,7 @@ static void shm_send_hello(struct shm_line *line, enum shm_hello_kind word, uint
     hello.probe = probe;
     if (what & 128)
         shm_overlay(&hello, input);
-    fds[count] = word == SHM_CALL ? shm_memory(line, what >> 4 & 3) : -1;
+    fds[count] = kind == SHM_CALL ? shm_memory(line, what >> 4 & 3) : -1;
     count += fds[count] >= 0;
     if (what & 64)
         fds[count++] = eventfd(0, EFD_CLOEXEC);
@@ -204,7 +204,7 @@ static void shm_send_bytes(struct shm_line *line, struct fuzz_input *input)
  * selects. */
 static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *input)
 {
-    static const enum shm_hello_kind words[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
+    static const enum shm_hello_kind kinds[] = {SHM_ACCEPT, SHM_DEFER, SHM_REFUSE};
     struct shm_line *line = &fuzz->lines[1];
     int fd = accept4(fuzz->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int fds[SHM_HELLO_FDS];
@@ -221,7 +221,7 @@ static void shm_answer(struct shm_fuzz *fuzz, uint8_t what, struct fuzz_input *i
     for (int i = 0; i < SHM_HELLO_FDS; i++)
         close(fds[i]);
     if ((what >> 4 & 3) < 3)
-        shm_send_hello(line, words[what >> 4 & 3], what | 64, input);
+        shm_send_hello(line, kinds[what >> 4 & 3], what | 64, input);
     else
         shm_close_line(line);
 }
@@ -234,29 +234,29 @@ static void shm_frame(struct shm_line *line, struct fuzz_input *input)
 {
     uint8_t kind = fuzz_byte(input), shift = fuzz_byte(input);
     struct dist_envelope envelope = {fuzz_byte(input), fuzz_byte(input), 0};
-    size_t says, has;
+    size_t claimed, payload_bytes;
     struct shm_frame *frame;
 
     envelope.bytes = (uint64_t)fuzz_byte(input) << (shift & 15);
-    has = fuzz_byte(input);
-    says = fuzz_byte(input);
-    frame = line->pair ? disti_shm_fifo_reserve(&line->out, has) : NULL;
+    payload_bytes = fuzz_byte(input);
+    claimed = fuzz_byte(input);
+    frame = line->pair ? disti_shm_fifo_reserve(&line->out, payload_bytes) : NULL;
     if (!frame)
         return;
     frame->kind = kind;
-    frame->bytes = (uint32_t)(says ? says << (shift >> 4) : has);
+    frame->bytes = (uint32_t)(claimed ? claimed << (shift >> 4) : payload_bytes);
     frame->envelope = envelope;
-    memset(disti_shm_frame_payload(frame, has), 0, has);
-    if (has > 0)
-        *disti_shm_frame_payload(frame, has) = fuzz_byte(input);
+    memset(disti_shm_frame_payload(frame, payload_bytes), 0, payload_bytes);
+    if (payload_bytes > 0)
+        *disti_shm_frame_payload(frame, payload_bytes) = fuzz_byte(input);
     /* A loan contains an address that the rank can read, or one that it cannot. */
-    if (kind == SHM_LENT && has == sizeof(struct shm_loan)) {
+    if (kind == SHM_LENT && payload_bytes == sizeof(struct shm_loan)) {
         const struct shm_loan loan = {shift & 16 ? 8 : (uint64_t)(uintptr_t)line,
                                       frame->payload[0]};
 
         memcpy(frame->payload, &loan, sizeof(loan));
     }
-    disti_shm_fifo_publish(&line->out, frame, has);
+    disti_shm_fifo_publish(&line->out, frame, payload_bytes);
 }
 
 static void shm_request(struct dist_request *request, int number, int peer)

@@ -272,7 +272,7 @@ static void memory_probes(struct doctor_report *report)
         doctor_other(report, "allow memfd_create in the seccomp profile: docker run --security-opt "
                              "seccomp=unconfined");
     } else if (finding.map == ENOENT) {
-        doctor_fault(report, "shared-memory", "a process does not find another process in /proc");
+        doctor_fault(report, "shared-memory", "processes cannot find each other in /proc");
         doctor_fix(report, "mount -t proc proc /proc");
         doctor_other(report, "run all ranks in one PID namespace");
     } else if (finding.map) {
@@ -617,7 +617,7 @@ static void gpu_loaded(struct doctor_report *report, const struct gpu_result *re
         doctor_fault(report, "gpu", "%d GPUs, but the driver fails with error %d", bus,
                      result->error);
         doctor_fix(report, "nvidia-smi");
-        doctor_other(report, "driver library and kernel module may have different versions: "
+        doctor_other(report, "the driver library and the kernel module may differ in version: "
                              "reboot; in a container: docker run --gpus all");
     } else if (!result->error && result->runtime / 1000 > result->version / 1000 &&
                result->version) {

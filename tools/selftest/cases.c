@@ -36,7 +36,8 @@ bool data_fits(dist_dtype dtype, dist_op op)
 /* Returns the k-th of DATA_FLOATS values. They are exact in float16, but not always in bfloat16. */
 static double data_value(dist_op op, unsigned k)
 {
-    if (op == DIST_PROD) /* near 1, so that a product of 8 does not underflow or overflow */
+    if (op ==
+        DIST_PROD) /* near 1, so that the product over 8 ranks does not underflow or overflow */
         return 0.75 + (double)(k % 8) / 16;
     return ((double)k - DATA_FLOATS / 2.0) / 16;
 }

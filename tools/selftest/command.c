@@ -52,7 +52,7 @@ static int command_verdict(const struct command *command, bool passed)
 
     if (passed)
         printf("passed: %s %s conforms%s\n", what, name,
-               command->selftest.only ? ", as far as it was tested" : "");
+               command->selftest.only ? " in the tests of --only" : "");
     else
         printf("failed: %s %s\n", what, name);
     output_flush();

@@ -612,7 +612,10 @@ static dist_status run_wait(struct test_case *c, dist_status status)
 static void battery_drain(struct battery *b)
 {
     if (b->in_flight && b->mode == MODE_FLOOD) {
-        /* Each rank waits in a different order, which is not the order of the starts. */
+        /*
+         * Each rank waits in a different order, and not in the order in which the cases were
+         * started.
+         */
         for (int i = 0; i < b->in_flight; i++) {
             struct test_case *c =
                 b->flight[(2 * b->in_flight - 1 - i - b->rank % b->in_flight) % b->in_flight];
@@ -691,8 +694,10 @@ static int sweep_places(const struct operation *operation)
     return operation->flags & IN_PLACE ? PLACE_COUNT : 1;
 }
 
-/* Runs an operation out of place and in place. Layout and root change with every case, so that all
- * dtypes and ops together cover the combinations. */
+/*
+ * Runs an operation out of place and, if possible, in place. Layout and root change with every
+ * case, so the cases of all dtypes and ops together cover the layouts and roots.
+ */
 static void sweep_one(struct battery *b, const struct operation *operation, dist_dtype dtype,
                       dist_op op)
 {

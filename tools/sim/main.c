@@ -273,7 +273,7 @@ static const char *job_why(const struct job *job, const struct job_row *row)
     return row->why;
 }
 
-/* Prints the result for the largest size, with the traffic of each kind of link. */
+/* Prints an algorithm's result for the largest size, with the traffic of each kind of link. */
 static void text_detail(const struct job *job, const struct job_row *row, FILE *to)
 {
     const struct job_cell *cell = &row->cells[job->size_count - 1];
@@ -808,7 +808,7 @@ static struct args_row options_rows[] = {
     {"topology", 0, ARGS_TEXT, AT(topology), 0, 0, "TEXT",
      "racks, nodes and cores: 'rack:2 node:4 package:2 numa:2 core:8'"},
     {"bytes", 0, ARGS_TEXT, AT(bytes), 0, 0, "SIZE,...",
-     "sizes of a block: 64K,1M; a single size adds smaller ones (64M)"},
+     "sizes of a block: 64K,1M; with one size, smaller ones too (64M)"},
     {"algorithm", 0, ARGS_TEXT, AT(algorithm), 0, 0, "NAME", "simulate this algorithm only"},
     {"segments", 0, ARGS_INT, AT(segments), 1, 1024, "N",
      "number of segments (default: the library's choice)"},
