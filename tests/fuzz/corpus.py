@@ -4,7 +4,7 @@
 
   corpus.py unpack FOLDER           unpacks every archive to FOLDER/TARGET, replacing its files
   corpus.py add TARGET FILE...      adds inputs to a target's archive
-  corpus.py replace TARGET FOLDER   makes the archive of the files in FOLDER
+  corpus.py replace TARGET FOLDER   makes a target's archive from the files in FOLDER
 
 The name of an input is the first 12 digits of its SHA-1, as in libFuzzer. Equal inputs give equal
 archives, byte by byte.

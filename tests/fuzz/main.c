@@ -45,7 +45,7 @@ static fuzz_target *main_run;
 
 _Noreturn void fuzz_fail(const char *file, int line, const char *what)
 {
-    fprintf(stderr, "%s:%d: this must be true: %s\n", file, line, what);
+    fprintf(stderr, "%s:%d: the condition is false: %s\n", file, line, what);
     abort();
 }
 
@@ -77,7 +77,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     exit(2);
 }
 
-/* Returns CPU time, not elapsed time, since other processes may use the CPUs. */
+/* Returns this process's CPU time. Elapsed time would depend on what other processes do. */
 static int64_t main_cpu_ns(void)
 {
     struct timespec now;

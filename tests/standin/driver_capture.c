@@ -16,7 +16,7 @@ struct standin_graph {
     struct standin_stream *origin;
     pthread_t thread;
     int mode;
-    bool is_void;
+    bool is_void; /* a forbidden call has invalidated the capture */
     struct standin_task **tasks;
     size_t count;
 };

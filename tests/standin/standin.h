@@ -137,8 +137,8 @@ STANDIN_API unsigned char *standin_alias(const void *address, size_t bytes);
 
 /*
  * A task of a stream. The stream's thread calls run without the lock, with the value that start
- * returned. start (optional) is called with the lock when the task is enqueued; for a task in a
- * graph, in every launch. free (optional) is called after the last reference is dropped.
+ * returned. start (optional) is called with the lock when the task is enqueued, which for a task in
+ * a graph is in every launch. free (optional) is called after the last reference is dropped.
  */
 struct standin_task {
     void (*run)(struct standin_task *task, uint64_t turn);
@@ -147,14 +147,16 @@ struct standin_task {
     int users;
 };
 
-/* A position in a stream: after its first `count` operations. Stream NULL: no position. Holds a
- * reference. */
+/*
+ * A position in a stream: after its first `count` operations. Holds a reference to the stream. If
+ * stream is NULL, there is no position.
+ */
 struct standin_place {
     struct standin_stream *stream;
     uint64_t count;
 };
 
-/* The operations of a capture that precede a point in it: at[i] for operation i. */
+/* The operations of a capture that precede a point in it: at[i] is 1 if operation i does. */
 struct standin_past {
     unsigned char *at;
     size_t count;
@@ -203,11 +205,16 @@ void standin_task_drop(struct standin_task *task);
 int standin_capture_unsafe(void);
 /* Invalidates the capture of a stream that a call would wait for. Returns the error. */
 int standin_capture_spoil(struct standin_stream *stream);
-/* True if a blocking stream of this device is capturing, so that its default stream may not be
- * used. */
+/*
+ * True if a blocking stream of this device is capturing. The device's default stream must then not
+ * be used.
+ */
 int standin_capture_implicit(int device);
 int standin_capture_add(struct standin_stream *stream, struct standin_task *task);
-/* The position of an event that was recorded in a capture; id 0: in none. */
+/*
+ * The position of an event that was recorded in a capture. `capture` is the id of the capture; 0:
+ * none.
+ */
 struct standin_mark {
     uint64_t capture;
     struct standin_past past;

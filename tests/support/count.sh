@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# count.sh DIRECTORY: counts the results of make check in DIRECTORY, and prints them as one line
-# "N passed, N failed, N skipped".
+# count.sh DIRECTORY: counts the results of make check in DIRECTORY, and prints "N passed, N failed, N skipped".
 #
 # A case is a test of a cmocka program, a PASS:, FAIL: or SKIP: line of a script, or a program that names
 # no case. A program that fails without naming a failed case (for example, it crashed) is one failure.
@@ -22,8 +21,7 @@ END { print pass + 0, fail + open + 0, skip + 0 }'
 # Open MPI 5 prints null bytes, which make grep treat a log as a binary file.
 text() { tr -d '\0' <"$1"; }
 
-# tell LOG: prints the failed cases of the log with the lines after them, or the end of the log if it
-# names none.
+# tell LOG: prints the log's failed cases with the lines after them, or its end if it names no failed case.
 tell()
 {
     local about

@@ -23,7 +23,8 @@ left_before()
     TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/dist-left.XXXXXX") && export TMPDIR
 }
 
-# Prints the processes of the test, except this shell and its children, which have the variable too.
+# Prints the processes that have the mark. Excludes this shell and its children, which have it if this
+# shell called left_before.
 left_processes()
 {
     local pid
@@ -34,8 +35,8 @@ left_processes()
 left_is_mine()
 {
     local state parent
-    # Ignore zombies, which their parents must reap. A process that is becoming a zombie has no
-    # command line.
+    # Ignore zombies, which only their parent can remove, and processes without a command line, which are
+    # becoming zombies.
     read -r state parent < <(ps -o s=,ppid= -p "$1") || return 0
     [ "$state" = Z ] || [ "$parent" = "$BASHPID" ] ||
         [ -z "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" ]

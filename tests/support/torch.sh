@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Sourced after job.sh by scripts that use PyTorch. Sets $program to a Python that has torch and imports
-# this tree's package. Without such a Python the script ends here as skipped.
+# For job scripts with PyTorch, sourced after job.sh: $program is a Python with torch that imports
+# this tree's package. If there is none, the script is skipped.
 job_needs_modules
 
 python=${DIST_TEST_TORCH_PYTHON-python3}

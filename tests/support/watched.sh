@@ -40,8 +40,8 @@ planted_reports()
     echo ${#files[@]}
 }
 
-# Checks that reports make a run fail, by a run with three faulty processes: a unit test and the two
-# ranks of a job.
+# Tests that reports make the run fail: runs a unit test with planted faults, and a job whose two ranks
+# have them. Each of the three processes must have a report.
 proves()
 {
     local status
@@ -56,20 +56,20 @@ proves()
     echo "PASS: planted: ${planted_faults[*]}"
 }
 
-# ThreadSanitizer does not run the tests of functions that write plans, which use no shared data.
+# The unit tests of functions that write plans are omitted: threads share nothing in these functions.
 pure=none
 [ "$CHECK_WATCHED" != tsan ] || pure='^tests/unit/(topology|collectives)/'
 chosen=$(tr -s ' ' '\n' <<<"$tests" | grep '^tests/unit/' | grep -vE "$pure"
     for job in $jobs; do echo "tests/jobs/$job.sh"; done)
 
 export TSAN_OPTIONS="second_deadlock_stack=1:log_path=$reports/tsan:${TSAN_OPTIONS-}"
-# UCX hooks libc's madvise, which an ending thread calls after ThreadSanitizer has removed its state.
+# UCX's hook of madvise would also run in an ending thread whose state ThreadSanitizer has already freed.
 export UCX_MEM_MMAP_HOOK_MODE=none
 
 proves "$@"
 "$@" TESTS="$(tr '\n' ' ' <<<"$chosen")"
 status=$?
-# Remove files without a report of an error: valgrind also reports system calls that it does not know.
+# A report without a stack is a note, such as that valgrind does not support a system call.
 grep -sL ' at 0x' "$reports"/valgrind.* | xargs -r rm -f
 for report in "$reports"/*; do
     [ -e "$report" ] || continue

@@ -36,7 +36,8 @@ extern "C" cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t 
     return mode == CUBLAS_PEDANTIC_MATH ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-// Changes the last bit of half of the results, since a GPU adds in another order than the CPU.
+// Changes the last bit of about half of the results, since a GPU rounds differently: it adds in
+// another order than the CPU.
 static void shake(size_t count, float *c)
 {
     for (size_t i = 0; i < count; i++) {

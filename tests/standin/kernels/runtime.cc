@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of CUDA's runtime that train_mnist uses, over the driver in DIST_GPU_DRIVER: the
-// stand-in. Kernels run as host functions of its streams, on its own mapping of device memory.
+// The part of CUDA's runtime that train_mnist uses. It calls the stand-in's driver, the library
+// DIST_GPU_DRIVER. Kernels run as host functions on its streams, and access its second mapping of
+// device memory.
 #include "cuda_on_host.h"
 
 #include <dlfcn.h>
@@ -26,7 +27,7 @@ static void *driver()
     return handle;
 }
 
-// Calls a function of the driver; returns its error, or that there is no driver.
+// Calls a function of the driver. Returns its error, or NO_DRIVER.
 template <typename... Arguments> static cudaError_t call(const char *name, Arguments... arguments)
 {
     void *symbol = driver() ? dlsym(driver(), name) : NULL;
