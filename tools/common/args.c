@@ -262,7 +262,8 @@ static bool complete_has_name(const struct args_row *row, const char *name)
     return false;
 }
 
-/* True if `option` is an option of the row: "--name", "-n", "-nVALUE" or, with one dash, "-name". */
+/* True if `option` is an option of the row: "--name", "-n", "-nVALUE" or, with one dash, "-name".
+ */
 static bool complete_is(const struct args_row *row, const char *option)
 {
     if (row->kind == ARGS_GROUP || row->kind == ARGS_WORDS)

@@ -128,10 +128,15 @@ static void test_workers_are_spread_over_all_parts(void **state)
 /* Which of two ended workers is reported as the first failure. */
 static void test_causes_rank_before_consequences(void **state)
 {
-    const struct disti_run_worker well = {.ended = true}, three = {.ended = true, .wait_status = 3 << 8},
+    const struct disti_run_worker well = {.ended = true},
+                                  three = {.ended = true, .wait_status = 3 << 8},
                                   killed = {.ended = true, .wait_status = SIGKILL},
-                                  victim = {.ended = true, .wait_status = SIGABRT, .has_lost = true},
-                                  scheduler = {.ended = true, .wait_status = 1 << 8, .local_rank = -1},
+                                  victim = {.ended = true,
+                                            .wait_status = SIGABRT,
+                                            .has_lost = true},
+                                  scheduler = {.ended = true,
+                                               .wait_status = 1 << 8,
+                                               .local_rank = -1},
                                   dead = {.ended = true, .wait_status = SIGKILL, .local_rank = -1};
     const struct disti_run_round round = {.first_rank = 4};
     struct disti_agents_failure failure;
