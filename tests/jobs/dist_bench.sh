@@ -168,7 +168,7 @@ compare=${in_vain/timeout 5/timeout 60}
         job_fails "expected 3 times" self 2 $compare fake-1000,fake-$mode all_reduce
         job_check "the other libraries are measured" says '^ +128 +1\.00 +- +-$'
     done
-    job_fails "has ended" self 2 $compare fake-1000,fake-dies all_reduce
+    job_fails "has exited" self 2 $compare fake-1000,fake-dies all_reduce
     job_fails "expected hello from one of 2 ranks" self 2 $compare fake-1000,fake-ranks all_reduce
     job_fails "expected hello from one of 2 ranks" self 2 $compare fake-1000,fake-mute all_reduce
     job_fails "WRONG RESULT: because of the fake" self 2 $compare fake-1000,fake-wrong all_reduce
@@ -198,7 +198,7 @@ else
     job_fails "it was saved with 2 ranks" self 3 dist_bench -n 3 $point --compare gloo \
         --baseline "$saved" -m 64:64 all_reduce
     echo '{"dist_bench": 2, "ranks": 2}' >"$saved"
-    job_fails "not a file of --save" self 2 $compare fake-1000 --baseline "$saved" all_reduce
+    job_fails "not written by --save" self 2 $compare fake-1000 --baseline "$saved" all_reduce
     printf '{"dist_bench": 1,\n "results": [}' >"$saved"
     job_fails "saved.json: line 2: " self 2 $compare fake-1000 --baseline "$saved" all_reduce
     job_fails "No such file" self 2 $compare fake-1000 --baseline "$saved.not" all_reduce

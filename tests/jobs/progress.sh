@@ -36,6 +36,6 @@ if ! "${script:-false}" -qec true /dev/null </dev/null >/dev/null 2>&1; then
     exit
 fi
 at_terminal "1 of 1: ring: " dist_sim all_reduce --ranks 70 --bytes 1K,2K --algorithm ring
-at_terminal "measuring what messages cost" dist_info tune --ranks 2
+at_terminal "measuring the cost of messages" dist_info tune --ranks 2
 at_terminal "2 ranks, " dist_info selftest --transport shm --ranks 2 --brief --only barrier
 at_terminal "all_reduce of 4096 bytes" dist_bench -n 2 all_reduce -m 4K:4K

@@ -60,7 +60,7 @@ static void test_bad_secret_files_are_refused(void **state)
     longest[257] = 0;
     expect_refused(put_file("long", longest, 0600), "too long");
     expect_refused(in_folder("nowhere"), "cannot be read");
-    expect_refused(folder, "no file");
+    expect_refused(folder, "is not a file");
 }
 
 /* A file of root that is readable by a group of this process, as in Kubernetes. */
