@@ -105,11 +105,15 @@ static dist_status mpi_control_send(struct mpi_state *state, int peer,
     t->control = *control;
     if (bytes)
         memcpy(t->payload, payload, bytes);
-    t->next = state->transfers;
-    state->transfers = t;
     code = MPI_Isend(&t->control, (int)(sizeof(t->control) + bytes), MPI_BYTE, peer,
                      MPI_CONTROL_TAG, state->comm, &t->control_request);
-    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Isend", code);
+    if (code != MPI_SUCCESS) {
+        free(t);
+        return disti_mpi_fail(state->host, "MPI_Isend", code);
+    }
+    t->next = state->transfers;
+    state->transfers = t;
+    return DIST_OK;
 }
 
 static dist_status mpi_send_answer(struct mpi_state *state, int peer, enum mpi_kind kind,
