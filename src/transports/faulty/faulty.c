@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A transport before another: breaks its messages as DIST_FAULT says. */
+/* Wraps a transport and injects the message faults that DIST_FAULT requests. */
 #include "transports/faulty/faulty.h"
 #include "base/clock.h"
 #include "base/faults.h"
@@ -12,34 +12,32 @@
 #include <string.h>
 
 /*
- * A send that is kept for a while, or is sent in another form. The engine's request is in progress
- * meanwhile, and the transport behind has `sent` or has nothing yet.
+ * A send that is delayed or altered. The engine's request stays in progress; once `started`, the
+ * inner transport sends `sent` in its place.
  */
 struct faulty_send {
     struct faulty_send *next;
     struct dist_request *request; /* the engine's */
-    bool started;                 /* `sent` is with the transport behind */
-    int64_t until_ns;             /* when to send it, if it is not started */
+    bool started;                 /* `sent` was posted to the inner transport */
+    int64_t until_ns;             /* do not start it before this time */
     struct dist_request sent;
-    unsigned char data[]; /* of a message with a bit changed */
+    unsigned char data[]; /* the altered copy of the payload, if a bit is flipped */
 };
 
-/* Behind the state of the transport, in the same memory, zero at first. */
+/* Stored after the inner transport's state, in the same allocation; starts as all zero. */
 struct faulty_state {
-    struct faulty_send *sends; /* in the order of the program's sends */
-    bool blind;                /* arm has not asked the transport behind */
+    struct faulty_send *sends; /* in the order in which the engine posted them */
+    bool blind;                /* the last arm did not arm the inner transport */
 };
 
-/* A wrapped transport: table is `inner` with other functions for what concerns sends. */
+/* A wrapped transport: `table` is a copy of *inner with some functions replaced. */
 struct faulty_table {
     const struct dist_transport *inner;
     struct dist_transport table;
-    size_t at; /* where in the state this folder's part is */
+    size_t at; /* offset of struct faulty_state in the transport's state */
 };
 
-/* Sends with a fault. */
-
-/* Not the lowest bit of a float, which a sum may swallow. */
+/* Not a float's lowest bit, since rounding in a sum could hide the change. */
 #define FAULTY_BIT 0x40
 
 static struct faulty_state *faulty_of(const struct faulty_table *table, void *state)
@@ -70,9 +68,10 @@ static void faulty_start(const struct faulty_table *table, void *state, struct f
     table->inner->send(state, &send->sent);
 }
 
-/* ---- the faults ---- */
-
-/* Keeps the send: for `delay_ns`, with half its bytes, or with a bit in the middle changed. */
+/*
+ * DELAY: sends the message after delay_ns at the earliest. TRUNCATE: sends its first half. FLIP:
+ * sends a copy with one bit flipped in the middle.
+ */
 static void faulty_break(const struct faulty_table *table, void *state,
                          struct dist_request *request, enum disti_fault_kind kind, int64_t delay_ns)
 {
@@ -100,7 +99,7 @@ static void faulty_send(const struct faulty_table *table, void *state, struct di
 {
     const struct disti_fault *fault = disti_faults_at_message();
     enum disti_fault_kind kind = fault ? fault->kind : DISTI_FAULT_NONE;
-    /* Messages to one rank keep their order. */
+    /* A send to the same rank that has not started; this one must not overtake it. */
     const struct faulty_send *before = faulty_of(table, state)->sends;
     bool late;
 
@@ -123,8 +122,7 @@ static void faulty_send(const struct faulty_table *table, void *state, struct di
                      fault ? fault->time_ns : 0);
 }
 
-/* ---- the slots that see to the sends that are kept ---- */
-
+/* Returns true if the send is due and no earlier send to the same rank has yet to start. */
 static bool faulty_may_start(const struct faulty_state *faulty, const struct faulty_send *send,
                              int64_t now)
 {
@@ -135,7 +133,7 @@ static bool faulty_may_start(const struct faulty_state *faulty, const struct fau
     return before == send && now >= send->until_ns;
 }
 
-/* Starts what is due, and ends what has ended. */
+/* Also starts the sends that are due and completes the engine's requests of completed sends. */
 static int faulty_progress(const struct faulty_table *table, void *state)
 {
     struct faulty_state *faulty = faulty_of(table, state);
@@ -161,7 +159,7 @@ static int faulty_progress(const struct faulty_table *table, void *state)
     return moved;
 }
 
-/* While messages are held back nothing would wake the caller for them. */
+/* Refuses to arm while there are delayed or altered sends: no event would wake the caller. */
 static int faulty_arm(const struct faulty_table *table, void *state)
 {
     struct faulty_state *faulty = faulty_of(table, state);
@@ -190,8 +188,10 @@ static void faulty_drop(struct faulty_state *faulty, uint64_t tag, uint64_t mask
     }
 }
 
-/* A table for each transport that is wrapped. A slot is not told whose it is, so that each table
- * has functions of its own. */
+/*
+ * One table for each wrapped transport. A transport's functions do not receive their table, so each
+ * table has its own functions.
+ */
 
 #define TABLES_EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define TABLES 8
@@ -218,7 +218,7 @@ static struct faulty_table tables[TABLES];
     }                                                                                              \
     static void tables_close_##i(void *state)                                                      \
     {                                                                                              \
-        tables[i].inner->close(state); /* first: from here on it touches no request */             \
+        tables[i].inner->close(state); /* then no request is accessed */                           \
         faulty_drop(faulty_of(&tables[i], state), 0, 0);                                           \
     }                                                                                              \
     static void tables_cancel_##i(void *state, uint64_t tag, uint64_t mask)                        \

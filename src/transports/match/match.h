@@ -34,7 +34,7 @@ struct disti_match {
     struct disti_unexpected *chain_head[DISTI_MATCH_CHAINS], *chain_tail[DISTI_MATCH_CHAINS];
     size_t held_bytes;             /* payload bytes buffered in `unexpected` */
     int rank;                      /* the peer's rank */
-    struct disti_match_set *set;   /* of the transport; NULL: none */
+    struct disti_match_set *set;   /* the transport's set, or NULL */
     LIST_ENTRY(disti_match) entry; /* linked into `set` while `unexpected` is not empty */
 };
 
@@ -49,20 +49,20 @@ struct disti_unexpected {
     struct disti_unexpected *next, *prev;
     struct disti_unexpected *chain_next, *chain_prev;
     struct dist_envelope envelope;
-    uint64_t order;               /* lower than the order of all later messages of any peer */
+    uint64_t order;               /* arrival number over all peers of the process */
     size_t arrived;               /* payload bytes received so far */
     struct dist_request *claimed; /* the receive that matched it; NULL: none */
     uint64_t note[4];             /* private to the transport, such as a rendezvous descriptor */
     bool descriptor;              /* has no payload: `note` describes where it is */
-    bool refused; /* its receive failed with ERR_MISMATCH or was canceled: discard the payload */
+    bool refused; /* the receive failed with ERR_MISMATCH or was canceled: discard the payload */
     unsigned char payload[];
 };
 
 /*
- * Called when a message begins to arrive. Removes the oldest posted receive with its tag from the
- * list and returns it, or returns NULL if there is none. If the fingerprint or the size differs,
- * fails the receive with ERR_MISMATCH (setting its `arrived`), still returns it and sets
- * *mismatch_p; the caller must then discard the payload.
+ * Called when a message begins to arrive. Removes the oldest posted receive with the message's tag
+ * from the list and returns it, or returns NULL if there is none. If the fingerprint or the size
+ * differs, sets *mismatch_p, stores the envelope in the receive's `arrived` and completes the
+ * receive with ERR_MISMATCH; the caller must then discard the payload.
  */
 struct dist_request *disti_match_arrival(struct disti_match *match,
                                          const struct dist_envelope *envelope, bool *mismatch_p);
@@ -99,7 +99,7 @@ static inline bool disti_match_is_whole(const struct disti_unexpected *unexpecte
  */
 struct disti_unexpected *disti_match_waiting(const struct disti_match *match, uint64_t tag);
 
-/* Implement probe_tag and unexpected of struct dist_transport. */
+/* Implement the functions probe_tag and unexpected of struct dist_transport. */
 int disti_match_probe(const struct disti_match_set *set, uint64_t tag);
 void disti_match_show(struct disti_match_set *set, uint64_t tag, uint64_t mask, int most,
                       dist_unexpected_fn see, void *arg);
@@ -108,8 +108,8 @@ void disti_match_show(struct disti_match_set *set, uint64_t tag, uint64_t mask, 
 void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected);
 
 /*
- * Releases all descriptors. Called after the peer was lost, when their payload can no longer
- * arrive.
+ * Releases all unexpected messages that are descriptors. Called after the peer was lost, since
+ * their payload can no longer arrive.
  */
 void disti_match_release_descriptors(struct disti_match *match);
 
@@ -119,13 +119,12 @@ void disti_match_fail(struct disti_match *match, dist_status status);
 /* Frees all unexpected messages and empties the list of posted receives without completing them. */
 void disti_match_clear(struct disti_match *match);
 
-/* Flow control: limits the bytes that a rank may send eagerly. Shared by the transports. */
-
 /*
- * Each direction between two ranks has a credit limit, which is equal on both sides. An eager
- * message spends its bytes plus DISTI_CREDIT_MESSAGE of the sender's credit; the receiver returns
- * this credit when it has delivered or discarded the message. If the credit does not suffice, the
- * sender sends only an RTS, and sends the data after the receiver's CTS:
+ * Flow control, which limits the bytes that a rank may send eagerly. Each direction between two
+ * ranks has a credit limit, which is equal on both sides. An eager message spends its bytes plus
+ * DISTI_CREDIT_MESSAGE of the sender's credit; the receiver returns this credit when it has
+ * delivered or discarded the message. If the credit does not suffice, the sender sends only an RTS,
+ * and sends the data after the receiver's CTS:
  *
  *      sender                                receiver
  *        eager message -------------------->   buffered until its receive is posted
@@ -134,11 +133,11 @@ void disti_match_clear(struct disti_match *match);
  *        data ----------------------------->   to its destination
  *
  * So a receiver buffers at most `limit` bytes for each peer, plus one record for each RTS whose
- * send has not completed. No send blocks for credit, and a receive never waits for an earlier
- * message: an RTS needs no credit, and data are sent only after the receive is posted.
+ * send has not completed. A send never waits for credit, since an RTS needs none, and a receive
+ * never waits for an earlier message, since data follow an RTS only after their receive is posted.
  *
- * The receiver reports the total of the returned credit, which only grows, each time that another
- * quarter of the limit has been returned.
+ * Both sides count credit from the start of the connection, so the counts only grow. The receiver
+ * reports its total of returned credit whenever it has grown by a quarter of the limit.
  */
 #define DISTI_CREDIT_MESSAGE 128u
 
@@ -149,9 +148,10 @@ struct disti_credit_out {
 
 /* The receiver's side. */
 struct disti_credit_in {
-    uint64_t limit, spent, returned, reported;
+    uint64_t limit, spent, returned, reported; /* reported: `returned` as last sent to the sender */
 };
 
+/* Returns true if an eager message of `bytes` bytes may be sent. */
 static inline bool disti_credit_covers(const struct disti_credit_out *out, uint64_t bytes)
 {
     uint64_t ahead = out->spent - out->returned;
@@ -164,7 +164,7 @@ static inline void disti_credit_spend(struct disti_credit_out *out, uint64_t byt
     out->spent += bytes + DISTI_CREDIT_MESSAGE;
 }
 
-/* Stores the total that the receiver has returned. Returns false if it exceeds the spent credit. */
+/* Stores the total that the receiver reported. Returns false if it is impossible. */
 static inline bool disti_credit_update(struct disti_credit_out *out, uint64_t returned)
 {
     if (returned - out->returned > out->spent - out->returned)
@@ -198,11 +198,9 @@ static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t byte
     return true;
 }
 
-/* Rendezvous sends that wait for CTS, shared by the transports. */
-
 /*
- * A table of sends, all zero at first. The RTS and CTS identify a send by its index in the table
- * (its name).
+ * A table of the rendezvous sends that wait for CTS. Starts as all zero. RTS and CTS identify a
+ * send by its index in the table, called its name.
  */
 struct disti_rts_table {
     struct disti_rts_slot *slots;
@@ -222,30 +220,29 @@ void *disti_rts_take(struct disti_rts_table *table, uint64_t name);
 void *disti_rts_take_next(struct disti_rts_table *table, uint32_t *cursor);
 
 /*
- * Returns the table's pointer to the send with that name, which the caller may replace; NULL if
- * there is none.
+ * Returns the address of the table's pointer to the send with that name, so that the caller can
+ * replace the send; NULL if there is none.
  */
 void **disti_rts_slot(struct disti_rts_table *table, uint64_t name);
 
 /* Frees the table but not the sends, which belong to the caller. */
 void disti_rts_clear(struct disti_rts_table *table);
 
-/* Detached requests, shared by the transports. */
-
 /*
- * A closed group frees its memory, but a message that is partly transferred must still be
- * completed, since other messages follow it in the stream. So when the engine cancels a request,
- * the transport replaces it by a detached request: for a send, one with a copy of the data that are
- * still to be sent; for a receive, one that discards the data. No thread waits for a detached
- * request.
+ * Detached requests. The memory of a request is freed when its group is closed, but a message that
+ * is partly transferred must still be completed, since other messages follow it in the stream. So
+ * when the engine cancels such a request, the transport replaces it by a detached request: for a
+ * send, one with a copy of the data that are still to be sent; for a receive, one that discards the
+ * data. No thread waits for a detached request.
  */
 struct disti_standin;
 
-/* The detached requests of one transport. All zero at first. */
+/* The detached requests of one transport. Starts as all zero. */
 struct disti_standins {
     struct disti_standin *head;
 };
 
+/* Returns true if the request's tag equals `tag` in the bits of `mask`. */
 static inline bool disti_standin_is_for(const struct dist_request *request, uint64_t tag,
                                         uint64_t mask)
 {
@@ -253,8 +250,9 @@ static inline bool disti_standin_is_for(const struct dist_request *request, uint
 }
 
 /*
- * Return the detached request that replaces `request`; the caller stores it in place of `request`.
- * The one for a send has a copy of the data from byte `from` on. Return NULL if out of memory.
+ * Return a new detached request, which the caller stores in place of `request`; NULL if out of
+ * memory. The detached send has a copy of the data from byte `from` on. It is freed by the
+ * functions below.
  */
 struct dist_request *disti_standin_send(struct disti_standins *standins,
                                         const struct dist_request *request, size_t from);
@@ -264,13 +262,12 @@ struct dist_request *disti_standin_receive(struct disti_standins *standins,
 /* Removes the posted receives whose tag equals `tag` in the bits of `mask` from the list. */
 void disti_standin_unpost(struct disti_match *match, uint64_t tag, uint64_t mask);
 
+/* Returns true if `request` is one of these detached requests. */
 bool disti_standins_have(const struct disti_standins *standins, const struct dist_request *request);
 
-/*
- * sweep frees the detached requests that have completed. free frees all of them; the transport must
- * no longer use any.
- */
+/* Frees the detached requests that have completed. */
 void disti_standins_sweep(struct disti_standins *standins);
+/* Frees all detached requests. The transport must not use any of them afterwards. */
 void disti_standins_free(struct disti_standins *standins);
 
 #endif
