@@ -176,6 +176,8 @@ void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes)
         munmap(pair, disti_shm_pair_bytes(fifo_bytes));
 }
 
+/* The handshake: packets with descriptors. */
+
 #define HELLO_MAGIC 0x6c6c6568a7736d68ull
 #define HELLO_VERSION 5u
 
@@ -231,8 +233,8 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
 }
 
 /*
- * Copies the descriptors of a packet to fds. If the kernel truncated the control data, there are
- * fewer.
+ * Copies the descriptors of a packet to fds. If the kernel truncated the control data, entries of
+ * fds stay -1.
  */
 static void hello_collect_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
 {
@@ -246,8 +248,8 @@ static void hello_collect_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
 }
 
 /*
- * Returns true if the descriptors of a packet can be received; otherwise sets errno. Must be
- * checked first, since the kernel drops descriptors above the limit.
+ * Returns true if this process has enough free descriptors to receive those of a packet; otherwise
+ * sets errno. Must be called before recvmsg, since the kernel drops descriptors above the limit.
  */
 static bool hello_has_descriptors(int socket)
 {
@@ -305,7 +307,7 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
 }
 
 /*
- * Reads the user and pid of the process at the other end from the kernel. The pid is 0 if the
+ * Gets from the kernel the user and pid of the process at the other end. The pid is 0 if the
  * process is outside this PID namespace.
  */
 static bool shm_hello_peer(int socket, uint32_t *uid_p, int *pid_p)
@@ -380,8 +382,8 @@ static void connection_unwatch(const struct shm_state *state, int *fd_p)
 }
 
 /*
- * Closes the descriptors of a connection or a call and unmaps its memory. Requests and the phase
- * stay.
+ * Closes the descriptors of a connection or a call and unmaps its memory. Does not change the phase
+ * or complete requests.
  */
 static void shm_connection_release(const struct shm_state *state, struct shm_peer *peer)
 {
@@ -488,7 +490,7 @@ static void shm_connection_connected(struct shm_state *state, struct shm_peer *p
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
-    /* Tests whether the peer's memory can be read, with one word of it. */
+    /* Test whether the peer's memory can be read, by reading its probe word. */
     if (state->cma && peer->pid > 0)
         error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
     if (state->cma && !error && word == hello->probe)
@@ -573,8 +575,8 @@ static void shm_report_descriptors(struct shm_state *state)
 }
 
 /*
- * The caller's part after the socket is connected: creates the memory and sends CALL. Returns
- * IN_PROGRESS if the caller must retry later.
+ * Continues a call after the socket is connected: creates the memory and sends CALL. Returns
+ * IN_PROGRESS if the call must be retried later.
  */
 static dist_status call_send_hello(struct shm_state *state, struct shm_peer *peer)
 {
@@ -655,7 +657,7 @@ void disti_shm_call_request(struct shm_state *state, struct shm_peer *peer)
     disti_shm_connection_set_phase(state, peer, SHM_NEEDED);
     peer->call_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
-        disti_shm_connection_poll(state); /* accepts the peer's call or calls it */
+        disti_shm_connection_poll(state); /* accepts the peer's call, or calls the peer */
 }
 
 bool disti_shm_call_all(struct shm_state *state)
@@ -679,7 +681,7 @@ bool disti_shm_call_all(struct shm_state *state)
 #define WATCH_BACKOFF_NS (50 * 1000 * 1000) /* after a lack of descriptors */
 
 /*
- * Stops polling a socket for a while, since there is no file descriptor for the packet that arrived
+ * Stops polling a socket until resume_ns, since there is no file descriptor to receive what arrived
  * on it.
  */
 static void shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index)
@@ -731,7 +733,7 @@ static void shm_call_answered(struct shm_state *state, struct shm_peer *peer)
     shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* Accepting calls. A caller that is slow to send its hello may be a rank, so it is kept. */
+/* Accepting calls. A caller that has not sent its hello yet may be a rank, so it is kept. */
 
 #define ACCEPT_ACCEPTS 32  /* accepted calls in one poll */
 #define ACCEPT_CAPACITY 32 /* initial capacity for callers that have not sent a hello */
@@ -819,7 +821,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
     shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* Keeps a caller that has not sent its hello, for the timeout of blocking calls. */
+/* Keeps a caller that has not sent its hello until the timeout of blocking calls has passed. */
 static void accept_park(struct shm_state *state, int socket, int pid)
 {
     int capacity = state->pending_capacity, slot = 0;
@@ -886,8 +888,8 @@ static void shm_accept_callers(struct shm_state *state)
         if (socket < 0)
             return;
         /*
-         * A rank may have changed its effective user since it opened the transport, and then calls
-         * as that user.
+         * The user was stored when the transport was opened. If the job has changed its effective
+         * user since then, its ranks call as the new user.
          */
         if (!shm_hello_peer(socket, &uid, &pid) ||
             !(uid == state->address.uid || uid == (uint32_t)geteuid())) {
@@ -899,6 +901,7 @@ static void shm_accept_callers(struct shm_state *state)
     }
 }
 
+/* Reads the hello of a caller in `pending`. Watches the socket again if none has arrived. */
 static void shm_accept_pending(struct shm_state *state, int slot)
 {
     struct shm_pending *pending = &state->pending[slot];
@@ -922,7 +925,7 @@ static void shm_accept_pending(struct shm_state *state, int slot)
 #define WATCH_BACKLOG 4096
 #define WATCH_EVENTS 32
 
-/* Polls the sockets again that shm_back_off disabled, when their time has come. */
+/* Polls the sockets that shm_back_off disabled again, once resume_ns has passed. */
 static void watch_resume(struct shm_state *state)
 {
     if (!state->resume_ns || disti_now_ns() < state->resume_ns)
@@ -977,8 +980,8 @@ static void watch_handle(struct shm_state *state, uint64_t data)
     case SHM_ON_SOCKET:
         peer = state->peers[index];
         /*
-         * A connected peer sends nothing on its socket, which becomes readable when the peer closes
-         * it.
+         * A connected peer sends nothing on its socket: the socket becomes readable only when the
+         * peer closes it.
          */
         if (peer->phase == SHM_CALLING)
             shm_call_answered(state, peer);

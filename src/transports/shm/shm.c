@@ -34,11 +34,11 @@
 #define PAGES_BATCH 64
 
 /*
- * Returns true if the CPU can read the bytes, or, if `writes` is true, write them, which zeroes the
- * first byte of each page. Copies one byte of each page between this process and itself. The kernel
- * then accesses the pages as the CPU does, so pages of devices pass, although process_vm_readv(2)
- * from another process fails with EFAULT for them. If the kernel denies the call, the memory counts
- * as usable.
+ * Returns true if this process can read the memory or, if `writes` is true, can write it. Tests one
+ * byte of each page, by copying it from or to this process with process_vm_writev or
+ * process_vm_readv; a test for writing sets the tested bytes to 0. Pages of a device pass, although
+ * process_vm_readv from another process fails with EFAULT for them. If the kernel denies the call,
+ * the memory counts as usable.
  */
 static bool pages_pass(const void *memory, size_t bytes, bool writes)
 {
@@ -177,8 +177,8 @@ static int receive_rts(struct shm_peer *peer, const struct dist_envelope *envelo
 }
 
 /*
- * Queues a message that the peer cannot read as a loan, to be copied. Returns false if there is no
- * such loan.
+ * Handles the peer's answer that it cannot read loan `id`: queues the message to be copied through
+ * the ring. Returns false if there is no such loan.
  */
 static bool shm_loan_declined(struct shm_peer *peer, uint32_t id)
 {
@@ -219,7 +219,7 @@ static bool shm_receive_answer(struct shm_peer *peer, uint32_t name, bool accept
     return true;
 }
 
-/* Returns the credit of an eager message. */
+/* Gives the credit of an eager message back to the peer. */
 static void receive_return(struct shm_peer *peer, uint64_t bytes)
 {
     if (disti_credit_return(&peer->debit, bytes) && peer->mine)
@@ -232,7 +232,7 @@ static void receive_release(struct shm_peer *peer, struct disti_unexpected *unex
     disti_match_release(&peer->match, unexpected);
 }
 
-/* Completes the message in peer->arrival, whose bytes have all arrived. */
+/* Completes the message in peer->arrival after all its bytes have arrived. */
 static void receive_finish(struct shm_peer *peer)
 {
     struct shm_arrival arrival = peer->arrival;
@@ -340,8 +340,8 @@ static int receive_data(struct shm_peer *peer, const struct dist_envelope *envel
 }
 
 /*
- * Acknowledges a loan, so that the sender may reuse its memory. The ring of acknowledgements cannot
- * overflow, since it has an entry for each loan id.
+ * Acknowledges a loan, so that the sender may reuse the message's memory. The array of
+ * acknowledgements cannot overflow, since it has as many entries as there are loan ids.
  */
 static void shm_loan_return(struct shm_peer *peer, uint64_t id)
 {
@@ -440,8 +440,8 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
 }
 
 /*
- * Handles frames, up to the limits of one turn. Returns their number, or a negative status if the
- * peer violates the protocol.
+ * Handles frames from the peer, up to the limits of one turn. Returns the number of frames, or a
+ * negative status if the peer violated the protocol or memory is lacking.
  */
 static int shm_receive_turn(struct shm_peer *peer)
 {
@@ -673,6 +673,7 @@ static void shm_send_start(struct shm_peer *peer, struct dist_request *request)
         shm_send_turn(peer);
 }
 
+/* Returns true if shm_send_turn may be able to write to the ring. */
 static bool shm_send_ready(struct shm_peer *peer)
 {
     if (!peer->send_head && !peer->answers.count)
@@ -774,6 +775,7 @@ static bool loan_is_revoked(const struct shm_peer *peer, const struct dist_reque
     return atomic_load(&peer->theirs->revoked) & UINT64_C(1) << request->own[1];
 }
 
+/* Removes the first queued loan, acknowledges it and completes its receive. */
 static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_status status)
 {
     disti_shm_pop(&peer->pull_head);
@@ -781,8 +783,7 @@ static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_s
     request->status = status;
 }
 
-/* ---- loans that cannot be read ---- */
-
+/* Asks the sender to copy the first queued loan through the ring, since it cannot be read. */
 static int loan_decline(struct shm_peer *peer, struct dist_request *request, int error)
 {
     uint32_t name = SHM_NAME_LOAN | (uint32_t)request->own[1];
@@ -801,6 +802,7 @@ static int loan_decline(struct shm_peer *peer, struct dist_request *request, int
     return shm_answer(peer, name, true);
 }
 
+/* Handles a failed read of a loan. Returns a negative status if the connection must be closed. */
 static int loan_failed(struct shm_peer *peer, struct dist_request *request, int error, void *direct,
                        size_t piece)
 {
@@ -882,12 +884,10 @@ static int shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
     return moved;
 }
 
-/* Cancels the messages of a closed group while other groups continue. */
-
 /*
- * Requests that have not begun are removed. Requests that are partly transferred are replaced by
- * detached requests. Loans to the peer are revoked: a bit informs the peer that the data it reads
- * may be invalid.
+ * Cancels the messages of a closed group while other groups continue. Requests that have not begun
+ * are removed. Requests that are partly transferred are replaced by detached requests. Loans to the
+ * peer are revoked: a bit informs the peer that the data it reads may be invalid.
  */
 struct cancel {
     struct shm_state *state;
@@ -993,8 +993,8 @@ static void shm_cancel(void *opaque, uint64_t tag, uint64_t mask)
 }
 
 /*
- * The sockets are polled once in this many calls of progress; more often while connections are
- * made.
+ * The sockets are polled once in this many calls of progress, and more often while connections are
+ * being made.
  */
 #define SHM_CALLS_PER_POLL 1024
 #define SHM_CALLS_PER_POLL_CONNECTING 16

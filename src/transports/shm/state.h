@@ -26,18 +26,20 @@
  * access can raise SIGBUS.
  */
 #define SHM_LINE 64
-/* CPUs fetch cache lines in pairs: data written by different ranks are in different pairs. */
+/* CPUs prefetch two adjacent cache lines, so fields written by different ranks are aligned to this.
+ */
 #define SHM_ALIGN 128
 #define SHM_FIFO_MIN ((size_t)16 << 10)
 #define SHM_FIFO_MAX ((size_t)256 << 10)
 #define SHM_LENT_MAX 64
 
+/* Whether one rank can read the memory of the other. */
 enum shm_verdict { SHM_CMA_UNKNOWN, SHM_CMA_WORKS, SHM_CMA_REFUSED };
 
 /* Written by one side and read by the other (`asleep`: written by both). */
 struct shm_side {
     alignas(SHM_ALIGN) _Atomic uint64_t consumed; /* bytes consumed of the peer's FIFO */
-    alignas(SHM_ALIGN) _Atomic uint32_t asleep;   /* sleeps or is about to: ring its doorbell */
+    alignas(SHM_ALIGN) _Atomic uint32_t asleep;   /* sleeps or is about to: needs its doorbell */
     _Atomic uint32_t verdict;  /* whether it can read the other side's memory (enum shm_verdict) */
     _Atomic uint32_t closed;   /* this side has closed: its loans are invalid */
     _Atomic uint64_t revoked;  /* bit i: loan i of this side is revoked */
@@ -62,8 +64,8 @@ static inline size_t disti_shm_pair_bytes(size_t fifo_bytes)
 
 /*
  * Creates and maps a pair's memory. The caller owns *fd_p and *pair_p. Fails with ERR_NO_MEMORY if
- * there is not enough memory, or ERR_SYSTEM. Returns IN_PROGRESS, without reporting an error, if no
- * file descriptor is available.
+ * there is not enough memory, otherwise with ERR_SYSTEM. Returns IN_PROGRESS, without reporting an
+ * error, if no file descriptor is available.
  */
 dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair **pair_p);
 
@@ -94,19 +96,20 @@ void disti_shm_memory_unmap(struct shm_pair *pair, size_t fifo_bytes);
  *
  * Memory order. The producer stores the stamp last and the consumer loads it first: a consumer that
  * sees the stamp sees the whole frame (release, acquire). The same holds for `consumed` and the
- * reuse of ring space. A store that the other side may sleep on is seq_cst, and so is the following
- * load of `asleep`. A rank that goes to sleep stores `asleep` and then checks for messages with
- * seq_cst loads. So at least one of the two ranks sees the other's store: no wake-up is lost.
+ * reuse of ring space. A store that the other side may be waiting for is seq_cst, and so is the
+ * load of `asleep` that follows it. A rank that goes to sleep stores `asleep` and then checks for
+ * messages with seq_cst loads. So at least one of the two ranks sees the other's store, and no
+ * wake-up is lost.
  */
 enum shm_kind {
-    SHM_WHOLE = 1,
-    SHM_FIRST,
-    SHM_MORE,
-    SHM_LENT,
-    SHM_RTS,     /* payload: the name of the send, 4 bytes, which CTS and DISCARD repeat */
-    SHM_CTS,     /* send the message; payload: the name */
-    SHM_DISCARD, /* no receive will take the message; payload: the name */
-    SHM_DATA,    /* the first frame after a CTS; envelope.tag: the name */
+    SHM_WHOLE = 1, /* an eager message that fits in one frame */
+    SHM_FIRST,     /* the first frame of a longer eager message */
+    SHM_MORE,      /* the next frame of the message that FIRST or DATA began */
+    SHM_LENT,      /* a loan; payload: struct shm_loan */
+    SHM_RTS,       /* payload: the name of the send, 4 bytes, which CTS and DISCARD repeat */
+    SHM_CTS,       /* asks for the message; payload: the name */
+    SHM_DISCARD,   /* no receive will take the message; payload: the name */
+    SHM_DATA,      /* the first frame after a CTS; envelope.tag: the name */
     SHM_PAD
 };
 
@@ -149,8 +152,8 @@ struct shm_in {
     unsigned char *ring;
     size_t size;
     uint64_t key;
-    uint64_t taken;
-    uint64_t reported;
+    uint64_t taken;    /* bytes consumed */
+    uint64_t reported; /* `taken` as last stored in *consumed */
     _Atomic uint64_t *consumed;
 };
 
@@ -263,7 +266,8 @@ static inline bool disti_shm_fifo_take(struct shm_in *in, size_t bytes)
  *      caller                              called
  *        CALL, memory and doorbell  ------>
  *                                  <------ ACCEPT, doorbell
- *                                       or DEFER: both ranks called; the lower rank's call counts
+ *                                       or DEFER: the lower rank, which was called, has also
+ *                                          called, and its call is used
  *                                       or REFUSE, with a status
  */
 enum shm_hello_kind { SHM_CALL = 1, SHM_ACCEPT, SHM_DEFER, SHM_REFUSE };
@@ -277,10 +281,10 @@ struct shm_hello {
     int32_t from, to; /* ranks */
     int32_t status;   /* REFUSE: the reason */
     uint32_t pad;
-    uint64_t job;
+    uint64_t job;        /* a hash of the job's name */
     uint64_t key;        /* CALL: the key of the stamps */
     uint64_t fifo_bytes; /* CALL */
-    /* The address and the value of a word in the sender's memory, which tests CMA. */
+    /* The address and value of a word in the sender's memory. The receiver reads it to test CMA. */
     uint64_t probe_address, probe;
 };
 
@@ -301,7 +305,7 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
  */
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS]);
 
-/* Identifies the node, and how its ranks find each other's listeners. */
+/* The identity of the node, and the addresses of its ranks' listeners. */
 
 #define SHM_NAME_BYTES 16
 #define SHM_BOOT_BYTES 40
@@ -334,6 +338,7 @@ socklen_t disti_shm_machine_socket(const struct shm_address *address, struct soc
  */
 int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes);
 
+/* Fills `data` with random bytes. Returns false and sets errno on failure. */
 bool disti_shm_machine_random(void *data, size_t bytes);
 
 /* The state of one shm transport and of its connections to peers. */
@@ -345,17 +350,17 @@ bool disti_shm_machine_random(void *data, size_t bytes);
 /* One call of progress moves about this many bytes for each peer. */
 #define SHM_TURN_BYTES ((size_t)256 << 10)
 #define SHM_TURN_FRAMES 64
-/* The credit limit of each peer, in FIFO sizes. */
+/* The credit limit of each peer, as a multiple of the FIFO size. */
 #define SHM_CREDIT_FIFOS 4
 
 /*
  * The phases of a connection. The lower rank calls the higher one as soon as it has a request for
- * it. The higher rank first waits for that call for a short time, then calls itself:
+ * it. The higher rank waits a short time for that call, and then calls the lower rank:
  *
  *            a request           a call is sent           it is accepted
  *      IDLE ----------> NEEDED ----------------> CALLING ----------------> CONNECTED
  *                         ^-----------------------'                            |
- *                          the call failed for now, or the peer's call counts  v
+ *                          the call must be retried, or DEFER was received     v
  *                                                                            LOST
  *
  * A call from the peer leads from IDLE, NEEDED or CALLING to CONNECTED. Each of these phases can
@@ -374,7 +379,7 @@ struct shm_arrival {
 
 /* How a queued send continues. Stored in own[0]. */
 enum shm_send {
-    SHM_SEND_EAGER,
+    SHM_SEND_EAGER,     /* as an eager message, a loan or an RTS */
     SHM_SEND_DATA,      /* after a CTS, with a SHM_DATA frame; own[1]: the name */
     SHM_SEND_CANCELED,  /* its group was closed: an empty SHM_DATA frame is sent */
     SHM_SEND_UNREADABLE /* its memory is unreadable: an empty SHM_DATA frame is sent, and the
@@ -396,7 +401,7 @@ struct shm_peer {
     int rank;
     enum shm_phase phase;
     dist_status status; /* in phase LOST: the status of its requests */
-    bool corrupt;       /* it violated the protocol: nothing more is read from it */
+    bool corrupt;       /* the peer violated the protocol: nothing more is read from its FIFO */
 
     struct shm_in in;
     struct shm_out out;
@@ -423,8 +428,8 @@ struct shm_peer {
     int memory, socket, doorbell, process; /* file descriptors, -1: none */
     int pid;
     uint64_t key;
-    int64_t call_ns;
-    bool is_backing_off; /* the last call failed for now: no call before call_ns */
+    int64_t call_ns;     /* in phase NEEDED: when to call the peer */
+    bool is_backing_off; /* the last call must be retried, but not before call_ns */
 };
 
 /* A caller that has not sent its hello. */
@@ -465,7 +470,7 @@ static inline void disti_shm_ring(struct shm_peer *peer)
         disti_shm_ring_slow(peer);
 }
 
-/* Singly linked lists of requests, through `next`. */
+/* Append to and pop from a list of requests that are linked through `next`. */
 static inline void disti_shm_append(struct dist_request **head, struct dist_request **tail,
                                     struct dist_request *request)
 {
@@ -485,13 +490,14 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
 /* connection.c: opening and closing connections, listening. None of these functions blocks. */
 
 /*
- * Changes the phase; no other function does. Reports and returns ERR_INTERNAL, and keeps the phase,
- * if the drawing has no such transition.
+ * Changes a peer's phase; all changes go through this function. If the drawing has no such
+ * transition, keeps the phase and fails with ERR_INTERNAL.
  */
 dist_status disti_shm_connection_set_phase(struct shm_state *state, struct shm_peer *peer,
                                            enum shm_phase to);
 /* Creates the listener, the doorbell and the epoll. */
 dist_status disti_shm_connection_open(struct shm_state *state);
+/* Closes all connections and frees the peers, without completing requests. */
 void disti_shm_connection_close(struct shm_state *state);
 /* Returns the peer with that rank, and creates it if needed. Returns NULL if out of memory. */
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank);
@@ -505,10 +511,16 @@ dist_status disti_shm_report_lost(const struct shm_peer *peer);
 
 /* Requests a connection to the peer, if it is IDLE. */
 void disti_shm_call_request(struct shm_state *state, struct shm_peer *peer);
-/* Calls all peers in phase NEEDED immediately. Returns false if some could not be called yet. */
+/*
+ * Calls all peers in phase NEEDED at once, even before their call_ns, except those that are backing
+ * off. Returns false if some could not be called yet.
+ */
 bool disti_shm_call_all(struct shm_state *state);
 
-/* The meaning of note[0] of a descriptor. note[1]: its name or the loan's id. */
+/*
+ * note[0] of an unexpected message that is a descriptor. note[1] is the loan's id or the RTS's
+ * name.
+ */
 enum shm_note { SHM_NOTE_LENT, SHM_NOTE_RTS };
 
 /* shm.c */
