@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transport ucx: receives. UCX calls this file for each active message; a peer's messages are
- * handled in order.
+ * Transport ucx: receives. UCX calls receive_any for each active message. The messages of a peer
+ * are handled in the order in which it sent them.
  */
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ordering ---- */
-
+/* Keeps a message that arrived before an earlier one of the same peer. */
 static void receive_park(struct ucx_peer *peer, const struct ucx_rts *what, bool is_rts,
                          const void *payload)
 {
@@ -26,10 +25,10 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_rts *what, bool
     peer->parked = parked;
 }
 
-/* The head of an active message. Each kind begins with the sender's rank. */
+/* The header of an active message. Each kind begins with the sender's rank. */
 union receive_head {
     uint32_t rank;
-    struct ucx_rts rts; /* of RTS; of MESSAGE only the head */
+    struct ucx_rts rts; /* RTS; for MESSAGE only rts.head is valid */
     struct ucx_piece_head piece;
     struct ucx_answer answer;
     struct ucx_returned returned;
@@ -62,7 +61,7 @@ void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *tex
     ucx->broken = ucx->host->fail(status, "rank %d, transport ucx: %s", ucx->rank, text);
 }
 
-/* Returns the credit of an eager message. */
+/* Gives the credit of an eager message back to the peer. */
 static void receive_return(struct ucx_peer *peer, uint64_t bytes)
 {
     if (disti_credit_return(&peer->debit, bytes))
@@ -70,8 +69,8 @@ static void receive_return(struct ucx_peer *peer, uint64_t bytes)
 }
 
 /*
- * Adds a message or a descriptor to the unexpected messages. Returns NULL, after reporting it, if
- * out of memory.
+ * Adds a message or a descriptor to the unexpected messages. If out of memory, reports it and
+ * returns NULL.
  */
 static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
                                              bool descriptor)
@@ -109,8 +108,8 @@ static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, co
 }
 
 /*
- * Sends CTS for an RTS that matched `request`. An empty message needs no data, so the request
- * completes immediately.
+ * Answers an RTS that matched `request`: with CTS, or, if the message is empty, by completing the
+ * request and telling the sender that no data are needed.
  */
 static void receive_send_cts(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
                              uint32_t name)
@@ -172,11 +171,12 @@ static void receive_catch_up(struct ucx_peer *peer)
         disti_ucx_peer_lose(peer, "the peer has left");
 }
 
+/* An active message that has arrived. */
 struct receive_arrival {
     union receive_head head;
     void *data; /* the payload, or UCX's data descriptor if `fetched` */
     size_t bytes;
-    bool fetched;
+    bool fetched; /* UCX must fetch the payload */
 };
 
 /* Handles an eager message or an RTS now, or after the messages that precede it. */
@@ -252,6 +252,7 @@ static void ucx_inbound_finish(struct ucx_inbound *inbound)
     inbound_free(inbound);
 }
 
+/* Handles a piece. Returns false if the peer violates the protocol. */
 static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
     const struct ucx_piece_head *head = &arrival->head.piece;
@@ -319,8 +320,8 @@ static const size_t receive_head_bytes[UCX_AM_COUNT] = {
 /* ---- callbacks from UCX ---- */
 
 /*
- * The receive callback of all kinds. Complete messages from a lost peer are still accepted. Returns
- * UCS_INPROGRESS if UCX's data descriptor is kept.
+ * The receive callback for all kinds of messages. Ignores pieces and answers of lost peers, but
+ * still accepts complete messages. Returns UCS_INPROGRESS if it keeps UCX's data descriptor.
  */
 static ucs_status_t receive_any(void *arg, const void *header, size_t header_bytes, void *data,
                                 size_t length, const ucp_am_recv_param_t *param)
@@ -458,8 +459,8 @@ void disti_ucx_receive_fail(struct ucx_peer *peer)
 
     disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
     /*
-     * Completes inbounds without pieces that are being fetched; pull_end completes the remaining
-     * ones.
+     * Completes the inbounds that have no piece in ucx->ready or being fetched. pull_end completes
+     * the other inbounds later.
      */
     for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
         next = inbound->next;
@@ -483,7 +484,7 @@ static unsigned char *pull_scratch(struct ucx_state *ucx)
     return scratch;
 }
 
-/* Completes a pull that has been fetched, has failed or was dropped, and frees it. */
+/* Handles the end of a pull (it was fetched, failed or dropped) and frees it. */
 static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status status)
 {
     struct ucx_inbound *inbound = pull->inbound;
@@ -504,8 +505,8 @@ static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status s
 }
 
 /*
- * Converts the UCX status of a pull. UCX cancels pulls of a lost peer, which must not count as
- * success.
+ * Converts the UCX status of a pull. UCX cancels the pulls of a lost peer. disti_ucx_ended could
+ * treat this as success, so it is converted to an error first.
  */
 static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
 {
@@ -514,6 +515,7 @@ static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
     return disti_ucx_ended(peer, status);
 }
 
+/* UCX's callback for a completed pull. */
 static void pull_ended(void *ucx_request, ucs_status_t status, size_t length, void *arg)
 {
     struct ucx_pull *pull = arg;

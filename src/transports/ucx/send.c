@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: sends (eager, in pieces after CTS, control messages) and cancellation. */
+/* Transport ucx: eager sends, sends in pieces after CTS, control messages and cancellation. */
 #include "base/clock.h"
 #include "transports/ucx/state.h"
 
@@ -7,9 +7,9 @@
 #include <string.h>
 
 /*
- * An eager send. Its payload is a copy, since UCX reads it until the peer receives it, which may
- * take long if the peer computes; so the request can be canceled at any time. Credit bounds the
- * memory of these copies.
+ * An eager send. UCX may read the payload until the peer receives it, which takes long if the peer
+ * computes meanwhile. So the payload is a copy, and the request can be canceled at any time. Credit
+ * limits the memory of these copies.
  */
 struct ucx_flight {
     LIST_ENTRY(ucx_flight) entry; /* in peer->flights */
@@ -18,8 +18,6 @@ struct ucx_flight {
     struct ucx_head head;
     unsigned char payload[];
 };
-
-/* ---- messages ---- */
 
 static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
@@ -38,26 +36,29 @@ static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
     free(flight);
 }
 
+/* One slot of a send in pieces. */
 struct ucx_send_piece {
     struct ucx_piece_head head;
     struct ucx_send_pieces *all;
     size_t bytes;
-    unsigned char *copy; /* the copy that UCX reads; NULL: it reads the program's memory */
+    unsigned char *copy; /* the copy that UCX reads; NULL: UCX reads the program's memory */
     bool busy;
-    bool pinned; /* UCX reads memory of a canceled send */
+    bool pinned; /* the send was canceled, but UCX still reads its memory */
 };
+
 /*
  * A send in pieces. slots[0] sends the RTS, the other slots send pieces. The send is in
- * peer->rts_sends until it is answered. It is complete when it has been answered and no slot is in
- * flight.
+ * peer->rts_sends until the answer to its RTS arrives. It is complete when it has been answered and
+ * no slot is in flight.
  */
 struct ucx_send_pieces {
     LIST_ENTRY(ucx_send_pieces) entry; /* in peer->pieces */
     struct ucx_rts rts;
     struct dist_request *request; /* NULL: canceled, and out of memory for a detached request */
     struct ucx_peer *peer;
-    size_t bytes, begun;
-    unsigned in_flight;
+    size_t bytes, begun; /* begun: bytes whose pieces have been started */
+    unsigned
+        in_flight; /* busy slots, plus 1 while a function must keep the send from being freed */
     bool answered;
     dist_status status;
     struct ucx_send_piece slots[1 + UCX_WINDOW];
@@ -66,8 +67,8 @@ struct ucx_send_pieces {
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
 
 /*
- * Sends the slot's RTS (if data is NULL) or piece. The caller increments in_flight during the call,
- * since the whole send may complete within it.
+ * Sends the slot's RTS (if data is NULL) or piece. The caller increments in_flight during the call:
+ * otherwise the send could complete and be freed within it.
  */
 static void piece_start(struct ucx_send_piece *piece, const void *data)
 {
@@ -83,7 +84,8 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
     size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->rts);
     void *sent;
 
-    /* If UCX detects within the call that the peer is lost, the slot may be complete on return. */
+    /* Set first: UCX may find within the call that the peer is lost, and then completes the slot.
+     */
     piece->busy = true;
     all->in_flight++;
     sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_RTS, head, head_bytes,
@@ -97,8 +99,9 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
 }
 
 /*
- * Returns the memory from which UCX sends the piece. Without RDMA this is a copy, since UCX reads
- * it until the peer receives the piece; so the send can be canceled without losing the peer.
+ * Returns the memory from which UCX sends the piece. UCX may read it until the peer receives the
+ * piece. Without RDMA it is a copy (if there is memory for one), so that the send can be canceled
+ * without losing the peer.
  */
 static const void *piece_data(struct ucx_send_piece *piece)
 {
@@ -112,6 +115,7 @@ static const void *piece_data(struct ucx_send_piece *piece)
     return piece->copy ? memcpy(piece->copy, data, piece->bytes) : data;
 }
 
+/* Starts pieces in the free slots. The caller increments in_flight, as for piece_start. */
 static void pieces_fill(struct ucx_send_pieces *all)
 {
     for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !ucx_is_lost(all->peer); i++) {
@@ -149,7 +153,7 @@ static void pieces_finish(struct ucx_send_pieces *all)
     pieces_free(all);
 }
 
-/* Starts pieces in the free slots. */
+/* Starts pieces in the free slots, and completes the send if nothing is left to do. */
 static void pieces_resume(struct ucx_send_pieces *all)
 {
     all->in_flight++;
@@ -169,7 +173,7 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     if (all->peer->ucx->closing)
         return;
     all->peer->ucx->happened++;
-    ended = disti_ucx_ended(all->peer, status); /* a loss completes sends that are not in flight */
+    ended = disti_ucx_ended(all->peer, status); /* may fail all sends that wait for CTS */
     if (ended != DIST_OK)
         all->status = ended;
     all->in_flight--;
@@ -197,7 +201,8 @@ static void ucx_send_rts(struct ucx_peer *peer, struct dist_request *request,
         all->slots[i].all = all;
         all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
-    all->in_flight++; /* keeps the send alive if the loss of the peer is detected in the call */
+    all->in_flight++; /* so that the send is not freed if UCX detects within the call that the peer
+                         is lost */
     piece_start(&all->slots[0], NULL);
     all->in_flight--;
     pieces_finish(all);
@@ -239,8 +244,8 @@ void disti_ucx_send(void *state, struct dist_request *request)
     if (bytes)
         memcpy(flight->payload, request->data, bytes);
     disti_credit_spend(&peer->credit, bytes);
-    param.user_data = flight;                        /* send_ended frees the flight, */
-    LIST_INSERT_HEAD(&peer->flights, flight, entry); /* perhaps within the call */
+    param.user_data = flight;
+    LIST_INSERT_HEAD(&peer->flights, flight, entry);
     sent = ucp_am_send_nbx(peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
                            flight->payload, bytes, &param);
     if (UCS_PTR_IS_PTR(sent))
@@ -253,8 +258,8 @@ void disti_ucx_send(void *state, struct dist_request *request)
 /* ---- control messages ---- */
 
 /*
- * A control message whose send is pending. If the peer never receives it, it is freed after the
- * worker.
+ * A control message whose send is pending. If UCX does not complete the send, the message is freed
+ * after the worker was destroyed.
  */
 struct ucx_sent_head {
     LIST_ENTRY(ucx_sent_head) entry;
@@ -265,7 +270,7 @@ static void send_note_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
     struct ucx_sent_head *head = arg;
 
-    (void)status; /* the error handler reports it */
+    (void)status; /* peer_error reports errors of the connection */
     LIST_REMOVE(head, entry);
     free(head);
     ucp_request_free(ucx_request);
@@ -293,7 +298,7 @@ void disti_ucx_sends_free(struct ucx_state *ucx)
     }
 }
 
-/* Sends a control message, which is a copy of `head` without payload. */
+/* Sends a control message that consists of a copy of `head`. */
 static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, size_t bytes)
 {
     struct ucx_sent_head *copy = malloc(sizeof(*copy) + bytes);
@@ -381,9 +386,10 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
 /* Cancels the messages of a closed group while other groups continue. */
 
 /*
- * UCX releases memory only when the operation completes. Most sends use copies (see above). With
- * RDMA, a peer that stops in the middle of a transfer to or from this rank's memory is marked as
- * lost for all groups after this time, which closes its endpoint.
+ * UCX may access the memory of an operation until the operation completes. Eager sends, and pieces
+ * without RDMA, use copies of the program's memory. For other transfers, cancel waits this long; a
+ * peer whose transfer has not completed then is marked as lost for all groups, which closes its
+ * endpoint and so ends the transfer.
  */
 #define CANCEL_PINNED_MS 500
 
@@ -402,7 +408,7 @@ static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
             disti_ucx_refuse(peer, unexpected);
     }
     disti_ucx_inbounds_forget(peer, tag, mask);
-    /* Eager sends complete without accessing the request. */
+    /* An eager send continues without its request, since its payload is a copy. */
     for (flight = LIST_FIRST(&peer->flights); flight; flight = LIST_NEXT(flight, entry)) {
         if (flight->request && disti_standin_is_for(flight->request, tag, mask))
             flight->request = NULL;
@@ -422,8 +428,6 @@ static void cancel_peer(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
     if (!enough)
         disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
-
-/* ---- memory that UCX uses ---- */
 
 /* Returns true if UCX still reads or writes memory of canceled messages. */
 static bool cancel_is_pinned(const struct ucx_peer *peer)
@@ -448,8 +452,6 @@ static bool cancel_any_is_pinned(const struct ucx_state *ucx)
     return rank < ucx->ranks;
 }
 
-/* ---- cancel of struct dist_transport ---- */
-
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
     struct ucx_state *ucx = state;
@@ -459,7 +461,7 @@ void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
     for (int rank = 0; rank < ucx->ranks; rank++)
         cancel_peer(&ucx->peers[rank], tag, mask);
     disti_ucx_pulls_start(ucx);
-    /* The peer may be canceling too: both ranks must keep making progress. */
+    /* The peer may be waiting here too, so both ranks must make progress. */
     while (moved >= 0 && cancel_any_is_pinned(ucx) && !disti_expired(deadline)) {
         moved = disti_transport_ucx.progress(ucx);
         if (moved == 0)

@@ -17,20 +17,20 @@
 #include <unistd.h>
 
 /*
- * Some of UCX's transports, above all shared memory, do not report the exit of a peer. UCX checks
- * for it only every 20 s, which is too long for a rank that waits, so this module sets a shorter
- * interval.
+ * Some of UCX's transports, such as shared memory, do not report the exit of a peer. UCX then
+ * detects it only by a check every 20 s. A rank that waits should not wait that long, so this
+ * module sets a shorter interval.
  */
 #define CONTEXT_KEEPALIVE "250ms"
 
 /*
  * UCX 1.13 aborts the process ("comp->count > 0") when a peer exits during a zero-copy send over
- * TCP. Fetching over TCP (rendezvous) is slower than copying. So without RDMA all payload is copied
- * and sent eagerly.
+ * TCP, and UCX's own rendezvous is slower over TCP than copying. So without RDMA, UCX copies all
+ * payload and sends it eagerly.
  */
 #define CONTEXT_RDMA_DEVICES "/sys/class/infiniband"
 
-/* Settings of this module for variables that the user has not set. */
+/* UCX settings of this module, each used only if the user has not set the variable. */
 static const struct {
     const char *variable, *name, *value;
     bool without_rdma; /* only without RDMA */
@@ -45,7 +45,7 @@ static pthread_once_t context_once = PTHREAD_ONCE_INIT;
 static ucp_context_h context_shared;
 static unsigned context_users;
 
-/* The inherited context belongs to the parent: a forked child must not use it. */
+/* Called in a forked child, which must not use the parent's context. */
 static void context_forked(void)
 {
     pthread_mutex_init(&context_lock, NULL);
@@ -133,7 +133,7 @@ static void ucx_context_release(void)
 
 /* Peers: opening endpoints when they are first needed, handling their loss, and leaving. */
 
-/* Time limit of a close: for flushing messages, and again for closing endpoints. */
+/* The time limit for flushing messages, and also for closing endpoints. */
 #define PEER_LEAVE_MS 200
 
 /* ---- losing ---- */
@@ -157,7 +157,7 @@ dist_status disti_ucx_peer_report_lost(struct ucx_peer *peer)
     return peer_report(peer, "the connection was already lost");
 }
 
-/* Changes the phase; no other function does. */
+/* All changes of a peer's phase go through this function. */
 static void peer_set_phase(struct ucx_peer *peer, enum ucx_phase to)
 {
     if (disti_ucx_phase_allows(peer->phase, to))
@@ -184,8 +184,8 @@ void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
 {
     /*
-     * A canceled operation means that the receiver had a mismatch, which is not an error of the
-     * sender.
+     * UCX cancels a send if the receiver rejects the message because of a mismatch, which is not an
+     * error of the sender.
      */
     if (status == UCS_OK || (status == UCS_ERR_CANCELED && !ucx_is_lost(peer)))
         return DIST_OK;
@@ -294,12 +294,12 @@ void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 /* ---- leaving ---- */
 
 /*
- * Sends GOODBYE to all peers, flushes all messages and closes all endpoints. Bounded by
- * PEER_LEAVE_MS for each of the two waits.
+ * Sends GOODBYE to all peers, flushes all messages and closes all endpoints. Flushing and closing
+ * take at most PEER_LEAVE_MS each.
  *
- * UCX 1.13 crashes if a peer closes a connection whose last bytes this process has not sent and
- * which this process has closed too (tcp_iface.c: the read event frees the endpoint that the write
- * event uses). So if the flush times out, no further progress is made.
+ * UCX 1.13 can crash in progress if both sides have closed a connection on which this process still
+ * has bytes to send (tcp_iface.c: the read event frees the endpoint that the write event uses). So
+ * if the flush times out, this function makes no further progress.
  */
 static void ucx_peers_leave(struct ucx_state *ucx)
 {
@@ -326,7 +326,7 @@ static void ucx_peers_leave(struct ucx_state *ucx)
 #define UCX_LATENCY_NS 3000
 #define UCX_BANDWIDTH 5e9
 
-/* Precedes a worker's address. The sum detects truncated and foreign data. */
+/* Precedes a worker's address. The hash `sum` detects data that are truncated or not from UCX. */
 struct ucx_blob {
     char magic[4];
     uint32_t bytes;
@@ -359,8 +359,8 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
 #define UCX_DESCRIPTORS 64
 
 /*
- * Returns true if enough file descriptors are left. Must be checked first, since UCX aborts the
- * process if it runs out of them.
+ * Returns true if enough file descriptors are left; otherwise sets errno. Must be called before
+ * UCX is started, since UCX aborts the process if it runs out of descriptors.
  */
 static bool ucx_has_descriptors(void)
 {
@@ -456,7 +456,7 @@ static dist_status ucx_copy_address(struct ucx_state *ucx, uint32_t flags, size_
     return DIST_OK;
 }
 
-/* If the whole address is too long, omits shared memory from it. */
+/* If the whole address is too long, returns only its network part, without shared memory. */
 static dist_status ucx_address(void *state, void *blob, size_t *size_p)
 {
     struct ucx_state *ucx = state;
@@ -542,10 +542,10 @@ static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
 }
 
 /*
- * UCX may leave data in a socket for which no further event arrives. So this function allows
- * sleeping only if progress has found nothing to do since the last event; it handles a pending
- * event here. A piece that lacks scratch memory waits for another piece to complete, which causes
- * an event.
+ * UCX may leave data in a socket for which no further event arrives. So this function first handles
+ * a pending event, and lets the caller sleep only if the last progress call found nothing to do.
+ * Pieces that wait for scratch memory do not prevent sleeping: they can start when another piece
+ * completes, and that causes an event.
  */
 static int ucx_arm(void *state)
 {
@@ -582,7 +582,7 @@ static void ucx_close(void *state)
 {
     struct ucx_state *ucx = state;
 
-    /* In a forked child everything belongs to the parent, so the child must send nothing. */
+    /* In a forked child, the worker and its connections belong to the parent: do not use them. */
     if (ucx->process == getpid()) {
         if (ucx->worker) {
             ucx->closing = true;
