@@ -9,9 +9,10 @@
 #include <string.h>
 
 /*
- * Control messages use tag 0. A short message is one control message, sent eagerly if the credit
- * suffices (match.h). Any other message sends RTS; its data follow in pieces on a tag that the
- * receiver chooses after its receive is posted. So MPI buffers no unexpected data.
+ * Control messages use tag 0. A short message for which the credit suffices (match.h) is sent
+ * eagerly, as one control message. For any other message the sender sends an RTS. After its receive
+ * is posted, the receiver answers with a tag of its choice, on which the sender sends the data in
+ * pieces. So MPI does not have to buffer long messages.
  *
  *   sender, tag 0:     MESSAGE [envelope, payload]   RTS [envelope, name 7]
  *   receiver, tag 0:                                     CTS [name 7, tag 3]
@@ -20,9 +21,9 @@
 #define MPI_CONTROL_TAG 0
 #define MPI_INLINE_BYTES (16 * 1024)
 #define MPI_PIECE_BYTES (256 * 1024)
-#define MPI_WINDOW 4 /* pieces in flight per message */
+#define MPI_WINDOW 4 /* maximum pieces in flight per message */
 #define MPI_CONTROL_RECVS 16
-/* The messages that are received in pieces from one peer concurrently, on tags 1 to 16. */
+/* The maximum number of messages in pieces from one peer at a time, on tags 1 to 16. */
 #define MPI_PULLS 16
 #define MPI_CREDIT_BYTES ((uint64_t)1 << 20) /* credit limit of each peer */
 
@@ -38,7 +39,7 @@ struct mpi_control {
     struct dist_envelope envelope; /* CREDIT: `bytes` is the total credit returned */
     uint32_t kind;
     uint32_t name; /* RTS, CTS and DISCARD */
-    uint32_t tag;  /* CTS */
+    uint32_t tag;  /* CTS: the tag for the pieces */
     uint32_t pad;
 };
 
@@ -49,17 +50,17 @@ struct mpi_arrival {
 };
 
 /*
- * A message whose pieces are in flight, or a control message that is being sent. The bytes before
- * `ended` are complete and the bytes before `begun` have been started.
+ * A message that is transferred in pieces, or a control message that is being sent. The bytes
+ * before `ended` are complete, and those from `ended` to `begun` are in flight.
  */
 struct mpi_transfer {
     struct mpi_transfer *next;
-    struct dist_request *request; /* NULL: a control message */
+    struct dist_request *request; /* NULL: a control message, or a transfer that failed to start */
     bool sends;
     int tag;
     size_t begun, ended;
     MPI_Request window[MPI_WINDOW]; /* a ring; the piece at offset `ended` is the oldest */
-    unsigned char *bounce;          /* receives that reduce: memory for MPI_WINDOW pieces */
+    unsigned char *bounce;          /* for a receive that reduces: memory for MPI_WINDOW pieces */
     MPI_Request control_request;
     struct mpi_control control; /* the control message */
     unsigned char payload[];    /* its payload, contiguous with it */
@@ -70,8 +71,8 @@ struct mpi_peer {
     struct disti_credit_out credit;
     struct disti_credit_in debit;
     struct disti_rts_table rts_sends;                 /* send requests that wait for CTS */
-    uint32_t pulls;                                   /* bit i: tag 1 + i is in use */
-    struct dist_request *waiting_head, *waiting_tail; /* receives that wait for a tag */
+    uint32_t pulls;                                   /* bit i: pieces arrive on tag 1 + i */
+    struct dist_request *waiting_head, *waiting_tail; /* receives that wait for an unused tag */
 };
 
 struct mpi_state {
@@ -83,14 +84,14 @@ struct mpi_state {
     struct mpi_transfer *transfers;
     struct mpi_arrival *arriving; /* a ring of MPI_CONTROL_RECVS buffers */
     MPI_Request arrivals[MPI_CONTROL_RECVS];
-    unsigned oldest;
+    unsigned oldest; /* the entry of `arrivals` that completes next */
 };
 
 /* Eager messages, RTS and CTS, and matching. */
 
 /*
- * Sends a control message with a copy of `bytes` bytes of payload. Returns ERR_NO_MEMORY or an
- * error of MPI on failure.
+ * Sends a control message with a copy of `bytes` bytes of payload. On failure returns ERR_NO_MEMORY
+ * or, for an error of MPI, ERR_SYSTEM.
  */
 static dist_status mpi_control_send(struct mpi_state *state, int peer,
                                     const struct mpi_control *control, const void *payload,
@@ -184,7 +185,10 @@ static void mpi_transfer_free(struct mpi_transfer *t)
     free(t);
 }
 
-/* Waits for a request for at most timeout_ms. Caller holds the lock. */
+/*
+ * Waits for an MPI request for at most timeout_ms. Returns false if it failed or timed out. The
+ * caller holds the lock, which is not released meanwhile.
+ */
 static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
 {
     int64_t deadline = disti_deadline_ms(timeout_ms);
@@ -199,7 +203,7 @@ static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
     return done;
 }
 
-/* Cancels a receive. If a send has already matched it, it cannot be canceled but soon completes. */
+/* Cancels a receive. If it has already matched a send, waits shortly for it to complete. */
 static void mpi_cancel(MPI_Request *request)
 {
     if (*request == MPI_REQUEST_NULL)
@@ -209,7 +213,10 @@ static void mpi_cancel(MPI_Request *request)
         MPI_Request_free(request);
 }
 
-/* Abandons an incomplete transfer and frees it. Waits only for a bounded time. */
+/*
+ * Abandons an incomplete transfer and frees it. Waits up to 1 ms for each piece being sent, and up
+ * to 100 ms for each piece being received and for the control message.
+ */
 static void mpi_transfer_drop(struct mpi_transfer *t)
 {
     size_t offset = t->ended;
@@ -276,7 +283,7 @@ static int mpi_receive_answer(struct mpi_state *state, int peer, const struct mp
     return code == MPI_SUCCESS ? 1 : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
-/* Returns the credit of an eager message. */
+/* Gives the credit of an eager message back to the peer. */
 static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
 {
     struct disti_credit_in *debit = &state->peers[peer].debit;
@@ -301,7 +308,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
     if (request->sink.src)
         t->bounce = malloc((size_t)MPI_WINDOW * MPI_PIECE_BYTES);
     if (request->sink.src && !t->bounce) {
-        t->request = NULL; /* nothing was started: progress frees it */
+        t->request = NULL; /* no piece was started: progress frees the transfer */
         return state->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
                                  request->peer);
     }
@@ -312,7 +319,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
                                  (uint32_t)t->tag);
     else
         status = disti_mpi_fail(state->host, "MPI_Irecv", code);
-    if (status != DIST_OK) { /* the caller ends the request: nothing may write to its memory */
+    if (status != DIST_OK) { /* the caller fails the request, so MPI must not write to its memory */
         state->peers[request->peer].pulls &= ~(UINT32_C(1) << slot);
         state->transfers = t->next;
         mpi_transfer_drop(t);
@@ -320,7 +327,7 @@ static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *req
     return status;
 }
 
-/* Starts the waiting receives for which there are unused tags. */
+/* Starts waiting receives until there are no unused tags. */
 static void mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
 {
     while (peer->waiting_head) {
@@ -339,6 +346,7 @@ static void mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
     }
 }
 
+/* Starts a receive that matched an RTS, or queues it until a tag is unused. */
 static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint32_t name)
 {
     struct mpi_peer *peer = &state->peers[request->peer];
@@ -448,7 +456,10 @@ _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
                "the payload stands right behind the control message");
 
-/* Completes pieces in order. Returns true if all are complete. */
+/*
+ * Completes pieces in order and starts further ones. Returns true if the whole message is complete.
+ * Stores the error code of MPI in *code.
+ */
 static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, int *moved,
                               int *code)
 {
@@ -519,8 +530,8 @@ static dist_status mpi_address(void *opaque, void *blob, size_t *size_p)
 }
 
 /*
- * MPI reaches all ranks but reports no costs. The estimates are worse than those of transport shm,
- * which is preferred.
+ * MPI reaches all ranks but does not report costs. The estimates are worse than those of transport
+ * shm, so that shm is preferred where both are possible.
  */
 static dist_status mpi_reach(void *opaque, const void *blob, size_t size,
                              struct dist_reach *reach_p)
@@ -541,9 +552,7 @@ static dist_status mpi_connect(void *opaque, int peer, const void *blob, size_t 
     return DIST_OK;
 }
 
-/* ---- sending ---- */
-
-/* A short message is copied, so its request completes immediately. */
+/* The request of an eager message completes immediately, since the message is copied. */
 static void mpi_send(void *opaque, struct dist_request *request)
 {
     struct mpi_state *state = opaque;
@@ -568,8 +577,6 @@ static void mpi_send(void *opaque, struct dist_request *request)
         request->status = status;
     disti_mpi_unlock();
 }
-
-/* ---- receiving ---- */
 
 static void mpi_recv(void *opaque, struct dist_request *request)
 {
@@ -630,8 +637,7 @@ static int mpi_listen_step(struct mpi_state *state)
     }
 }
 
-/* ---- progress and end ---- */
-
+/* Makes progress. Returns the number of steps made or a negative status. Caller holds the lock. */
 static int mpi_move(struct mpi_state *state)
 {
     int moved = mpi_listen_step(state), code = MPI_SUCCESS;

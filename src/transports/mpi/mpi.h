@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI module: the runtime and transport mpi. The module calls MPI by its profiling names, so
- * that profiling tools and libdist_mpi.so see only the program's own calls. This list has all MPI
- * functions that the module calls.
+ * The runtime and the transport of the MPI module, which is built once for each MPI. The module
+ * calls MPI by its profiling names (PMPI_), so that profiling tools and libdist_mpi.so see only the
+ * program's own calls. The macros below cover all MPI functions that the module calls.
  */
 #ifndef DISTI_TRANSPORTS_MPI_MPI_H
 #define DISTI_TRANSPORTS_MPI_MPI_H
@@ -52,42 +52,38 @@
 #define MPI_Type_free PMPI_Type_free
 
 /*
- * The MPI runtime of this process, and the transport over it. Built once for each MPI, in a module.
- */
-
-/*
- * A process has one MPI, so it has one state of this kind. The first group that needs MPI
- * initializes it, unless the program has called MPI_Init itself. If this module initialized MPI, it
- * finalizes it when the process exits.
+ * The MPI runtime, of which a process has one. The first group that needs MPI initializes it,
+ * unless the program has called MPI_Init itself. If this module initialized MPI, it finalizes MPI
+ * when the process exits.
  *
- * Only one thread at a time may call MPI, so the module calls MPI only while it holds this lock. A
- * function that waits for a request releases the lock between tests. disti_mpi_lock returns false,
- * without taking the lock, if MPI has been finalized; MPI must then not be called any more.
+ * Only one thread at a time may call MPI, so the module calls MPI only while it holds this lock. If
+ * MPI has been finalized, disti_mpi_lock returns false without taking the lock, and MPI must not be
+ * called any more. A caller that waits for an MPI request releases the lock between its tests.
  */
 bool disti_mpi_lock(void);
 void disti_mpi_unlock(void);
 
 /*
  * Registers `call` to be called when MPI is finalized in this process, before MPI_Finalize waits
- * for other ranks. It may be called twice. It returns for how many ms to wait for the other ranks
- * to exit too, or 0 if no wait is needed before MPI_Finalize. Only the first registration counts.
+ * for other ranks. `call` may be called twice. It returns how many ms to wait until the other ranks
+ * exit too, or 0 if MPI_Finalize needs no such wait. Registrations after the first are ignored.
  */
 void disti_mpi_on_end(int (*call)(void));
 
-/* Returns true if threads of the library may call MPI in addition to the program's threads. */
+/* Returns true if threads that the library created may call MPI. */
 bool disti_mpi_threads(void);
 
 /*
- * Initializes MPI if needed and returns, in *world_p, the module's own communicator of all ranks.
- * The first call is collective over these ranks and waits at most timeout_ms. It stops waiting if
- * `config` (may be NULL) reports a lost rank.
+ * Initializes MPI if needed and stores the module's own communicator of all ranks in *world_p. The
+ * first call is collective over these ranks and waits for at most timeout_ms, or until `config`
+ * (may be NULL) reports a lost rank.
  */
 dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_backend_config *config,
                             int timeout_ms, MPI_Comm *world_p);
 
 /*
- * Waits for a request for at most timeout_ms. The caller must not hold the lock. Returns false if
- * the request failed or timed out.
+ * Waits for an MPI request for at most timeout_ms. The caller must not hold the lock. Returns false
+ * if the request failed or timed out, or if MPI has been finalized.
  */
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms);
 
@@ -97,20 +93,23 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms);
  */
 void disti_mpi_broken(void);
 
-/* Reports "MPI_X: text" for an MPI error code. Caller holds the lock. */
+/*
+ * Reports the error `code` of the MPI function `call`, with MPI's text. Returns ERR_SYSTEM. The
+ * caller holds the lock.
+ */
 dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int code);
 
-/* Reports that MPI has been finalized. Returns the error. */
+/* Reports that MPI has been finalized. Returns ERR_UNSUPPORTED. */
 dist_status disti_mpi_ended(const struct dist_host *host);
 
 /*
- * Creates a communicator for one group. Collective over the group. For the world it waits at most
- * the timeout. For other groups all ranks first agree to create it; then it calls MPI, which has no
- * timeout.
+ * Creates a communicator for one group. Collective over the group. For the world, waits for at most
+ * config->timeout_ms. For another group, the ranks first agree through the store to create it, for
+ * at most that time; then MPI creates it without a time limit.
  */
 dist_status disti_mpi_communicator(const struct dist_backend_config *config, MPI_Comm *comm_p);
 
-/* Frees a group's communicator after the group's ranks have left together. */
+/* Frees a group's communicator. Collective over the group. Does nothing if MPI was finalized. */
 void disti_mpi_communicator_free(MPI_Comm *comm);
 
 /* mpi.c: messages over MPI point-to-point. config.context is an MPI_Comm *. */

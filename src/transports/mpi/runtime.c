@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by runtime_lock. */
+/* The variables below are protected by runtime_lock. */
 static MPI_Comm runtime_world = MPI_COMM_NULL;
 static bool runtime_is_started, runtime_is_broken, runtime_is_own;
 static int runtime_level = MPI_THREAD_SINGLE;
 static pid_t runtime_process; /* the process that uses MPI; a forked child must not */
 static int (*runtime_on_end)(void);
 
-/* At exit, the interval and number of attempts to take the lock from a thread that is in MPI. */
+/* At exit: the interval and number of attempts to get the lock, while another thread holds it. */
 #define RUNTIME_SLEEP_NS (10 * 1000 * 1000)
 #define RUNTIME_TRIES 100
 
@@ -40,7 +40,7 @@ void disti_mpi_unlock(void)
     pthread_mutex_unlock(&runtime_lock);
 }
 
-/* A delete callback of MPI_COMM_SELF. MPI_Finalize, whoever calls it, first frees MPI_COMM_SELF. */
+/* An attribute's delete callback. MPI_Finalize first frees MPI_COMM_SELF, which calls it. */
 static int runtime_ending(MPI_Comm self, int key, void *value, void *opaque)
 {
     (void)self;
@@ -102,8 +102,8 @@ dist_status disti_mpi_ended(const struct dist_host *host)
 }
 
 /*
- * Waits for a request for at most timeout_ms. Stops, and stores the status in *lost_p, if a rank of
- * the group that is being opened is lost. config may be NULL.
+ * Like disti_mpi_wait, but also stops if `config` (may be NULL) reports that a rank of the group
+ * being opened is lost; it then stores that status in *lost_p, which the caller sets to OK.
  */
 static bool runtime_wait(MPI_Request *request, int timeout_ms,
                          const struct dist_backend_config *config, dist_status *lost_p)
@@ -135,9 +135,10 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
 }
 
 /*
- * Runs at exit in any thread. If groups are still open, notifies their other ranks and calls
- * MPI_Finalize only if all ranks exit too; otherwise MPI_Finalize could block forever. Does nothing
- * in a forked child, which has no MPI.
+ * Runs when the process exits, in any thread. Calls the registered function, which notifies the
+ * other ranks of groups that are still open. If it requests a wait, calls MPI_Finalize only if all
+ * ranks exit in time; otherwise MPI_Finalize could block forever. Does nothing in a forked child,
+ * which must not use MPI.
  */
 static void runtime_end(void)
 {
@@ -147,8 +148,8 @@ static void runtime_end(void)
     if (getpid() != runtime_process)
         return;
     /*
-     * A thread may hold the lock for long, perhaps this one, if it exits within an MPI call. So the
-     * attempts are limited.
+     * Another thread may hold the lock for long, and if exit was called within an MPI call, this
+     * thread itself holds it. So the attempts are limited.
      */
     while (pthread_mutex_trylock(&runtime_lock) != 0) {
         disti_sleep_ns(RUNTIME_SLEEP_NS);
@@ -173,7 +174,7 @@ static void runtime_end(void)
     pthread_mutex_unlock(&runtime_lock);
 }
 
-/* Initializes MPI unless the program has done so. Caller holds the lock. */
+/* Initializes MPI unless the program has done so. The caller holds the lock. */
 static dist_status runtime_init(const struct dist_host *host)
 {
     int initialized = 0, code;
@@ -196,7 +197,8 @@ static dist_status runtime_init(const struct dist_host *host)
 }
 
 /*
- * Initializes MPI if needed. MPI_Init waits without a time limit for all ranks that mpirun started.
+ * Initializes MPI if needed. MPI_Init_thread may wait, without a time limit, for all ranks that
+ * mpirun started.
  */
 static dist_status mpi_start(const struct dist_host *host)
 {
@@ -213,8 +215,8 @@ static dist_status mpi_start(const struct dist_host *host)
 }
 
 /*
- * Duplicates a communicator. Collective over it; waits like runtime_wait. The handle of the copy is
- * in separate memory, since MPI may write to it after a timeout.
+ * Duplicates a communicator. Collective over its ranks; waits like runtime_wait. MPI writes the new
+ * handle to allocated memory, which is not freed after a timeout, since MPI may still write to it.
  */
 static dist_status mpi_dup(const struct dist_host *host, const struct dist_backend_config *config,
                            MPI_Comm from, int timeout_ms, MPI_Comm *comm_p)
@@ -274,14 +276,15 @@ dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_back
     return status;
 }
 
-/* The communicator of a group: a duplicate of the world's, or one of a subset of its ranks. */
+/* A group's communicator: a copy of the world's communicator, or a new one for some of its ranks.
+ */
 
 #define COMM_SLEEP_MS 1
 #define COMM_TAGS 32768 /* MPI guarantees tags up to 32767 */
 
 /*
- * Returns this process's rank and the number of ranks in `base`, or false if MPI has been
- * finalized.
+ * Gets this process's rank in `base` and the number of ranks of `base`. Returns false if MPI has
+ * been finalized.
  */
 static bool comm_locate(MPI_Comm base, int *rank_p, int *ranks_p)
 {
@@ -315,7 +318,7 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
                           "rank %d is rank %d for MPI: backend mpi needs the ranks that mpirun "
                           "assigns: do not set them, or choose another backend",
                           config->rank, rank);
-    /* MPI would block if a rank has exited. This exchange through the store detects that. */
+    /* If a rank has exited, MPI would block. This exchange through the store fails instead. */
     status = config->all_gather(config->all_gather_arg, NULL, NULL, 0);
     if (status == DIST_OK)
         status = disti_mpi_begin(host, config, config->timeout_ms, &world);
@@ -323,9 +326,10 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
 }
 
 /*
- * MPI_Comm_create_group blocks while its caller holds the lock. If two processes create the same
- * two groups in two threads each, in different order, they deadlock. So the members vote through
- * the store, and call MPI only after each member has locked comm_creating of its own process:
+ * MPI_Comm_create_group blocks while its caller holds the lock of its process. If two processes
+ * created the same two groups at once but in different order, each from two threads, they would
+ * deadlock. So the members of a group vote through the store, and call MPI only after each member
+ * has locked comm_creating in its own process:
  *
  *      rank 0   group A: ready    group B: busy          A: ready -> all ready: create
  *      rank 1   group A: busy     group B: ready  sleep  A: ready -> all ready: create
@@ -335,8 +339,9 @@ enum comm_vote { COMM_READY, COMM_BUSY, COMM_FOREIGN, COMM_LATE };
 static pthread_mutex_t comm_creating = PTHREAD_MUTEX_INITIALIZER;
 
 /*
- * Returns this rank's vote. READY: comm_creating is held. BUSY: another group holds it. FOREIGN:
- * the world's ranks are not MPI's. LATE: still busy after the timeout.
+ * Returns this rank's vote. READY: this call has locked comm_creating. BUSY: another group's
+ * creation has locked it. LATE: it is still locked after the timeout (`late`). FOREIGN: the ranks
+ * of the world differ from MPI's, or MPI is not initialized.
  */
 static enum comm_vote comm_vote(const struct dist_backend_config *config, bool late,
                                 MPI_Comm *base_p)
@@ -362,8 +367,8 @@ static enum comm_vote comm_vote(const struct dist_backend_config *config, bool l
 }
 
 /*
- * Waits until all members hold comm_creating. Groups sleep for different times between votes, so
- * that one of them succeeds.
+ * Votes until all members hold comm_creating. Different groups sleep for different times between
+ * their votes, so that one of them soon succeeds.
  */
 static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm *base_p)
 {
