@@ -122,7 +122,7 @@ static void faulty_send(const struct faulty_table *table, void *state, struct di
                      fault ? fault->time_ns : 0);
 }
 
-/* Returns true if the send is due and no earlier send to the same rank has yet to start. */
+/* Returns true if the send is due and all earlier sends to the same rank have started. */
 static bool faulty_may_start(const struct faulty_state *faulty, const struct faulty_send *send,
                              int64_t now)
 {
@@ -218,7 +218,7 @@ static struct faulty_table tables[TABLES];
     }                                                                                              \
     static void tables_close_##i(void *state)                                                      \
     {                                                                                              \
-        tables[i].inner->close(state); /* then no request is accessed */                           \
+        tables[i].inner->close(state); /* first, since it may access requests */                   \
         faulty_drop(faulty_of(&tables[i], state), 0, 0);                                           \
     }                                                                                              \
     static void tables_cancel_##i(void *state, uint64_t tag, uint64_t mask)                        \

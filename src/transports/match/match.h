@@ -49,7 +49,7 @@ struct disti_unexpected {
     struct disti_unexpected *next, *prev;
     struct disti_unexpected *chain_next, *chain_prev;
     struct dist_envelope envelope;
-    uint64_t order;               /* arrival number over all peers of the process */
+    uint64_t order;               /* increases with each message that arrives, from any peer */
     size_t arrived;               /* payload bytes received so far */
     struct dist_request *claimed; /* the receive that matched it; NULL: none */
     uint64_t note[4];             /* private to the transport, such as a rendezvous descriptor */
@@ -251,8 +251,8 @@ static inline bool disti_standin_is_for(const struct dist_request *request, uint
 
 /*
  * Return a new detached request, which the caller stores in place of `request`; NULL if out of
- * memory. The detached send has a copy of the data from byte `from` on. It is freed by the
- * functions below.
+ * memory. A detached send has a copy of the data from byte `from` on. disti_standins_sweep and
+ * disti_standins_free free detached requests.
  */
 struct dist_request *disti_standin_send(struct disti_standins *standins,
                                         const struct dist_request *request, size_t from);

@@ -203,7 +203,10 @@ static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
     return done;
 }
 
-/* Cancels a receive. If it has already matched a send, waits shortly for it to complete. */
+/*
+ * Cancels a receive and waits up to 100 ms for it to end. A receive that has already matched a send
+ * cannot be canceled, but soon completes.
+ */
 static void mpi_cancel(MPI_Request *request)
 {
     if (*request == MPI_REQUEST_NULL)

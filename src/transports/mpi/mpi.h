@@ -52,9 +52,9 @@
 #define MPI_Type_free PMPI_Type_free
 
 /*
- * The MPI runtime, of which a process has one. The first group that needs MPI initializes it,
- * unless the program has called MPI_Init itself. If this module initialized MPI, it finalizes MPI
- * when the process exits.
+ * The MPI runtime of the process. The first group that needs MPI initializes it, unless the program
+ * has called MPI_Init itself. If this module initialized MPI, it also finalizes it when the process
+ * exits.
  *
  * Only one thread at a time may call MPI, so the module calls MPI only while it holds this lock. If
  * MPI has been finalized, disti_mpi_lock returns false without taking the lock, and MPI must not be

@@ -276,8 +276,7 @@ dist_status disti_mpi_begin(const struct dist_host *host, const struct dist_back
     return status;
 }
 
-/* A group's communicator: a copy of the world's communicator, or a new one for some of its ranks.
- */
+/* A group's communicator: a duplicate of the world's, or a new one of some of the world's ranks. */
 
 #define COMM_SLEEP_MS 1
 #define COMM_TAGS 32768 /* MPI guarantees tags up to 32767 */

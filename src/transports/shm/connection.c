@@ -888,8 +888,8 @@ static void shm_accept_callers(struct shm_state *state)
         if (socket < 0)
             return;
         /*
-         * The user was stored when the transport was opened. If the job has changed its effective
-         * user since then, its ranks call as the new user.
+         * address.uid is the user that opened the transport. If the ranks have changed their
+         * effective user since then, they call as the new user.
          */
         if (!shm_hello_peer(socket, &uid, &pid) ||
             !(uid == state->address.uid || uid == (uint32_t)geteuid())) {
@@ -925,7 +925,7 @@ static void shm_accept_pending(struct shm_state *state, int slot)
 #define WATCH_BACKLOG 4096
 #define WATCH_EVENTS 32
 
-/* Polls the sockets that shm_back_off disabled again, once resume_ns has passed. */
+/* Once resume_ns has passed, resumes polling the sockets that shm_back_off disabled. */
 static void watch_resume(struct shm_state *state)
 {
     if (!state->resume_ns || disti_now_ns() < state->resume_ns)

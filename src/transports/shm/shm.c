@@ -783,7 +783,10 @@ static void loan_end(struct shm_peer *peer, struct dist_request *request, dist_s
     request->status = status;
 }
 
-/* Asks the sender to copy the first queued loan through the ring, since it cannot be read. */
+/*
+ * Asks the sender to copy the message of the first queued loan through the ring, since this rank
+ * cannot read it.
+ */
 static int loan_decline(struct shm_peer *peer, struct dist_request *request, int error)
 {
     uint32_t name = SHM_NAME_LOAN | (uint32_t)request->own[1];

@@ -26,8 +26,7 @@
  * access can raise SIGBUS.
  */
 #define SHM_LINE 64
-/* CPUs prefetch two adjacent cache lines, so fields written by different ranks are aligned to this.
- */
+/* Fields written by different ranks are aligned to this, since CPUs prefetch two adjacent lines. */
 #define SHM_ALIGN 128
 #define SHM_FIFO_MIN ((size_t)16 << 10)
 #define SHM_FIFO_MAX ((size_t)256 << 10)
@@ -281,7 +280,7 @@ struct shm_hello {
     int32_t from, to; /* ranks */
     int32_t status;   /* REFUSE: the reason */
     uint32_t pad;
-    uint64_t job;        /* a hash of the job's name */
+    uint64_t job;        /* a hash of config.job */
     uint64_t key;        /* CALL: the key of the stamps */
     uint64_t fifo_bytes; /* CALL */
     /* The address and value of a word in the sender's memory. The receiver reads it to test CMA. */

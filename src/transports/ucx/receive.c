@@ -506,7 +506,7 @@ static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status s
 
 /*
  * Converts the UCX status of a pull. UCX cancels the pulls of a lost peer. disti_ucx_ended could
- * treat this as success, so it is converted to an error first.
+ * treat the cancellation as success, so this function replaces it by an error first.
  */
 static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
 {

@@ -57,8 +57,7 @@ struct ucx_send_pieces {
     struct dist_request *request; /* NULL: canceled, and out of memory for a detached request */
     struct ucx_peer *peer;
     size_t bytes, begun; /* begun: bytes whose pieces have been started */
-    unsigned
-        in_flight; /* busy slots, plus 1 while a function must keep the send from being freed */
+    unsigned in_flight;  /* busy slots, plus 1 while the send must not be freed */
     bool answered;
     dist_status status;
     struct ucx_send_piece slots[1 + UCX_WINDOW];
@@ -84,8 +83,7 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
     size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->rts);
     void *sent;
 
-    /* Set first: UCX may find within the call that the peer is lost, and then completes the slot.
-     */
+    /* Set before the call: UCX may detect in it that the peer is lost, and complete the slot. */
     piece->busy = true;
     all->in_flight++;
     sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_RTS, head, head_bytes,
@@ -201,8 +199,7 @@ static void ucx_send_rts(struct ucx_peer *peer, struct dist_request *request,
         all->slots[i].all = all;
         all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
-    all->in_flight++; /* so that the send is not freed if UCX detects within the call that the peer
-                         is lost */
+    all->in_flight++; /* the send must not be freed if UCX detects a lost peer in the call */
     piece_start(&all->slots[0], NULL);
     all->in_flight--;
     pieces_finish(all);
