@@ -11,8 +11,8 @@
 #include <dist/transport.h>
 
 /*
- * Address, exchanged through the rendezvous: 32 bytes, plus 24 bytes for each interface after the
- * first:
+ * An address, as exchanged through the rendezvous: 32 bytes for the first interface, then 24 bytes
+ * for each further interface. The two layouts:
  *
  *      0  u8   version         4  u8   further interfaces      8  u64      machine and namespace
  *      1  u8   family: 4, 6    5  u8   sockets per pair,      16  u8[16]   IPv4 in the first 4,
@@ -23,7 +23,7 @@
  */
 #define DISTI_TCP_ADDRESS_BYTES 32
 #define DISTI_TCP_FURTHER_BYTES 24
-/* Limits: interfaces that a rank uses, and sockets of a pair. */
+/* The most interfaces that a rank uses, and the most sockets between two ranks. */
 #define DISTI_TCP_INTERFACES 8
 #define DISTI_TCP_SOCKETS 16 /* the maximum of DIST_TCP_SOCKETS in variables.def */
 
@@ -56,8 +56,8 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
  *     11  u8    socket of the pair, from 0
  *     12  u32   world size
  *
- * credit: bytes that the receiver of this hello may send before its peer posts receives (see
- * frames).
+ * credit: bytes that the receiver of this hello may send without a posted receive (see the frames
+ * below).
  *
  * flag, 0x80: frames carry checksums. Both sides must agree.
  *
@@ -85,7 +85,10 @@ struct disti_tcp_hello {
 
 void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *bytes);
 
-/* Returns false if it is not a hello of this version. The caller checks ranks, job and proof. */
+/*
+ * Returns false if the bytes are not a hello of this version. The caller checks ranks, job and
+ * proof.
+ */
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p);
 
 /*
@@ -105,20 +108,22 @@ void disti_tcp_hello_prove(const struct disti_secret *key, const unsigned char *
  *
  * With checksums, the CRC-32C of the other 28 bytes and of the payload replaces the magic.
  *
- * A goodbye has no payload, its other fields are zero, and no frame follows it.
+ * A goodbye has no payload, its tag, fingerprint and bytes are zero, and no frame follows it.
  *
- * The frame of an announced message and an RTS have no payload: the payload is sent in stripes, on
- * any socket of the pair and in any order. Stripes of an announced message follow without delay,
- * those of an RTS after the receiver has sent CTS. The tag field of a stripe's frame has the number
- * of its message, the fingerprint field the offset of its first byte in the message. Offset and
- * size are multiples of 64, except the size of a message's last stripe, so no element is split.
- * Announced messages and RTS are numbered together, from 0 in each direction. Only pairs with
- * several sockets announce messages, and only messages of 64 KiB or more. Further sockets carry
- * stripes only, the first socket carries all kinds of frames.
+ * The frame of an announced message and the frame of an RTS have no payload: the payload is sent in
+ * stripes, on any socket of the pair and in any order. The stripes of an announced message follow
+ * without delay, the stripes of an RTS after the receiver has sent CTS. The tag field of a stripe's
+ * frame contains the number of its message, and the fingerprint field the offset of its first byte
+ * in the message. Offset and size are multiples of 64, except the size of a message's last stripe,
+ * so no element is split. Announced messages and RTS are numbered together, from 0 in each
+ * direction. A message is announced only if the pair has several sockets and the message has 64 KiB
+ * or more. The first socket carries all kinds of frames, further sockets carry only stripes.
  *
- * A whole or announced message may have to be buffered until its receive is posted, so it uses
- * credit: its size plus 128 bytes. The receiver returns the credit when the message is matched, for
- * many messages at a time. Without enough credit the sender sends RTS.
+ * A message that is sent whole or announced may have to be buffered until its receive is posted, so
+ * it uses credit: its size plus 128 bytes. After the message has been matched, the receiver returns
+ * the credit, in one frame for many messages. Without enough credit the sender sends an RTS.
+ *
+ * Fields of credit and CTS frames:
  *
  *                 tag                        fingerprint                   bytes
  *      credit     returned bytes             0                             0
@@ -144,12 +149,13 @@ enum disti_tcp_kind {
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);
-/* Returns false if it is not a frame, or if a field that its kind does not use is nonzero. */
+/* Returns false if the bytes are not a frame, or if a field that its kind does not use is nonzero. */
 bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
                             struct dist_envelope *envelope_p);
 
 /*
- * put_sum replaces the magic by a checksum; take_sum returns the checksum and restores the magic.
+ * put_sum replaces the magic of an encoded frame by the checksum; take_sum returns the checksum and
+ * restores the magic.
  */
 #define DISTI_TCP_SUM_BYTES 4
 void disti_tcp_frame_put_sum(unsigned char *bytes, uint32_t sum);
