@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queues, paths, stripes, credit and connections of the tcp transport; private to it. */
+/* The state of the tcp transport and the functions that its files share; private to them. */
 #ifndef DISTI_TRANSPORTS_TCP_STATE_H
 #define DISTI_TRANSPORTS_TCP_STATE_H
 
@@ -60,8 +60,8 @@ static inline void disti_tcp_queue_fail(struct tcp_queue *queue, dist_status sta
 #define DISTI_TCP_STRIPE_LEAST ((uint64_t)64 << 10)
 #define DISTI_TCP_STRIPE_MOST ((uint64_t)512 << 10)
 /*
- * All stripes except a message's last one begin and end at multiples of this, so no element is
- * split.
+ * Stripes begin and end at offsets that are multiples of this, except the end of a message, so no
+ * element is split.
  */
 #define DISTI_TCP_STRIPE_ALIGN 64
 
@@ -84,32 +84,32 @@ struct disti_tcp_path {
 };
 
 /*
- * Chooses the paths to a peer. The first one leads to the peer's first interface. Each further
- * interface gets one path where possible: to a remote interface in the same network or, if
- * `routed`, to any unused one. If one side has more interfaces, those of the other side are used
- * several times. A peer on the same machine has one path. Interfaces on no path cannot reach the
- * peer. Returns the number of paths, 1 to DISTI_TCP_INTERFACES.
+ * Chooses the paths to a peer. The first path leads to the peer's first interface. A peer on the
+ * same machine has only this path. Otherwise each further interface of either side gets a path if
+ * possible: to an interface of the other side in the same network or, if `routed`, to any unused
+ * one. If one side has more interfaces, interfaces of the other side are used by several paths. An
+ * interface without a path cannot reach the peer. Returns the number of paths, 1 to
+ * DISTI_TCP_INTERFACES.
  */
 int disti_tcp_paths(const struct disti_tcp_local *local, int locals,
                     const struct disti_tcp_address *remote, bool routed,
                     struct disti_tcp_path paths_p[DISTI_TCP_INTERFACES]);
 
 /*
- * Returns the number of sockets of a pair: the smaller of what both ranks request, where 0
- * requests one per path.
+ * Returns the number of sockets of a pair: the smaller of the numbers that the two ranks request.
+ * A request of 0 means one per path.
  */
 int disti_tcp_sockets(int own, int remote, int paths);
-
-/* Messages whose payload is sent in stripes: announced messages, and RTS after their CTS. */
 
 struct tcp_conn;
 struct tcp_peer;
 struct tcp_state;
 
 /*
- * The first connection carries the headers of all messages in order. Some of these headers have no
- * payload: "announced" messages, and RTS for which the receiver returned CTS. Their payload is cut
- * into stripes. Every connection with room sends the next stripe:
+ * Messages in stripes. The first connection carries the headers of all messages in order. The
+ * header of an announced message or of an RTS is not followed by payload: the payload is cut into
+ * stripes, for an RTS after the receiver has returned CTS. Each connection whose socket has room
+ * takes the next stripe:
  *
  *      first          [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
  *      second         [stripe of 0][stripe of 0][stripe of 0][stripe of 1] ...
@@ -120,13 +120,16 @@ struct tcp_assembly {
     struct tcp_assembly *next;
     uint64_t number;
     uint64_t bytes;
-    uint64_t unseen, left; /* bytes of stripes whose frame has not arrived; bytes not yet stored */
-    bool costs;            /* return its credit when it is complete */
-    struct dist_request *request;
-    struct disti_unexpected *unexpected; /* both NULL: the payload is discarded */
+    uint64_t unseen;              /* bytes of the stripes whose frames have not arrived */
+    uint64_t left;                /* bytes not stored yet */
+    bool costs;                   /* return the message's credit when it is complete */
+    struct dist_request *request; /* the destination is this or `unexpected`; both NULL: discard */
+    struct disti_unexpected *unexpected;
 };
 
 /*
+ * The messages of one peer that are sent or received in stripes. A send moves through the queues:
+ *
  *      send queue --announcement sent-----------> ready --last stripe assigned--> sent
  *               \---RTS sent--> rts_sends --CTS----^
  */
@@ -134,7 +137,7 @@ struct tcp_stripes {
     struct tcp_queue ready, rts_sends;
     int rts_count;     /* length of rts_sends */
     uint64_t numbered; /* announcements and RTS that this rank has sent */
-    int sending;       /* messages announced or cleared to send, and not sent completely */
+    int sending;       /* messages that entered `ready` and are not sent completely */
     uint64_t arrived;  /* announcements and RTS received */
     struct tcp_assembly *assemblies;
 };
@@ -150,29 +153,27 @@ static inline void disti_tcp_stripes_ready(struct tcp_stripes *stripes,
 /* Discards the part of the message that has not arrived; nothing is written to it any more. */
 void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
 
-/* Flow control of messages without a posted receive, and its frames. */
-
 /*
- * Messages without a posted receive are buffered at the receiver, so their total size must be
- * bounded. They must not block later messages either, so the receiver never stops reading. Each
- * rank therefore grants its peer credit:
+ * Flow control. Messages without a posted receive are buffered at the receiver, so their total size
+ * must be bounded. The receiver cannot stop reading instead, since that would block later messages.
+ * Each rank therefore grants its peer credit:
  *
  *     sender                                   receiver
  *       message, or announcement ------------->  matches it, or buffers it until it is matched
  *                              <--------------- credit, when a quarter of the limit is owed
- *     without credit:
- *       RTS ---------------------------------->  takes its place in the order of messages
+ *     without enough credit:
+ *       RTS ---------------------------------->  is matched in order, like a message
  *                              <--------------- CTS, when it is matched
  *       stripes ------------------------------>  into the destination
  *
- * Credit and CTS are sent on the first connection, before any message that has not begun.
+ * Credit and CTS are sent on the first connection, before any message that is not partly sent.
  */
 struct tcp_credit {
-    uint64_t granted; /* granted by the peer in total, and what remains of it */
-    uint64_t left;
-    uint64_t limit; /* granted to the peer in total, and what it has not used */
-    uint64_t unused;
-    uint64_t owed; /* used, to be returned to the peer */
+    uint64_t granted; /* bytes that the peer has granted to this rank */
+    uint64_t left;    /* part of `granted` that this rank may still use */
+    uint64_t limit;   /* bytes that this rank has granted to the peer */
+    uint64_t unused;  /* part of `limit` that the peer has not used */
+    uint64_t owed;    /* credit of matched messages, to be returned to the peer */
 };
 
 /* A queued CTS, or the refusal of an RTS. */
@@ -185,15 +186,16 @@ struct tcp_cts {
 #define TCP_CONTROL_FRAMES 16
 
 /*
- * Frames that are being sent: bytes[begin .. end). CTS for which there is no room are in the list.
+ * Control frames (credit and CTS). The encoded frames that are being sent are bytes[begin .. end);
+ * CTS that are not encoded yet are in the list.
  */
 struct tcp_control {
     unsigned char bytes[TCP_CONTROL_FRAMES * DISTI_TCP_FRAME_BYTES];
     size_t begin, end;
     struct tcp_cts *head, *tail;
     /*
-     * Receives of empty messages. They complete only after their CTS is sent, since a rank that
-     * has nothing left to receive may not call progress again to send it.
+     * Receives of empty messages that are matched with an RTS. They complete only after the CTS is
+     * sent: after its last receive, a rank may not call progress again to send the CTS.
      */
     struct dist_request *receives;
 };
@@ -204,7 +206,7 @@ static inline bool disti_tcp_has_credit_for(uint64_t credit, const struct dist_e
     return credit >= DISTI_TCP_MESSAGE_COST && envelope->bytes <= credit - DISTI_TCP_MESSAGE_COST;
 }
 
-/* Call when a message that used credit has been matched and, if it was buffered, freed. */
+/* Call when a message of `bytes` bytes that used credit has been matched and is not buffered. */
 static inline void disti_tcp_credit_return(struct tcp_credit *credit, uint64_t bytes)
 {
     credit->owed += bytes + DISTI_TCP_MESSAGE_COST;
@@ -212,7 +214,7 @@ static inline void disti_tcp_credit_return(struct tcp_credit *credit, uint64_t b
 
 /* Queues a CTS or a refusal for an RTS. Returns ERR_NO_MEMORY without an error message. */
 dist_status disti_tcp_queue_cts(struct tcp_peer *peer, uint64_t number, bool refused);
-/* True if credit or CTS wait to be sent. */
+/* True if credit or CTS has to be sent. */
 bool disti_tcp_control_waits(const struct tcp_peer *peer);
 /* True if control frames wait and the first connection can send them now. */
 bool disti_tcp_can_control(const struct tcp_peer *peer);
@@ -241,7 +243,7 @@ struct tcp_zerocopy {
  *        |                                     ^
  *        '-- connection accepted --------------'
  *
- *         early message                announced             stripe of a message
+ *        deferred message              announced             stripe of a message
  *      UP --------------> RESUMING <-------------- WAITING <--------------------- UP, DRAINING
  *      ^                     |                             that is not announced yet
  *      '----- next turn -----'
@@ -256,8 +258,8 @@ struct tcp_zerocopy {
  * first connection fails, the peer is lost; a further connection that fails to open is left out.
  *
  * The first connection carries all messages in order, further connections carry only stripes.
- * Therefore only the first one defers an early message and reads a goodbye, and only further ones
- * wait for an announcement.
+ * Therefore only the first one defers a message without a posted receive and reads a goodbye, and
+ * only further ones wait for an announcement.
  */
 enum tcp_conn_state {
     TCP_CONN_IDLE,
@@ -265,8 +267,8 @@ enum tcp_conn_state {
     TCP_CONN_GREETING, /* this rank's hello, then its proof, is sent */
     /* open for sending and receiving: */
     TCP_CONN_UP,
-    TCP_CONN_WAITING,  /* the data read cannot be used yet; no more is read */
-    TCP_CONN_RESUMING, /* the data may be usable: the receive may have been posted */
+    TCP_CONN_WAITING,  /* a stripe was read before its announcement; reading is suspended */
+    TCP_CONN_RESUMING, /* has stashed data to process again in the next turn */
     TCP_CONN_LEAVING,  /* the peer has said goodbye */
     /* open for receiving only: */
     TCP_CONN_DRAINING, /* reads to the end of the stream */
@@ -279,8 +281,8 @@ enum tcp_conn_state {
  * The message or stripe that is arriving. If `active`, `left` bytes of payload are outstanding,
  * beginning at byte `offset` of the message. The payload goes to the request's sink or to the
  * unexpected message; if both are NULL it is discarded.
- * stash keeps received bytes that cannot be used yet: part of a header, part of an element, or
- * everything after a message that is deferred for one turn.
+ * stash keeps received bytes that cannot be used yet: part of a header, part of an element, or a
+ * deferred message with all data after it.
  */
 struct tcp_incoming {
     bool active;
@@ -289,14 +291,14 @@ struct tcp_incoming {
     uint64_t stripe;               /* size of the stripe */
     struct dist_request *request;
     struct disti_unexpected *unexpected;
-    /* With DIST_CHECKSUM: checksum of the data so far; of the frame's header; expected value. */
+    /* With DIST_CHECKSUM: checksum so far; checksum of the header; checksum that was sent. */
     uint32_t sum, sum_header, sum_expected;
     unsigned char *stash; /* allocated; NULL: the stash is in `small` */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
 };
 
-/* The stripe that is being sent; request NULL: none. moved includes its header. */
+/* The stripe that is being sent; request NULL: none. `moved`: bytes sent of header and data. */
 struct tcp_outgoing {
     struct dist_request *request;
     const char *data;
@@ -310,8 +312,8 @@ struct tcp_conn {
     int fd;                /* -1: none */
     struct disti_tls *tls; /* the TLS session; NULL: no TLS */
     enum tcp_conn_state state;
-    bool readable;                      /* there may be data to read */
-    bool writable;                      /* the socket accepted the last write completely */
+    bool readable;                      /* there may be unread data */
+    bool writable;                      /* the socket may have room */
     bool finished;                      /* a receive has completed in this turn */
     struct disti_tcp_endpoint endpoint; /* the peer's address; family 0: unknown */
     int interface;    /* local interface to connect from; -1: the kernel chooses */
@@ -355,8 +357,8 @@ static inline bool disti_tcp_conn_can_receive(const struct tcp_conn *conn, bool 
 /* conn.c: connection states. */
 
 /*
- * Changes the state. Returns ERR_INTERNAL and keeps the state if the drawing has no such
- * transition.
+ * Changes the state. Returns ERR_INTERNAL and keeps the state if the transition is not in the
+ * drawing above.
  */
 dist_status disti_tcp_conn_set_state(struct tcp_conn *conn, enum tcp_conn_state to);
 
@@ -364,8 +366,8 @@ dist_status disti_tcp_conn_set_state(struct tcp_conn *conn, enum tcp_conn_state 
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events);
 void disti_tcp_conn_set_writable(struct tcp_state *state, struct tcp_conn *conn, bool writable);
 /*
- * Call when the stream has ended or failed: the other connections of the pair must end soon too,
- * or the peer is lost.
+ * Call when the stream has ended or failed. The other connections of the pair must then end within
+ * a time limit, or the peer is lost.
  */
 void disti_tcp_conn_ended(struct tcp_state *state, struct tcp_conn *conn, int cause);
 /* Closes the socket and sets LEFT or LOST, unless the connection has ended already. */

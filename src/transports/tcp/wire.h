@@ -149,7 +149,8 @@ enum disti_tcp_kind {
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);
-/* Returns false if the bytes are not a frame, or if a field that its kind does not use is nonzero. */
+/* Returns false if the bytes are not a frame, or if a field that its kind does not use is nonzero.
+ */
 bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
                             struct dist_envelope *envelope_p);
 
