@@ -24,8 +24,8 @@
 
 #define SOCKET_BACKLOG 1024
 /*
- * With DIST_TCP_BUFFER: number of segments that must fit into a buffer, and the limits of
- * TCP_MAXSEG.
+ * With DIST_TCP_BUFFER: TCP segments that must fit into a socket buffer, and the smallest and
+ * largest segment size (TCP_MAXSEG) that is set.
  */
 #define SOCKET_SEGMENTS 8
 #define SOCKET_SEGMENT_LEAST 256
@@ -120,9 +120,9 @@ static void socket_buffers(const struct tcp_state *state, int fd)
     if (!bytes)
         return;
     /*
-     * The loopback's segments may be larger than the window of a small buffer. The kernel then
-     * sends only when the probe timer fires, every 200 ms, at 14 KB/s. Smaller segments avoid
-     * this.
+     * On loopback, a segment may be larger than the receive window of a small buffer. The kernel
+     * would then send only when its probe timer fires, every 200 ms, at 14 KB/s in total. Smaller
+     * segments avoid this.
      */
     if (segment < SOCKET_SEGMENT_LEAST)
         segment = SOCKET_SEGMENT_LEAST;
@@ -225,8 +225,8 @@ bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool
 }
 
 /*
- * Remove it explicitly: if a forked child has a copy of the descriptor, close does not end its
- * events.
+ * Removes the socket from epoll explicitly: if a forked child has a copy of the descriptor, close
+ * does not end the socket's events.
  */
 void disti_tcp_hang_up(const struct tcp_state *state, int fd)
 {
@@ -245,11 +245,11 @@ void disti_tcp_tick_on(struct tcp_state *state, bool on)
     state->ticking = timerfd_settime(state->timer, 0, &every, NULL) == 0 ? on : state->ticking;
 }
 
-/* Selects further interfaces of this machine in addition to the first listener's. */
+/* Further interfaces, in addition to the one of the first listener. */
 
 /*
- * Properties that must be equal for two interfaces to be used together. Virtual interfaces are
- * never equal.
+ * Properties of a network card. By default, two interfaces are used together only if these are
+ * equal.
  */
 struct interfaces_card {
     char driver[32];
@@ -257,6 +257,7 @@ struct interfaces_card {
     int mtu;
 };
 
+/* Reads the properties of the interface's card. Returns false if the interface is virtual. */
 static bool interfaces_card(const char *name, struct interfaces_card *card_p)
 {
     static const char *const made_up[] = {"bridge", "tun", "dummy", "bonding", "team", ""};
@@ -285,6 +286,7 @@ static bool interfaces_card(const char *name, struct interfaces_card *card_p)
     return true;
 }
 
+/* Returns the length of the network prefix in bits. Without a mask: 128, the whole address. */
 static int interfaces_prefix(const struct sockaddr *mask)
 {
     struct disti_tcp_endpoint bits = {0};
@@ -299,8 +301,8 @@ static int interfaces_prefix(const struct sockaddr *mask)
 }
 
 /*
- * True if the address can be used: same family as the first one, interface up, not loopback, not
- * link-local.
+ * True if the address can be used: it has the family of the first listener's address, its interface
+ * is up and not loopback, and it is not an IPv6 link-local address.
  */
 static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *entry)
 {
@@ -330,9 +332,9 @@ static bool tcp_in_network(const struct disti_tcp_local *local,
 }
 
 /*
- * Adds an interface if the user named it. By default, adds it only if it has the same kind of card
- * as the first one and is in a network of its own: the kernel would send all traffic of one
- * network through the same interface.
+ * Adds an interface if DIST_SOCKET_IFNAME names it. By default, adds it only if its card equals the
+ * first interface's and no interface in use is in the same network, since the kernel would send all
+ * traffic of one network through the same interface.
  */
 static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
 {
@@ -406,8 +408,9 @@ void disti_tcp_interfaces(struct tcp_state *state)
 /* Paths between the interfaces of two ranks, and the division of messages into stripes. */
 
 /*
- * Stripes per socket of the remaining bytes, so that faster sockets can send more of them. Stripes
- * shrink towards the end of a message, so that no slow socket delays the end by much.
+ * Stripes per socket into which the remaining bytes of a message are divided. With several stripes
+ * per socket, a faster socket can send more of them. The size is computed anew for each stripe, so
+ * stripes become smaller towards the end, and a slow socket delays the end only a little.
  */
 #define PATHS_STRIPES_EACH 4
 
@@ -430,7 +433,7 @@ bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe)
            (stripe % DISTI_TCP_STRIPE_ALIGN == 0 || stripe == bytes - offset);
 }
 
-/* Paths chosen so far. Bits of the masks: interfaces that are on a path. */
+/* Paths chosen so far. local_used and remote_used: a bit per interface that is on a path. */
 struct paths_plan {
     const struct disti_tcp_local *local;
     int locals;
@@ -450,8 +453,8 @@ static void paths_add(struct paths_plan *plan, int local, int remote)
 }
 
 /*
- * Adds a path for each pair of interfaces in one network, but only if `local` is unused
- * (local_new) and `remote` is unused (remote_new).
+ * Adds a path for each pair of interfaces in one network. With local_new, only local interfaces
+ * without a path are considered; remote_new does the same for remote interfaces.
  */
 static void paths_join(struct paths_plan *plan, bool local_new, bool remote_new)
 {
@@ -467,8 +470,8 @@ static void paths_join(struct paths_plan *plan, bool local_new, bool remote_new)
 }
 
 /*
- * Pairs the unused interfaces of both sides in order; pairs the remaining ones of one side with
- * used ones of the other side.
+ * Pairs the unused interfaces of both sides in order, without regard to networks. If one side has
+ * more, pairs its remaining interfaces with used interfaces of the other side.
  */
 static void paths_route(struct paths_plan *plan)
 {
@@ -516,9 +519,9 @@ int disti_tcp_sockets(int own, int remote, int paths)
 
 /* The congestion control of connections. */
 
-/* Available in every kernel, without privileges. */
+/* Used instead of bbr for peers on the same network. Every kernel has it, without privileges. */
 #define CONGESTION_NEAR "reno"
-/* Selects the kernel's default. */
+/* The value of DIST_TCP_CONGESTION that selects the system's default. */
 #define CONGESTION_SYSTEM "system"
 
 static bool congestion_set(int fd, const char *name)

@@ -191,7 +191,7 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
 {
     struct wire_frame frame;
     enum disti_tcp_kind kind;
-    bool fits = false; /* all fields that the kind does not use are zero */
+    bool fits = false; /* the fields are valid for the kind */
 
     memcpy(&frame, bytes, sizeof(frame));
     kind = (enum disti_tcp_kind)le16toh(frame.kind);
