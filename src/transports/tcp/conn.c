@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The states of a connection, connecting and accepting with the handshake, and the end of a
- * connection.
- */
+/* The states of a connection: connecting, accepting, the handshake, and the connection's end. */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -18,8 +15,8 @@
 #include <unistd.h>
 
 /*
- * Limit of unsent bytes in a socket if a pair has several, so that a slow socket does not take too
- * many stripes.
+ * Limit of unsent bytes in each socket if a pair has several sockets, so that a slow socket does
+ * not take too many stripes.
  */
 #define CONN_UNSENT (256 << 10)
 
@@ -83,8 +80,8 @@ static void conn_limit(const struct tcp_conn *conn)
 }
 
 /*
- * Enables zero-copy on an open socket. Returns NULL if it copies. The caller frees the result
- * after the last send has completed.
+ * Enables zero-copy on an open socket. Returns NULL if sends have to be copied. The caller frees
+ * the result after the last send has completed.
  */
 static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
 {
@@ -103,13 +100,15 @@ static struct tcp_zerocopy *zerocopy_open(const struct tcp_state *state, int fd)
 }
 
 /*
- * A peer with a shorter round trip is on the same network, where the job has no competing traffic.
+ * A peer with a round trip shorter than this (in microseconds) is assumed to be on the same
+ * network, where the job has no competing traffic.
  */
 #define CONGESTION_NEAR_US 1000
 
 /*
- * Sets the congestion control of an established connection by the peer's distance: the shortest
- * round trip so far, which does not depend on how fast the programs answer.
+ * Sets state->paced as the congestion control of an established connection if the peer is distant.
+ * The distance is the kernel's shortest round trip so far, which does not depend on how fast the
+ * programs answer.
  */
 static void congestion_choose(const struct tcp_state *state, int fd)
 {
@@ -122,7 +121,10 @@ static void congestion_choose(const struct tcp_state *state, int fd)
                          (socklen_t)strlen(state->paced));
 }
 
-/* Both sides are authenticated: opens the connection for messages. credit: granted by the peer. */
+/*
+ * Opens the connection for messages. Call when the handshake is complete. `credit`: granted by the
+ * peer.
+ */
 static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t credit)
 {
     disti_tcp_conn_set_state(conn, TCP_CONN_UP);
@@ -144,9 +146,10 @@ static void tcp_conn_up(struct tcp_state *state, struct tcp_conn *conn, uint64_t
 }
 
 /*
- * Handles a connection that failed to open. The first connection returns to IDLE and connects
- * again if the peer closed it before the deadline; otherwise the peer is lost. A further
- * connection is left out. cause: errno, or 0 for the end of the stream.
+ * Handles a connection that failed to open. If the peer closed the first connection before the
+ * deadline, the first connection returns to IDLE and is opened again; after any other failure of
+ * the first connection, the peer is lost. A further connection is left out. `cause`: errno, or 0
+ * for the end of the stream.
  */
 static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int cause,
                         const char *reason)
@@ -167,8 +170,8 @@ static void conn_failed(struct tcp_state *state, struct tcp_conn *conn, int caus
 }
 
 /*
- * Extends an expired deadline once: the peer answered in time, but this rank did not call
- * progress.
+ * Extends an expired deadline once, since the peer may have answered in time while this rank did
+ * not call progress.
  */
 static void call_extend_once(const struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -216,7 +219,7 @@ static bool tcp_greet(const struct tcp_state *state, int fd, struct disti_tls *t
     return disti_tls_or_send(tls, fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes);
 }
 
-/* Reads available bytes of a hello. Returns true if it is complete. */
+/* Reads the bytes of a hello that have arrived. Returns true if the hello is complete. */
 static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 {
     char address[TCP_TEXT];
@@ -250,8 +253,8 @@ static bool call_read(struct tcp_state *state, struct tcp_conn *conn)
 }
 
 /*
- * True if it is a hello of this step from a rank of this job to this rank. Does not check the
- * proof.
+ * True if the bytes are a hello of this step from a rank of this job to this rank. Does not check
+ * the proof.
  */
 static bool tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
                             enum disti_tcp_step step, struct disti_tcp_hello *hello_p)
@@ -322,7 +325,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
 
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
         failed = errno;
-    if (!failed && state->tls) { /* the peer's certificate has to be for its address */
+    if (!failed && state->tls) { /* the peer's certificate must be valid for its address */
         disti_tcp_host_text(&conn->endpoint, host, sizeof(host));
         conn->tls = disti_tls_call(state->tls, conn->fd, host);
         failed = conn->tls ? 0 : ENOMEM;
@@ -338,7 +341,7 @@ static void tcp_conn_called(struct tcp_state *state, struct tcp_conn *conn)
     disti_tcp_conn_set_state(conn, TCP_CONN_GREETING);
     conn->hello_bytes = 0;
     conn->awaited = DISTI_TCP_CHALLENGE;
-    if (conn->number) /* further connections have no deadline from here on */
+    if (conn->number) /* a further connection has a deadline only for connect */
         conn->deadline = 0;
     call_extend_once(state, conn);
     conn_read_hello(state, conn);
@@ -374,8 +377,8 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
 }
 
 /*
- * Records that a connection of the peer has ended: all must end within PEER_END_MS, or the peer is
- * lost.
+ * Records that a connection of the peer has ended. All its connections must end within PEER_END_MS,
+ * or the peer is lost.
  */
 static void conn_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause)
 {
@@ -388,8 +391,9 @@ static void conn_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int c
 }
 
 /*
- * Handles the end of the first connection. Returns true if further connections may still complete
- * announced messages, or if the connection has been closed.
+ * Handles the end of the first connection's stream. First receives on the further connections while
+ * messages in stripes are incomplete. Returns true if the peer must not be declared lost yet: the
+ * first connection has been closed meanwhile, or further connections may still complete messages.
  */
 static bool conn_first_outlived(struct tcp_state *state, struct tcp_conn *first, int cause)
 {
@@ -500,7 +504,10 @@ void disti_tcp_conn_expired(struct tcp_state *state, struct tcp_conn *conn)
                         : "it did not accept the connection in time");
 }
 
-/* Returns the idle connection that an authenticated hello is for, or NULL if it is not wanted. */
+/*
+ * Returns the idle connection to which an authenticated hello belongs, or NULL if the accepted
+ * socket has to be closed.
+ */
 static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_tcp_hello *hello)
 {
     struct tcp_peer *peer = disti_tcp_peer(state, (int)hello->from);
@@ -522,8 +529,8 @@ static struct tcp_conn *call_wanted(struct tcp_state *state, const struct disti_
 }
 
 /*
- * Hands an authenticated socket and its TLS session to a connection and sends ANSWER, or closes
- * both. `nonce` is this rank's nonce.
+ * Gives an authenticated socket and its TLS session to the connection of the hello and sends
+ * ANSWER, or closes both if they are not needed. `nonce` is this rank's nonce.
  */
 static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tls,
                            const struct disti_tcp_hello *hello, const unsigned char *nonce)
@@ -547,20 +554,21 @@ static void tcp_conn_adopt(struct tcp_state *state, int fd, struct disti_tls *tl
         conn_failed(state, conn, errno, NULL);
 }
 
-/* Accepting connections. A process that is not of this job uses up only its own socket. */
+/* Accepting connections, also from processes that do not belong to the job ("strangers"). */
 
-/* Connections accepted in one call of progress. */
+/* Most connections accepted in one call of progress. */
 #define ACCEPT_TURN 16
 /*
- * Unauthenticated connections kept: one for each socket of each rank, plus this number for
- * strangers. If there are more, the oldest is closed; a rank connects again.
+ * Unauthenticated connections kept: one for each socket of each other rank, plus this number. If
+ * there are more, the one with the earliest deadline is closed; if it was a rank's, the rank
+ * connects again.
  */
 #define ACCEPT_STRANGERS 64
-/* Time for each step of the authentication. */
+/* Time in ms for each step of the authentication. */
 #define ACCEPT_PATIENCE_MS 10000
-/* Time that a silent connection has if no file descriptor is left. */
+/* Time in ms that a connection has to send its CALL if no file descriptor is left. */
 #define ACCEPT_STAY_MS 1000
-/* The first refusals are logged as warnings, later ones as info. */
+/* This many refusals are logged as warnings, later ones as info. */
 #define ACCEPT_REFUSALS 8
 
 dist_status disti_tcp_pending_open(struct tcp_state *state)
@@ -599,8 +607,8 @@ static void pending_refuse(struct tcp_state *state, struct tcp_pending *pending,
 }
 
 /*
- * Handles a complete hello. The first, CALL, is answered with a challenge; the second has the
- * proof.
+ * Handles a complete hello of an accepted connection: answers the first one, CALL, with a
+ * challenge, and checks the proof in the second one.
  */
 static void pending_hello(struct tcp_state *state, struct tcp_pending *pending)
 {
@@ -652,8 +660,8 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
 }
 
 /*
- * Returns the time for one step: enough for a rank that is computing. If it is refused it connects
- * again.
+ * Returns the time in ms for one step. It should suffice for a rank that is computing; a rank that
+ * is refused connects again.
  */
 static int accept_patience_ms(const struct tcp_state *state)
 {
@@ -696,8 +704,8 @@ static void accept_one(struct tcp_state *state, int fd, const struct sockaddr_st
 }
 
 /*
- * Frees a descriptor: drops the oldest connection that has not sent a valid CALL, if it had
- * ACCEPT_STAY_MS for that. Returns false if there is none.
+ * Frees a descriptor: drops the oldest connection that has not sent a valid CALL within
+ * ACCEPT_STAY_MS. Returns false if there is none.
  */
 static bool accept_find_descriptor(struct tcp_state *state)
 {

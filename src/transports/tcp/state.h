@@ -120,9 +120,9 @@ struct tcp_assembly {
     struct tcp_assembly *next;
     uint64_t number;
     uint64_t bytes;
-    uint64_t unseen;              /* bytes of the stripes whose frames have not arrived */
-    uint64_t left;                /* bytes not stored yet */
-    bool costs;                   /* return the message's credit when it is complete */
+    uint64_t unseen,
+        left;   /* bytes of stripes whose frames have not arrived; bytes not stored yet */
+    bool costs; /* return the message's credit when it is complete */
     struct dist_request *request; /* the destination is this or `unexpected`; both NULL: discard */
     struct disti_unexpected *unexpected;
 };
