@@ -31,14 +31,14 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
 }
 
 /*
- * Chosen when the header is about to be sent, and stored in request->own[0]: the whole message, or
- * only its header as an announcement or RTS.
+ * What is sent from the queue: the whole message, or only a header, as an announcement or an RTS.
+ * The mode is chosen before the header is sent and stored in request->own[0].
  */
 enum send_mode { SEND_WHOLE, SEND_ANNOUNCED, SEND_RTS };
 
 /*
- * Chooses the mode of a message. *credit: credit that remains after the previous messages of the
- * batch; reduced by this one's cost.
+ * Chooses the mode of a message. *credit is the credit left after the previous messages of the
+ * batch; send_decide subtracts the cost of this message.
  */
 static enum send_mode send_decide(const struct tcp_peer *peer, struct dist_request *request,
                                   uint64_t *credit)
@@ -56,7 +56,7 @@ static enum send_mode send_decide(const struct tcp_peer *peer, struct dist_reque
     return (enum send_mode)request->own[0];
 }
 
-/* For smaller messages, pinning pages and reading the completion cost more than the copy. */
+/* For messages below this size, pinning pages and reading the completion cost more than a copy. */
 #define ZEROCOPY_LEAST ((uint64_t)64 << 10)
 
 static bool tcp_zerocopy_applies(const struct tcp_zerocopy *zerocopy, uint64_t bytes)
@@ -71,10 +71,10 @@ static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAG
 
 /*
  * Collects queued messages for one sendmsg. request->moved is the number of bytes of header and
- * payload sent. The header is encoded again in each call, so it need not be stored.
+ * payload that have been sent. A partly sent header is encoded again, so it need not be stored.
  * The batch is a single message if TLS is used (one record per message), or if the first message is
- * partly sent and stripes or control frames wait. An announcement ends the batch, since its stripes
- * follow.
+ * partly sent and stripes or control frames wait to be sent after it. An announcement ends the
+ * batch, since its stripes are sent next.
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
@@ -93,7 +93,7 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 
         if (i > 0 && mode == SEND_WHOLE &&
             tcp_zerocopy_applies(peer->conn->zerocopy, request->envelope.bytes))
-            break; /* zero-copy needs a call of its own */
+            break; /* a zero-copy message is sent alone, by the next call */
         if (mode == SEND_RTS && peer->stripes.rts_count + i >= TCP_RTS_MAX)
             break;
         if (moved < header) {
@@ -160,7 +160,8 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
 }
 
 /*
- * Ends a zero-copy call that the kernel has completed, and its request if nothing else is pending.
+ * Records that the kernel has completed a zero-copy call, and completes the request if nothing else
+ * of it is pending.
  */
 static void zerocopy_end(struct tcp_state *state, struct tcp_conn *conn, uint32_t call,
                          dist_status status)
@@ -225,7 +226,8 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int c
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
 }
 
-/* Returns the result of sendmsg; *offered_p: bytes passed to it. */
+/* Sends a batch of queued messages. Returns the result of sendmsg; *offered_p: bytes passed to it.
+ */
 static ssize_t send_batch(const struct tcp_peer *peer, size_t *offered_p)
 {
     struct send_batch batch;
@@ -251,7 +253,10 @@ static ssize_t zerocopy_call(int fd, const void *data, size_t bytes, int flags)
     return sent;
 }
 
-/* Sends parts[0] with a copy, then parts[1], which is the request's memory, without one. */
+/*
+ * Sends parts[0] with a copy, then parts[1], which is the request's memory, without a copy if
+ * possible. Returns the bytes sent, or -1 with errno set.
+ */
 static ssize_t tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
                                   struct dist_request *request, struct iovec parts[2])
 {
@@ -309,7 +314,7 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     size_t offered = 0;
     ssize_t sent;
 
-    /* Send the first message alone if its payload is not copied. */
+    /* A message whose payload is sent without a copy is sent alone. */
     if (tcp_zerocopy_applies(peer->conn->zerocopy, peer->sends.head->envelope.bytes) &&
         send_decide(peer, peer->sends.head, &credit) == SEND_WHOLE)
         sent = send_without_copy(state, peer, &offered);
@@ -330,7 +335,7 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     return 1;
 }
 
-/* Takes the next stripe of the oldest message. Returns false if there is none. */
+/* Assigns the next stripe of the oldest ready message to the connection. Returns false if none. */
 static bool stripe_assign(struct tcp_conn *conn)
 {
     struct tcp_peer *peer = conn->peer;
@@ -369,7 +374,7 @@ static void stripe_sent(struct tcp_conn *conn)
 }
 
 /*
- * Sends the remainder of the stripe and its header. Returns the result of sendmsg; *whole_p: the
+ * Sends what remains of the stripe's header and data. Returns the result of sendmsg; *whole_p: the
  * stripe is sent completely.
  */
 static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool *whole_p)
@@ -395,8 +400,8 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool
 }
 
 /*
- * True if a stripe can be sent now. On the first connection, a message or control frame that is
- * partly sent goes first.
+ * True if a stripe can be sent now. On the first connection, a partly sent message or control frame
+ * must be completed first.
  */
 static bool stripes_can_send(const struct tcp_conn *conn)
 {
@@ -465,7 +470,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         now = disti_tcp_control(state, peer);
         if (send_can_flush(peer))
             now += send_flush(state, peer);
-        /* The first connection also carries messages, so the further ones take stripes first. */
+        /* The first connection takes stripes last, since it also carries messages. */
         for (int i = 1; i <= peer->conns && peer->stripes.sending; i++) {
             if (disti_tcp_conn_sends(peer->conn))
                 stripes += stripes_send(state, &peer->conn[i % peer->conns]);
@@ -499,17 +504,17 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
 /* Zero-copy sends: the kernel reads the program's memory until it reports completion. */
 
 /*
- * The kernel numbers the calls of send with MSG_ZEROCOPY per socket, from 0. It reports completed
- * calls in the socket's error queue; until then it may read their memory. A request completes when
- * all its calls are completed:
+ * The kernel numbers the calls of send with MSG_ZEROCOPY on each socket, from 0. It reports a
+ * completed call in the socket's error queue and may read the call's memory until then. A request
+ * completes when all its calls are completed. Fields of a request:
  *
  *      request->own[1]   calls that are not completed
  *      request->own[2]   1: the kernel has accepted all bytes of the request
  */
 
 /*
- * Handles one entry of the error queue, which reports a range of calls. Returns false if it is
- * about something else.
+ * Handles one entry of the error queue. Returns false if the entry does not report completed
+ * zero-copy calls.
  */
 static bool zerocopy_completion(struct tcp_state *state, struct tcp_conn *conn,
                                 const struct cmsghdr *header)
@@ -570,7 +575,7 @@ void disti_tcp_close(const struct tcp_state *state, struct tcp_conn *conn)
 /* Messages sent in stripes. */
 
 /*
- * Fields of a request that is announced or for which RTS is sent:
+ * Fields of a request after its announcement or RTS has been sent:
  *
  *      request->own[0]   its number plus 1
  *      request->own[3]   offset of its next stripe
