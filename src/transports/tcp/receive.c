@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/*
- * A read of at least this size belongs to a message that its sender may have sent without a copy.
- */
+/* After a read of at least this size, the sender may be waiting to complete a zero-copy send. */
 #define RECEIVE_LONG (32 << 10)
 
 /*
+ * The path of received data:
+ *
  *  socket --recv--> buffer --+--> header: matched
  *     |                      +--> payload: copied, reduced (while in cache), buffered or discarded
  *     |                      '--> data that cannot be used yet: stash
@@ -56,8 +56,8 @@ static void receive_count(struct tcp_conn *conn, const void *data, size_t bytes)
 }
 
 /*
- * Copies or reduces payload from the buffer. Returns the bytes used; part of an element is not
- * used.
+ * Copies or reduces payload from the buffer. Returns the bytes used; an incomplete element at the
+ * end is left.
  */
 static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, size_t bytes)
 {
@@ -77,7 +77,8 @@ static size_t receive_payload(struct tcp_conn *conn, const unsigned char *data, 
     return take;
 }
 
-/* Ends a stripe that is stored completely, and its message if this was the last stripe. */
+/* Ends a stripe that has been stored completely. Ends its message too if no other stripe is left.
+ */
 static void tcp_stripe_end(struct tcp_conn *conn)
 {
     struct tcp_incoming *in = &conn->in;
@@ -112,13 +113,14 @@ static void tcp_stripe_end(struct tcp_conn *conn)
     free(assembly);
 }
 
-/* Compares the checksum of a complete frame. Returns false if it differs; the peer is lost. */
+/* Checks the checksum of a complete frame. If it is wrong, loses the peer and returns false. */
 static bool tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
 {
     if (!conn->peer->checksum || conn->in.sum == conn->in.sum_expected)
         return true;
     /*
-     * Log this now: other ranks may fail first, and they report only that a connection has ended.
+     * Log the cause now: the job may end with the error of another rank, which reports only that a
+     * connection has ended.
      */
     disti_notice("rank %d: data from rank %d were damaged in transit (DIST_CHECKSUM)", state->rank,
                  conn->peer->rank);
@@ -129,8 +131,8 @@ static bool tcp_sum_fits(struct tcp_state *state, const struct tcp_conn *conn)
 }
 
 /*
- * Ends a message or stripe that has arrived completely. Returns false if it is damaged; the peer
- * is lost.
+ * Ends a message or stripe that has arrived completely. If it is damaged, loses the peer and
+ * returns false.
  */
 static bool receive_finish(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -170,9 +172,9 @@ dist_status disti_tcp_queue_cts(struct tcp_peer *peer, uint64_t number, bool ref
 }
 
 /*
- * Adds an assembly for an announced message or for one that this rank sends CTS for. Its payload
- * goes to the request or the unexpected message; if both are NULL it is discarded. Returns false
- * without memory.
+ * Adds an assembly for an announced message, or for a message whose RTS this rank answers with CTS.
+ * The payload goes to the request or the unexpected message; if both are NULL, it is discarded.
+ * Returns false if there is no memory.
  */
 static bool tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                          struct dist_request *request, struct disti_unexpected *unexpected)
@@ -200,8 +202,8 @@ static bool tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
 }
 
 /*
- * Handles a stripe's frame: points `in` at its destination. WAIT: its message is not announced
- * yet.
+ * Handles a stripe's frame: sets the destination of the stripe's payload in conn->in. WAIT: the
+ * announcement of its message has not arrived yet. BAD: the frame is invalid.
  */
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
 
@@ -251,9 +253,9 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
     if (!in->request) {
         /*
-         * No receive is posted: buffer the message. If a receive has just completed, its caller
-         * may post the next one soon, so defer the message until the next turn, which avoids the
-         * copy.
+         * No receive is posted, so buffer the message. But if a receive has completed in this turn,
+         * its caller may post the next one soon: defer the message until the next turn, which may
+         * avoid the copy.
          */
         if (conn->finished && conn->state == TCP_CONN_UP) {
             disti_tcp_conn_set_state(conn, TCP_CONN_RESUMING);
@@ -276,8 +278,8 @@ static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
     if (whole)
         return true;
     /*
-     * The stripes of an announced message find its assembly, so this connection goes on to the
-     * next frame.
+     * The payload of an announced message arrives in stripes, which are stored through the
+     * assembly. This connection continues with the next frame.
      */
     if (!tcp_assemble(peer, peer->stripes.arrived++, envelope->bytes, in->request,
                       in->unexpected)) {
@@ -370,7 +372,7 @@ static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum 
         return frame_message(state, conn, frame, false);
     case DISTI_TCP_RTS:
         return frame_rts(state, peer, frame);
-    case DISTI_TCP_CREDIT: /* at most the credit that this rank has used */
+    case DISTI_TCP_CREDIT: /* the peer returns at most the credit that this rank has used */
         if (frame->tag > peer->credit.granted - peer->credit.left)
             return frame_bad(state, conn);
         peer->credit.left += frame->tag;
@@ -388,7 +390,7 @@ static uint32_t checksum_header(const unsigned char *frame)
                         DISTI_TCP_FRAME_BYTES - DISTI_TCP_SUM_BYTES);
 }
 
-/* Handles a frame's header. Returns false if the frame cannot be used now or the peer is lost. */
+/* Handles a frame's header. Returns false if the frame has to wait or the peer is lost. */
 static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
     unsigned char unsealed[DISTI_TCP_FRAME_BYTES];
@@ -420,9 +422,8 @@ static bool tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsi
     return frame_of_first(state, conn, kind, &frame);
 }
 
-/*
- * Processes received bytes. Returns the number of bytes used; the caller keeps the remaining ones.
- */
+/* Processes received bytes. Returns the number of bytes used; the caller stashes the remaining
+ * ones. */
 static size_t receive_use(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *data,
                           size_t bytes)
 {
@@ -466,9 +467,11 @@ static void receive_use_keep(struct tcp_state *state, struct tcp_conn *conn,
 }
 
 /*
- * Returns the number of bytes to read into the buffer: the remainder of a message, or the next
- * message with its header, and little more, since data that follow are better read directly into
- * their destination after their receive is posted.
+ * Returns the number of bytes to read into the buffer; `left` bytes of the current payload are
+ * outstanding. If only short messages are expected, this is the whole buffer. If a long message is
+ * expected, read no more than TCP_PEEK_BYTES of it into the buffer, so that its remaining payload
+ * can be read directly into its destination; only a message that is reduced is read through the
+ * buffer.
  */
 static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
 {
@@ -487,9 +490,9 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
 }
 
 /*
- * Reads once and processes the data. One call reads payload directly into its destination and what
- * follows it into the buffer. Returns the result of the read; *full_p: the socket returned all
- * bytes requested.
+ * Reads once and processes the data. If possible, payload is read directly into its destination
+ * and only the data after it into the buffer, with one call. Returns the result of the read;
+ * *full_p: the socket returned all bytes requested.
  */
 static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool *full_p)
 {
@@ -537,8 +540,8 @@ static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool
         receive_use_keep(state, conn, state->buffer, kept + (size_t)got);
     }
     /*
-     * Acknowledge now, since the zero-copy sender waits for it; the kernel might delay it by 40
-     * ms.
+     * Send the TCP acknowledgement now, since a zero-copy send completes only after it; the kernel
+     * might delay it by 40 ms.
      */
     if (state->zerocopy && !in->active && (began || got >= RECEIVE_LONG))
         setsockopt(conn->fd, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
@@ -587,8 +590,8 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
 /* Credit for unexpected messages, and CTS for messages without credit. */
 
 /*
- * Credit is returned when 1/CREDIT_SHARE of the limit is owed: rarely, and long before the sender
- * runs out.
+ * Credit is returned when 1/CREDIT_SHARE of the limit is owed. Thus credit frames are rare, and the
+ * sender still has credit when they arrive.
  */
 #define CREDIT_SHARE 4
 
@@ -775,7 +778,10 @@ void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
     disti_match_release_descriptors(&peer->match);
 }
 
-/* Gives an unexpected message to the receive, with the part that has arrived so far. */
+/*
+ * Matches the receive with an unexpected message and stores the part that has arrived. The
+ * remaining part is received directly by the request.
+ */
 static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpected,
                        struct dist_request *request)
 {
@@ -789,7 +795,7 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
     request->moved = unexpected->arrived - rest;
     disti_sink_apply(sink, 0, unexpected->payload, request->moved);
     if (!whole) {
-        if (rest) { /* these bytes are processed again, so exclude them from the checksum */
+        if (rest) { /* an incomplete element is processed again: exclude it from the checksum */
             in->sum = in->sum_header;
             tcp_sum(peer, in, unexpected->payload, request->moved);
         }
@@ -823,7 +829,7 @@ static void post_claim_rts(struct tcp_state *state, struct tcp_peer *peer,
     disti_tcp_control(state, peer);
 }
 
-/* Discards an unexpected message that does not match the receive's call. */
+/* Discards an unexpected message whose fingerprint does not match the receive's. */
 static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
                          struct disti_unexpected *unexpected)
 {
@@ -834,7 +840,7 @@ static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
     while (assembly && !(assembly->unexpected && assembly->unexpected->refused))
         assembly = assembly->next;
     if (!unexpected->descriptor && assembly) {
-        /* It was refused while its stripes were arriving: discard the remaining ones. */
+        /* The stripes of the refused message are still arriving: discard the remaining ones. */
         unexpected = assembly->unexpected;
         assembly->costs = true;
         disti_tcp_forget(peer, unexpected);
@@ -865,7 +871,7 @@ void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_
         post_refused(state, peer, unexpected);
     else if (unexpected && unexpected->descriptor)
         post_claim_rts(state, peer, unexpected, request);
-    /* A striped message is given to the receive when all stripes have arrived. */
+    /* If the message arrives in stripes, tcp_stripe_end completes the receive. */
     else if (unexpected && !assembly)
         post_claim(peer, unexpected, request);
     if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
