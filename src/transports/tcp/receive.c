@@ -590,8 +590,8 @@ size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
 /* Credit for unexpected messages, and CTS for messages without credit. */
 
 /*
- * Credit is returned when 1/CREDIT_SHARE of the limit is owed. Thus credit frames are rare, and the
- * sender still has credit when they arrive.
+ * Credit is returned when 1/CREDIT_SHARE of the limit is owed. Thus credit frames are rare, but
+ * arrive long before the sender has used all credit.
  */
 #define CREDIT_SHARE 4
 
@@ -829,7 +829,7 @@ static void post_claim_rts(struct tcp_state *state, struct tcp_peer *peer,
     disti_tcp_control(state, peer);
 }
 
-/* Discards an unexpected message whose fingerprint does not match the receive's. */
+/* Discards an unexpected message after its receive has failed with ERR_MISMATCH. */
 static void post_refused(struct tcp_state *state, struct tcp_peer *peer,
                          struct disti_unexpected *unexpected)
 {

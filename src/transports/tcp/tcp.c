@@ -22,10 +22,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Ticks that the higher rank of a pair waits for the lower one to connect. */
+/* Ticks that the higher rank of a pair waits for the lower rank to connect. */
 #define PEER_PATIENCE 2
 
-/* Plans the connections to a peer from its address. Returns false without memory. */
+/* Plans the connections to a peer from its address. Returns false if there is no memory. */
 static bool tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
                      const struct disti_tcp_address *address)
 {
@@ -139,7 +139,7 @@ static void tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
 
 /* ---- turns and deadlines ---- */
 
-/* True if a deadline is running for a further connection or for the end of all connections. */
+/* True if a deadline is set for a further connection or for the end of all connections. */
 static bool peer_is_busy(const struct tcp_peer *peer)
 {
     for (int number = 1; number < peer->conns; number++) {
@@ -179,7 +179,7 @@ static int peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
         if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
             further += disti_tcp_receive(state, conn);
     }
-    /* The first connection may have reached its end earlier. */
+    /* The first connection may have reached its end already: read it again. */
     if (further && peer->deadline)
         peer->conn->readable = true;
     if (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !peer_can_move(peer) &&
@@ -198,7 +198,7 @@ static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
             disti_tcp_conn_expired(state, &peer->conn[number]);
     }
     if (peer->deadline && disti_expired(peer->deadline)) {
-        /* The end of all connections may have arrived since the last check. */
+        /* The goodbye may have arrived since the last read. */
         if (disti_tcp_conn_can_receive(peer->conn, true))
             disti_tcp_receive(state, peer->conn);
         disti_tcp_lose(state, peer, 0, peer->cause ? NULL : "one of its connections has ended");
@@ -213,8 +213,8 @@ static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
 /* ---- loss of a peer ---- */
 
 /*
- * Returns the reason for the user; distinguishes an unreachable peer from one that closed the
- * connection.
+ * Returns the text for the user why the peer is lost. Distinguishes an unreachable peer from one
+ * that closed the connection.
  */
 static const char *peer_fault_reason(const struct tcp_peer *peer)
 {
@@ -278,7 +278,8 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Detects a machine that no longer answers, but not a peer whose program is computing. */
 
 /*
- * TCP_INFO of a connection if the peer's kernel is alive, but its program may be computing:
+ * How a connection behaves (see TCP_INFO) while the peer's kernel is alive, even if its program is
+ * computing:
  *
  *      all data acknowledged             keepalive probes the peer
  *      data in flight                    acknowledged, or retransmitted
@@ -289,7 +290,8 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
  * connection fails if retransmissions or probes are not answered for the group's timeout.
  */
 
-/* Checks per timeout, and the bounds of the interval between two checks. */
+/* Number of checks within the group's timeout, and the bounds of the interval between two checks.
+ */
 #define SILENCE_LOOKS 16
 #define SILENCE_LEAST_MS 50
 #define SILENCE_MOST_MS 1000
@@ -338,7 +340,7 @@ static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *con
     return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
 }
 
-/* A healthy peer may have one unanswered probe or retransmission. */
+/* One unanswered probe or retransmission is normal, even if the peer's machine answers. */
 #define SILENCE_SHOWS 2
 
 /* True if the peer's machine does not answer; false if only its program is busy. */
@@ -373,14 +375,15 @@ static void tcp_silence(struct tcp_state *state)
     }
 }
 
-/* Cancels the messages of a closed group; the transport's other groups continue. */
+/* Cancels the messages of a closed group; other groups that use the transport continue. */
 
 /* Time in ms for the kernel to complete zero-copy calls to a peer whose machine does not answer. */
 #define CANCEL_PINNED_MS 500
 
 /*
- * Messages that have not begun are removed. A send that is partly sent is replaced by a detached
- * request with a copy of the remaining data. The rest of a message that is arriving is discarded.
+ * Cancels the messages of a group with one peer. Sends of which nothing has been sent and receives
+ * without a message are removed. A partly sent message is replaced by a detached request with a
+ * copy of the remaining data. What remains of an arriving message is discarded.
  */
 struct cancel {
     struct tcp_state *state;
@@ -397,7 +400,7 @@ static bool cancel_matches(const struct cancel *cancel, const struct dist_reques
 
 /* ---- sends ---- */
 
-/* Replaces the send by a detached request, also where connections are sending its stripes. */
+/* Replaces the send by a detached request, also in connections that are sending its stripes. */
 static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
 {
     struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);
@@ -473,8 +476,8 @@ static void cancel_receives(struct cancel *cancel)
 /* ---- zero-copy sends ---- */
 
 /*
- * True if a zero-copy call of a message with such a tag is pending. Ignores detached requests,
- * whose memory belongs to libdist.
+ * True if a zero-copy call of a message whose tag matches `tag` in the bits of `mask` is pending.
+ * Ignores detached requests, whose memory belongs to libdist.
  */
 static bool zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn, uint64_t tag,
                            uint64_t mask)
@@ -490,7 +493,7 @@ static bool zerocopy_holds(const struct tcp_state *state, const struct tcp_conn 
 }
 
 /*
- * True if the kernel may still read the group's memory. `answers`: only check connections to
+ * True if the kernel may still read the group's memory. `answers`: check only connections to
  * machines that answer.
  */
 static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
@@ -511,12 +514,12 @@ static bool cancel_is_pinned(const struct cancel *cancel, bool answers)
 }
 
 /*
- * The program may reuse its memory after the cancel, so wait until the kernel has completed the
- * zero-copy calls, which requires that the peer reads. The peer may be in the same wait, so both
- * continue to make progress; further sends of the group are copied. A peer that is computing reads
- * in its next call and has the group's timeout for it. A peer that does not read by then, or whose
- * machine does not answer, is lost for all groups, since only closing the sockets releases the
- * memory.
+ * Waits until the kernel has completed the group's zero-copy calls, since the program may reuse its
+ * memory after the cancel. The calls complete only if the peer reads. The peer may be waiting here
+ * too, so this loop calls progress; further sends of the group are copied. A peer that is computing
+ * reads in its next call; it has the group's timeout to do so. A peer that does not read by then is
+ * lost for all groups, since only closing the sockets releases the memory. So is a peer whose
+ * machine does not answer, after CANCEL_PINNED_MS.
  */
 static void cancel_unpin(struct tcp_state *state, uint64_t tag, uint64_t mask)
 {
@@ -584,7 +587,8 @@ static void tcp_cancel(void *instance, uint64_t tag, uint64_t mask)
     disti_standins_sweep(&state->standins);
 }
 
-/* Default limits of unexpected messages: per peer, for all peers, and the minimum per peer. */
+/* Default limits in bytes of unexpected messages: per peer, for all peers, and the least per peer.
+ */
 #define CREDIT_EACH ((size_t)16 << 20)
 #define CREDIT_ALL ((size_t)256 << 20)
 #define CREDIT_LEAST ((size_t)1 << 20)
@@ -711,8 +715,8 @@ static dist_status tcp_address(void *instance, void *blob, size_t *size_p)
 }
 
 /*
- * Both ranks of a pair get the same result. A loopback address reaches only ranks in the same
- * network namespace.
+ * The result is the same on both ranks of a pair. A loopback address can be reached only from the
+ * same network namespace.
  */
 static dist_status tcp_reach(void *instance, const void *blob, size_t size,
                              struct dist_reach *reach_p)
@@ -838,7 +842,7 @@ static int tcp_poll(struct tcp_state *state)
             disti_tcp_conn_event(state, &state->peers[index]->conn[what - TCP_EVENT_CONN],
                                  events[i].events);
     }
-    /* Check deadlines after the events, so that data which arrived in time count. */
+    /* Check deadlines after the events, so that data that arrived in time are handled first. */
     if (tick) {
         struct tcp_peer *next;
         bool needed = false;
@@ -859,9 +863,9 @@ static int tcp_poll(struct tcp_state *state)
 }
 
 /*
- * With few listed peers, reading their sockets directly costs less than epoll_wait first. Every
- * TCP_DIRECT_CALLS-th call polls epoll in any case, for new connections and peers that are not
- * listed.
+ * With few listed peers, reading their sockets directly is cheaper than calling epoll_wait before.
+ * Every TCP_DIRECT_CALLS-th call polls epoll in any case, for new connections and for peers that
+ * are not listed.
  */
 static int tcp_move(struct tcp_state *state)
 {
@@ -908,7 +912,8 @@ static int tcp_arm(void *instance)
         if (peer_can_move(peer))
             return -2;
     }
-    /* Consume events of data that have been read already, which would wake the thread at once. */
+    /* Consume the events of data that have been read already; they would wake the thread at once.
+     */
     return tcp_poll(state) ? -2 : state->epoll;
 }
 
@@ -917,9 +922,7 @@ static void tcp_disarm(void *instance)
     (void)instance;
 }
 
-/*
- * Closing: sends goodbye to every peer and closes the sockets without losing data that were sent.
- */
+/* Closing: says goodbye to every peer and closes the sockets without losing data already sent. */
 
 /* Total time in ms to wait for room in the sockets for unsent data. */
 #define LEAVE_MS 100
@@ -942,9 +945,9 @@ static void leave_send_goodbye(struct tcp_state *state, struct tcp_peer *peer)
 }
 
 /*
- * Reads and discards pending data, since closing with unread data resets the connection, and the
- * peer may lose the last messages. Returns true if data are unsent or the kernel may still read
- * the program's memory.
+ * Reads and discards received data: closing a socket with unread data would reset the connection,
+ * and the peer might lose the last messages. Returns true if data are unsent or the kernel may
+ * still read the program's memory.
  */
 static bool leave_under_way(struct tcp_state *state, struct tcp_conn *conn)
 {
@@ -981,9 +984,8 @@ static void tcp_leave(struct tcp_state *state)
                    leave_under_way(state, conn))
                 disti_sleep_ns(100 * 1000);
             /*
-             * The kernel continues to send to a peer that is computing. It gives up a closed
-             * connection when the interval of its probes reaches the maximum, so use the largest
-             * maximum.
+             * After close, the kernel continues to send to a peer that is computing, but gives up
+             * when the interval of its probes has reached the maximum. So set the largest maximum.
              */
             (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
             shutdown(conn->fd, SHUT_WR);
