@@ -468,10 +468,9 @@ static void receive_use_keep(struct tcp_state *state, struct tcp_conn *conn,
 
 /*
  * Returns the number of bytes to read into the buffer; `left` bytes of the current payload are
- * outstanding. If only short messages are expected, this is the whole buffer. If a long message is
- * expected, read no more than TCP_PEEK_BYTES of it into the buffer, so that its remaining payload
- * can be read directly into its destination; only a message that is reduced is read through the
- * buffer.
+ * outstanding. If `left` is small and no long receive is posted, this is the size of the buffer.
+ * Otherwise at most TCP_PEEK_BYTES after `left` are read, so that the payload of the next message
+ * can be read directly into its destination, unless that payload has to be reduced.
  */
 static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
 {

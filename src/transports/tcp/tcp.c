@@ -198,7 +198,7 @@ static bool peer_tick(struct tcp_state *state, struct tcp_peer *peer)
             disti_tcp_conn_expired(state, &peer->conn[number]);
     }
     if (peer->deadline && disti_expired(peer->deadline)) {
-        /* The goodbye may have arrived since the last read. */
+        /* The goodbye or the end of the stream may have arrived since the last read. */
         if (disti_tcp_conn_can_receive(peer->conn, true))
             disti_tcp_receive(state, peer->conn);
         disti_tcp_lose(state, peer, 0, peer->cause ? NULL : "one of its connections has ended");
