@@ -54,11 +54,11 @@ static inline bool disti_ucx_phase_allows(enum ucx_phase from, enum ucx_phase to
  * and the receiver handles them in the order of these numbers.
  */
 #define UCX_PIECE_BYTES ((size_t)1 << 20)
-#define UCX_WHOLE_BYTES ((size_t)128 << 10)     /* the largest eager message, which is copied */
-#define UCX_WHOLE_BYTES_RDMA ((size_t)32 << 10) /* the same with RDMA, where pieces need no copy   \
-                                                 */
-#define UCX_CREDIT_BYTES ((uint64_t)4 << 20)    /* credit limit of each peer */
-#define UCX_WINDOW 4                            /* maximum pieces in flight per message */
+/* The largest eager message, which is copied; and with RDMA, where pieces need no copy. */
+#define UCX_WHOLE_BYTES ((size_t)128 << 10)
+#define UCX_WHOLE_BYTES_RDMA ((size_t)32 << 10)
+#define UCX_CREDIT_BYTES ((uint64_t)4 << 20) /* credit limit of each peer */
+#define UCX_WINDOW 4                         /* maximum pieces in flight per message */
 #define UCX_SCRATCHES 16 /* maximum buffers for pieces that are fetched and reduced */
 
 enum ucx_am {
