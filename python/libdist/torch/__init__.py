@@ -5,13 +5,15 @@
     torch.distributed.init_process_group("libdist")
 """
 import torch.distributed as _dist
+from libdist_replace import replace
 
 from . import _collectives, _cuda, _cuda_work, _group, _monitor, _running, _tensors, _work
 from ._buckets import Buckets, shared_buckets
 from ._eager import run_eagerly
-from ._group import DeviceBackend, ProcessGroup, create as _create
+from ._group import SUPPORTS_DEVICES, DeviceBackend, ProcessGroup, create as _create, create_as_gloo as _create_as_gloo
 from ._work import Work
 
 run_eagerly(_collectives, _cuda, _cuda_work, _group, _monitor, _running, _tensors, _work)
-if "LIBDIST" not in _dist.Backend._plugins:
-    _dist.Backend.register_backend("libdist", _create, extended_api=True, devices=["cpu", "cuda"])
+for _name, _function in ("libdist", _create), ("libdist_gloo", _create_as_gloo):
+    if _name.upper() not in _dist.Backend._plugins:
+        _dist.Backend.register_backend(_name, _function, extended_api=True, devices=["cpu", "cuda"])

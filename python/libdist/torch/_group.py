@@ -27,7 +27,7 @@ if not hasattr(_ProcessGroup, "_set_default_backend"):
     raise ImportError(f"libdist.torch requires PyTorch 2.6 or later, not {torch.__version__}: pip install -U torch")
 
 
-def _supports_backends() -> bool:
+def _supports_devices() -> bool:
     """Returns whether Python can create a backend for one device; torch 2.11 and older only support
     process groups.
     """
@@ -38,7 +38,7 @@ def _supports_backends() -> bool:
     return True
 
 
-_SUPPORTS_BACKENDS = _supports_backends()
+SUPPORTS_DEVICES = _supports_devices()
 _instances: "weakref.WeakSet[_GroupBase]" = weakref.WeakSet()
 
 
@@ -115,13 +115,21 @@ class _GroupBase(Collectives):
         for work in list(self._works.values()):
             work.wait()
 
+    _registered_name = "libdist"
+    _shown_name = "libdist"
+
     def getBackendName(self) -> str:  # pylint: disable=invalid-name  # torch's name
-        """Returns the name with which the backend is registered."""
+        """Returns the name that torch's C++ code sees, which casts a backend with the name gloo to
+        its own class.
+        """
         return "libdist"
 
     def name(self) -> str:
-        """Returns the name with which the backend is registered."""
-        return "libdist"
+        """Returns the name of the backend that programs see."""
+        return self._shown_name
+
+    def _get_backend_name(self) -> str:
+        return self._shown_name
 
     @property
     def supports_splitting(self) -> bool:
@@ -155,16 +163,18 @@ class ProcessGroup(_GroupBase, _ProcessGroup):
     of a group it contains one with the same ranks.
     """
 
+    _device_backend = DeviceBackend
+
     def __init__(self, group: Group, timeout: timedelta):
         _ProcessGroup.__init__(self, group.rank, group.size)
         self._begin(group, timeout, Cuda(group, timeout))
         self._splits = itertools.count()
-        if _SUPPORTS_BACKENDS:
+        if SUPPORTS_DEVICES:
             self._register_for(_devices())
         self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
 
     def _register_for(self, devices: List[torch.device]) -> None:
-        backend = DeviceBackend(self._group, self._timeout, self._cuda)
+        backend = self._device_backend(self._group, self._timeout, self._cuda)
         backend._works = self._works
         for device in devices:
             self._register_backend(device, _ProcessGroup.BackendType.CUSTOM, backend)
@@ -189,8 +199,12 @@ class ProcessGroup(_GroupBase, _ProcessGroup):
 
     _group_name = _group_desc = ""
 
+    @property
+    def _device_types(self) -> List[torch.device]:
+        return _devices()
+
     def _get_backend(self, device: Any) -> Any:
-        return _ProcessGroup._get_backend(self, device) if _SUPPORTS_BACKENDS else self
+        return _ProcessGroup._get_backend(self, device) if SUPPORTS_DEVICES else self
 
     def size(self) -> int:
         """Returns the number of ranks."""
@@ -231,10 +245,33 @@ class ProcessGroup(_GroupBase, _ProcessGroup):
         if self._group.rank not in new_ranks:
             return None
         timeout = timeout or self._timeout
-        made = ProcessGroup(self._group.new_group(new_ranks, timeout=timeout), timeout)
+        made = type(self)(self._group.new_group(new_ranks, timeout=timeout), timeout)
         made._set_group_name(group_name or "")
         made._set_group_desc(desc)
         return made
+
+
+class _AsGloo:
+    """The part of a group that libdist serves in place of gloo: torch and programs that check for
+    gloo take it for gloo.
+    """
+
+    _registered_name = "libdist_gloo"
+    _shown_name = "gloo"
+
+    @property
+    def __class__(self) -> type:  # isinstance() accepts it as ProcessGroupGloo
+        return torch.distributed.ProcessGroupGloo
+
+
+class GlooDeviceBackend(_AsGloo, DeviceBackend):
+    """A backend for some devices in place of gloo."""
+
+
+class GlooProcessGroup(_AsGloo, ProcessGroup):
+    """A process group in place of one of gloo."""
+
+    _device_backend = GlooDeviceBackend
 
 
 def _gather_by(store: Any, rank: int, size: int) -> Any:
@@ -252,18 +289,18 @@ def _gather_by(store: Any, rank: int, size: int) -> Any:
     return gather
 
 
-def _is_alone(options: Any, caller: Any) -> bool:
-    """Returns whether this backend is the only one of init_process_group, for all devices.
+def _is_alone(options: Any, caller: Any, name: str) -> bool:
+    """Returns whether the backend `name` is the only one of init_process_group, for all devices.
 
     Before torch 2.12 the options do not contain this information, so it is read from the variable
     backend_config of torch's function, which all versions have.
     """
     config = caller.f_locals.get("backend_config")
     if config is not None:
-        return {name.lower() for name in config.get_device_backend_map().values()} == {"libdist"}
+        return {name.lower() for name in config.get_device_backend_map().values()} == {name}
     process_group = getattr(options, "process_group", None)
     try:
-        return process_group._get_backend_name().lower() in ("custom", "libdist", "undefined")
+        return process_group._get_backend_name().lower() in ("custom", name, "undefined")
     except (AttributeError, RuntimeError):
         return False
 
@@ -273,6 +310,19 @@ def create(options: Any, backend_options: Any) -> Any:
     group.
     """
     del backend_options
+    return _create(options, sys._getframe(1), ProcessGroup, DeviceBackend)
+
+
+def create_as_gloo(options: Any, backend_options: Any) -> Any:
+    """As create, in place of a group of gloo."""
+    del backend_options
+    return _create(options, sys._getframe(1), GlooProcessGroup, GlooDeviceBackend)
+
+
+def _create(options: Any, caller: Any, whole: type, part: type) -> Any:
+    """Creates the object that torch's function, whose frame is `caller`, expects for a group:
+    a `whole` process group, or `part` of one, for some devices.
+    """
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     # A timeout of the program takes precedence over DIST_TIMEOUT, which takes precedence over
     # torch's default.
@@ -286,19 +336,14 @@ def create(options: Any, backend_options: Any) -> Any:
     )
     if seconds:  # init_process_group has checked that it is a number
         timeout = timedelta(seconds=int(seconds))
-    return _wrapped(group, options, timeout, sys._getframe(1))
-
-
-def _wrapped(group: Group, options: Any, timeout: timedelta, caller: Any) -> Any:
-    """Returns the object that torch's function, whose frame is `caller`, expects for the group."""
-    alone = _is_alone(options, caller)
-    if _SUPPORTS_BACKENDS and not alone:
-        return DeviceBackend(group, timeout, Cuda(group, timeout))
+    alone = _is_alone(options, caller, whole._registered_name)
+    if SUPPORTS_DEVICES and not alone:
+        return part(group, timeout, Cuda(group, timeout))
     if not alone:
         warnings.warn(
             f"libdist is used for all devices: torch {torch.__version__} accepts backends for single devices only from C++"
         )
-    made = ProcessGroup(group, timeout)
+    made = whole(group, timeout)
     device = caller.f_locals.get("device_id")
     if device is not None:  # torch only sets it on groups that it creates itself
         made.bound_device_id = device

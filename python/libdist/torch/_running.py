@@ -5,10 +5,13 @@ from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
+from torch._C._autograd import _profiler_enabled as is_profiling
 
+from .._header import ANY_SOURCE
 from .._library import lib
 from ..group import Group
 from ._cuda import CALLS, Cuda, blocking, synchronize, through_host
+from ._profiling import begin_event
 from ._tensors import Finish, all_of
 from ._work import Several, Work, done
 
@@ -22,6 +25,12 @@ _KEEPS_WORKS = torch.__version__ < (2, 7)
 _started = {name: getattr(lib, f"dist_{name}_async") for name in CALLS}
 
 
+def _pair_name(arguments: tuple, source: Any) -> str:
+    if source is None:
+        return "send"
+    return "recvAnySource" if arguments[3] == ANY_SOURCE else "recv"
+
+
 class Running:
     """Runs the calls of a process group."""
 
@@ -29,6 +38,7 @@ class Running:
     _cuda: Cuda
     _timeout: timedelta
     _works: Dict[int, Work]
+    _shown_name: str
     _coalesced: Optional[List[Any]] = None  # works of the current batch
 
     def _run(
@@ -47,6 +57,8 @@ class Running:
         `lead` and `other` hold the memory. All ranks have `lead`, whose device determines where the
         call runs. `finish` is called if the call succeeds, `free` in any case.
         """
+        if is_profiling():
+            free = all_of(free, begin_event(self, name, lead))
         try:
             if not lead.is_cpu:
                 work = self._cuda.run(name, arguments, opts, tensors, finish, (lead, other))
@@ -119,7 +131,9 @@ class Running:
             if work is not None:
                 return self._add_to_batch(work)
             finish = through_host(lead, finish)
+        free = begin_event(self, _pair_name(arguments, source), lead) if is_profiling() else None
         work = self._start(function, arguments, tensors, finish, (lead, source))
+        work._free = free
         work._source = source
         work._is_message = True
         return work
@@ -133,10 +147,12 @@ class Running:
         limit = None if opts is None else opts.timeout
         timed = limit is not None and limit.total_seconds() > 0
         waits = opts is not None and not getattr(opts, "asyncOp", True)
-        if waits and not timed:
+        free = begin_event(self, "barrier") if is_profiling() else None
+        if waits and not timed and free is None:
             self._group._check(lib.dist_barrier(self._group._handle))
             return done([])
         work = self._start(lib.dist_barrier_async, (), [], None, None)
-        if timed and waits:
-            work.wait(limit)
+        work._free = free
+        if waits:
+            work.wait(limit if timed else None)
         return work
