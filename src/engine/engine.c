@@ -821,7 +821,7 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
         dist_status status = DIST_IN_PROGRESS;
         int moved = 0;
         if (crowded)
-            disti_node_lead_learn(engine->node, op);
+            disti_node_yield_learn(engine->node, op);
         for (int i = is_long ? 0 : looks; i > 0 && status == DIST_IN_PROGRESS; i--) {
             if (crowded)
                 sched_yield();
@@ -830,7 +830,7 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
         *status_p = status;
     }
     if (*status_p == DIST_OK && call->collective == DIST_COLL_BARRIER && call->waits)
-        disti_node_lead_follow(engine->node, op);
+        disti_node_yield_after_barrier(engine->node, op);
     return true;
 }
 

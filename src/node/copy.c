@@ -90,47 +90,47 @@ static inline void move_prefetch(char *to, const char *from)
     node_prefetch_write(to + MOVE_AHEAD_EACH, NODE_LINE);
 }
 
-static inline void move_line_near(char *to, const char *from)
+static inline void move_line_cached(char *to, const char *from)
 {
     move_prefetch(to, from);
     memcpy(to, from, NODE_LINE);
 }
 
-MOVE_LINES(move_near, , move_line_near)
+MOVE_LINES(move_cached, , move_line_cached)
 
 #ifdef __x86_64__
 /* Fastest if one instruction writes a whole line. */
 #define MOVE_WIDE __attribute__((target("avx512f")))
 
-static inline void move_line_past(char *to, const char *from)
+static inline void move_line_bypass(char *to, const char *from)
 {
     for (size_t at = 0; at < NODE_LINE; at += sizeof(__m128i))
         _mm_stream_si128((__m128i *)(void *)(to + at),
                          _mm_loadu_si128((const __m128i *)(const void *)(from + at)));
 }
 
-MOVE_WIDE static inline void move_line_past_wide(char *to, const char *from)
+MOVE_WIDE static inline void move_line_bypass_wide(char *to, const char *from)
 {
     _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
 }
 
-MOVE_WIDE static inline void move_line_near_wide(char *to, const char *from)
+MOVE_WIDE static inline void move_line_cached_wide(char *to, const char *from)
 {
     move_prefetch(to, from);
     _mm512_storeu_si512(to, _mm512_loadu_si512(from));
 }
 
-MOVE_LINES(move_past, , move_line_past)
-MOVE_LINES(move_past_wide, MOVE_WIDE, move_line_past_wide)
-MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
+MOVE_LINES(move_bypass, , move_line_bypass)
+MOVE_LINES(move_bypass_wide, MOVE_WIDE, move_line_bypass_wide)
+MOVE_LINES(move_cached_wide, MOVE_WIDE, move_line_cached_wide)
 
 static move_lines move_choose(uint8_t copy_mode)
 {
-    bool past = copy_mode & NODE_BYPASSES;
+    bool bypasses = copy_mode & NODE_BYPASSES;
 
     if (__builtin_cpu_supports("avx512f"))
-        return past ? move_past_wide : move_near_wide;
-    return past ? move_past : move_near;
+        return bypasses ? move_bypass_wide : move_cached_wide;
+    return bypasses ? move_bypass : move_cached;
 }
 
 void disti_node_store_fence(void)
@@ -141,7 +141,7 @@ void disti_node_store_fence(void)
 static move_lines move_choose(uint8_t copy_mode)
 {
     (void)copy_mode;
-    return move_near;
+    return move_cached;
 }
 
 void disti_node_store_fence(void)
@@ -193,9 +193,9 @@ void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *
         char *out = (char *)op->call.out + node_out_first(op, block) * op->element_bytes;
 
         if (r == node->rank)
-            copy(out, (const char *)op->call.in + op->offset, bytes);
+            copy(out, (const char *)op->call.in + op->block_offset, bytes);
         else
-            node_copy(out, node_given(&node->peers[r], op) + op->offset, bytes);
+            node_copy(out, node_mailbox_data(&node->peers[r], op) + op->block_offset, bytes);
     }
 }
 
@@ -244,22 +244,22 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
         return true;
     while (op->peers_done < node->ranks && moved * op->element_bytes < NODE_ADVANCE_BYTES) {
         int sender = (node->rank + 1 + op->peers_done) % node->ranks;
-        size_t count = node_out_count(op, copy_out_block(op, sender)), elements = 0, first, took;
+        size_t count = node_out_count(op, copy_out_block(op, sender)), elements = 0, first, part;
 
         if (node_has_role(pattern->senders, op, sender) &&
             !(sender == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
             /* All of one sender's elements, or about NODE_ADVANCE_BYTES bytes of them. */
-            size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES);
+            size_t budget = node_line_elements(op, NODE_ADVANCE_BYTES);
             size_t block = node_out_first(op, copy_out_block(op, sender));
-            took = elements - op->done < bite ? elements - op->done : bite;
+            part = elements - op->done < budget ? elements - op->done : budget;
             copy_get(node, op, sender,
                      (char *)op->call.out + (block + first + op->done) * op->element_bytes,
                      disti_node_pattern(op->call.collective)->in_blocks ? node->rank : 0, op->done,
-                     took);
-            op->done += took;
-            moved += took;
+                     part);
+            op->done += part;
+            moved += part;
         }
         if (op->done == elements) {
             op->done = 0;
@@ -326,12 +326,12 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
     bool gathers = disti_node_pattern(op->call.collective)->receivers == NODE_ROOT;
     bool is_root = node->rank == op->call.root;
-    size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES), from, to, split, start;
+    size_t budget = node_line_elements(op, NODE_ADVANCE_BYTES), from, to, split, start;
     int others = is_root ? node->ranks : 1;
 
-    while (op->peers_done < others && bite > 0) {
+    while (op->peers_done < others && budget > 0) {
         int other = is_root ? (node->rank + 1 + op->peers_done) % node->ranks : node->rank;
-        size_t take;
+        size_t part;
 
         disti_node_slice(node, op, op->call.count, 0, &start, &split);
         if (other == op->call.root)
@@ -343,11 +343,11 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
             split = op->method == NODE_METHOD_DIRECT ? 0 : split / 2;
         from = is_root ? 0 : split;
         to = is_root ? split : op->call.count;
-        take = to - from - op->done < bite ? to - from - op->done : bite;
-        if (take > 0)
-            copy_between(node, op, other, from + op->done, take);
-        bite -= take;
-        op->done += take;
+        part = to - from - op->done < budget ? to - from - op->done : budget;
+        if (part > 0)
+            copy_between(node, op, other, from + op->done, part);
+        budget -= part;
+        op->done += part;
         if (from + op->done == to) {
             op->done = 0;
             op->peers_done++;
@@ -462,9 +462,10 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     /* past: all targets are written past the caches. Not if bounce buffers are used, whose lines
      * are in the caches and should stay there. streams: only the last target is written past them.
      */
-    bool past = is_long && op->copy_mode & NODE_BYPASSES && direct;
+    bool bypasses = is_long && op->copy_mode & NODE_BYPASSES && direct;
     bool streams = is_long && bounce && op->copy_mode & NODE_STREAMS;
-    int cached_targets = past ? 0 : targets - streams; /* number of targets with ordinary stores */
+    int cached_targets =
+        bypasses ? 0 : targets - streams; /* number of targets with ordinary stores */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* a tile that the tree never uses */
 
     if (direct && node->ranks > 2) {
@@ -530,19 +531,19 @@ void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op 
     const unsigned char *a, *b;
 
     if (__builtin_expect(op->in_overflow, 0)) {
-        a = node_given(&peers[0], op);
-        b = node_given(&peers[1], op);
+        a = node_mailbox_data(&peers[0], op);
+        b = node_mailbox_data(&peers[1], op);
     } else {
         a = node_slot(peers[0].mailbox, op)->data;
         b = node_slot(peers[1].mailbox, op)->data;
     }
-    reduce_two(op, op->call.out, a + op->offset, b + op->offset, op->call.count);
+    reduce_two(op, op->call.out, a + op->block_offset, b + op->block_offset, op->call.count);
 }
 
 void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)
 {
     for (int r = 0; r < node->ranks; r++)
-        node->sources[r] = (const char *)node_given(&node->peers[r], op) + op->offset;
+        node->sources[r] = (const char *)node_mailbox_data(&node->peers[r], op) + op->block_offset;
     node->targets[0] = op->call.out;
     reduce_all(node, op, op->call.count * op->element_bytes, 1, false);
 }
@@ -584,9 +585,9 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
 static bool reduce_some(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t first, from, to, at, take;
+    size_t first, from, to, at, part;
     size_t elements = disti_node_round(op, op->call.count, op->round, &first);
-    size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES / (size_t)node->ranks);
+    size_t budget = node_line_elements(op, NODE_ADVANCE_BYTES / (size_t)node->ranks);
     bool bounce;
     int targets;
 
@@ -596,13 +597,13 @@ static bool reduce_some(struct disti_node *node, struct disti_node_op *op)
     if (from == to)
         return true;
     at = from + op->done;
-    take = to - at < bite ? to - at : bite;
+    part = to - at < budget ? to - at : budget;
     for (int r = 0; r < node->ranks; r++)
         node->sources[r] = disti_node_in(node, op, r, pattern->in_blocks ? node->rank : 0, at);
     targets = reduce_targets(node, op, first, at, &bounce);
-    reduce_all(node, op, take * op->element_bytes, targets, bounce);
-    op->done += take;
-    return at + take == to;
+    reduce_all(node, op, part * op->element_bytes, targets, bounce);
+    op->done += part;
+    return at + part == to;
 }
 
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op)

@@ -39,12 +39,13 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
         sends ? irregular_place(node, op, bytes, listed)
               : (op->largest * op->element_bytes > NODE_SHORT_MAX ? NODE_IN_MEMORY : NODE_NOWHERE);
     op->in_overflow = op->place == NODE_IN_OVERFLOW;
-    op->given = 0;
+    op->published_bytes = 0;
     if (op->place == NODE_IN_SLOT || op->in_overflow)
-        op->given = bytes + irregular_list_bytes(listed, op->place);
-    op->depth = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE ? node->last_slot + 1
-                : op->given > NODE_SHORT_MAX                           ? node->overflow_depth
-                                                                       : NODE_OVERFLOWS_FIXED;
+        op->published_bytes = bytes + irregular_list_bytes(listed, op->place);
+    op->unconfirmed_limit = op->place == NODE_IN_SLOT || op->place == NODE_NOWHERE
+                                ? node->last_slot + 1
+                            : op->published_bytes > NODE_SHORT_MAX ? node->overflow_calls
+                                                                   : NODE_OVERFLOWS_FIXED;
     op->cma = node->rank == irregular_leader(op) && disti_node_selector_leads(node, op);
     op->copies_with_peers = false;
     op->base = 1;
@@ -94,7 +95,7 @@ static bool irregular_find(struct disti_node *node, const void *memory, size_t b
     return false;
 }
 
-dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_irregular_publish(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(node->mailbox, op);
     bool sends = irregular_sends_to_peers(node, op);
@@ -107,8 +108,8 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
         return DIST_OK;
     if (op->place != NODE_IN_SLOT)
         slot->overflow = 0;
-    if (__builtin_expect(op->given > NODE_SHORT_MAX, 0))
-        node_take_overflow(node, slot, op->given);
+    if (__builtin_expect(op->published_bytes > NODE_SHORT_MAX, 0))
+        node_choose_overflow(node, slot, op->published_bytes);
     list = node_list(node->self, op);
     irregular_write_list(node, op, list);
     if (op->place == NODE_IN_MEMORY) {
@@ -135,7 +136,7 @@ dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node
         if (!sends && irregular_find(node, op->call.out, out_bytes, &at->out) &&
             disti_segment_twin(op->call.out, out_bytes) != op->call.out)
             at->out.name.key = 0;
-        return sends ? disti_node_show_bounce(node, at) : DIST_OK;
+        return sends ? disti_node_publish_bounce(node, at) : DIST_OK;
     }
     /* Copies the blocks, one after the other, to the place after the list. */
     char *to = (char *)list + irregular_list_bytes(irregular_listed(node, op), op->place);
@@ -297,7 +298,7 @@ static dist_status irregular_read_block(struct disti_node *node, struct disti_no
     return DIST_ERR_MISMATCH;
 }
 
-dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_irregular_finish(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
     size_t from, to;
@@ -310,7 +311,7 @@ dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node
             continue;
         status = irregular_read_block(node, op, r, &block);
         if (status == DIST_OK && block.count)
-            memcpy(out, irregular_on_mailbox(node, op, r, &block), block.count * op->element_bytes);
+            memcpy(out, irregular_in_mailbox(node, op, r, &block), block.count * op->element_bytes);
     }
     irregular_range_own(node, op, &from, &to);
     if (status == DIST_OK && to)
@@ -320,25 +321,25 @@ dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node
 
 bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op)
 {
-    size_t bite = node_line_elements(op, NODE_ADVANCE_BYTES), from, to;
+    size_t budget = node_line_elements(op, NODE_ADVANCE_BYTES), from, to;
     bool sends =
         irregular_sends_to_peers(node, op) && disti_node_pattern(op->call.collective)->rooted;
 
-    while (op->peers_done < node->ranks && bite > 0) {
+    while (op->peers_done < node->ranks && budget > 0) {
         int other = (node->rank + 1 + op->peers_done) % node->ranks;
-        size_t take;
+        size_t part;
 
         if (other == node->rank)
             irregular_range_own(node, op, &from, &to);
         else
             irregular_range(node, op, other, &from, &to);
-        take = to - from - op->done < bite ? to - from - op->done : bite;
-        if (take && other == node->rank)
-            irregular_copy_own(node, op, from + op->done, take);
-        else if (take)
-            irregular_copy(node, op, other, from + op->done, take, sends);
-        bite -= take;
-        op->done += take;
+        part = to - from - op->done < budget ? to - from - op->done : budget;
+        if (part && other == node->rank)
+            irregular_copy_own(node, op, from + op->done, part);
+        else if (part)
+            irregular_copy(node, op, other, from + op->done, part, sends);
+        budget -= part;
+        op->done += part;
         if (from + op->done == to) {
             op->done = 0;
             op->peers_done++;
@@ -359,7 +360,7 @@ static char *irregular_map(struct disti_node *node, const struct disti_node_op *
     if (at->name.key)
         memory = disti_node_try_map(&node->peers[rank], at, bytes);
     if (at->name.key && !memory)
-        node_slot(node->mailbox, op)->failed = NODE_UNSEEN;
+        node_slot(node->mailbox, op)->failed = NODE_UNMAPPABLE;
     return memory;
 }
 
@@ -378,7 +379,7 @@ static dist_status irregular_find_sender(struct disti_node *node, struct disti_n
     peer->count = block.count;
     if (slot->place != NODE_IN_MEMORY) {
         peer->path = NODE_FROM_MAILBOX;
-        peer->in = irregular_on_mailbox(node, op, sender, &block);
+        peer->in = irregular_in_mailbox(node, op, sender, &block);
         return DIST_OK;
     }
     first = block.first * op->element_bytes;
@@ -458,7 +459,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
         }
         peer->last = in_memory;
         op->copies_with_peers |= in_memory;
-        visible = visible && !peer->by_bounce && peer->path <= NODE_SEEN;
+        visible = visible && !peer->by_bounce && peer->path <= NODE_FROM_SEGMENT;
     }
     if (op->place == NODE_IN_MEMORY && sends)
         visible = visible && node_slot(node->mailbox, op)->locations.in.name.key;
@@ -482,7 +483,7 @@ static bool irregular_failed(struct disti_node *node, const struct disti_node_op
     int32_t theirs = node_slot(node->peers[rank].mailbox, op)->failed;
     int32_t failed = mine->failed ? mine->failed : theirs;
 
-    if (theirs == NODE_UNSEEN && op->place == NODE_IN_MEMORY) {
+    if (theirs == NODE_UNMAPPABLE && op->place == NODE_IN_MEMORY) {
         disti_node_mark_unmappable(node, mine->locations.in.name.key);
         disti_node_mark_unmappable(node, mine->locations.out.name.key);
     }
@@ -495,7 +496,7 @@ static bool irregular_failed(struct disti_node *node, const struct disti_node_op
     return failed;
 }
 
-bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *op)
+bool disti_node_irregular_needs_bounces(struct disti_node *node, struct disti_node_op *op)
 {
     bool sends = irregular_sends_to_peers(node, op) && op->place == NODE_IN_MEMORY;
 
@@ -507,14 +508,14 @@ bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *
             continue;
         if (irregular_failed(node, op, r)) {
             peer->by_bounce |= sends;
-            if (peer->path == NODE_SEEN || peer->path == NODE_BY_KERNEL)
+            if (peer->path == NODE_FROM_SEGMENT || peer->path == NODE_BY_KERNEL)
                 peer->path = NODE_BY_BOUNCE;
         }
         /* The rounds of bounce buffers that the pair still needs. */
-        size_t given = sends ? irregular_in(op, r).count : 0;
+        size_t send_count = sends ? irregular_in(op, r).count : 0;
         size_t most = peer->path == NODE_BY_BOUNCE ? peer->count : 0;
-        if (peer->by_bounce && given > most)
-            most = given;
+        if (peer->by_bounce && send_count > most)
+            most = send_count;
         rounds = (uint32_t)((most + op->piece - 1) / op->piece);
         peer->last = rounds ? 2 + rounds : 1;
         if (rounds > op->rounds)
@@ -657,7 +658,8 @@ again_prepare(struct disti_node *node, const struct disti_node_op *op)
     return again;
 }
 
-bool disti_node_irregular_recur(const struct disti_node *node, const struct disti_node_op *op)
+bool disti_node_irregular_can_start_again(const struct disti_node *node,
+                                          const struct disti_node_op *op)
 {
     struct node_again *again = node->agains[op->call.collective];
     bool own = irregular_sends(op, node->rank) && irregular_receives(op, node->rank);
@@ -665,7 +667,7 @@ bool disti_node_irregular_recur(const struct disti_node *node, const struct dist
     if (again)
         again->ready = false;
     return op->state != NODE_OP_POSTED && op->method == NODE_METHOD_BOUNCES && op->stage == 0 &&
-           op->place != NODE_IN_MEMORY && op->given <= NODE_SHORT_MAX &&
+           op->place != NODE_IN_MEMORY && op->published_bytes <= NODE_SHORT_MAX &&
            (!own || irregular_in(op, node->rank).count * op->element_bytes <= NODE_SHORT_MAX);
 }
 
@@ -748,13 +750,13 @@ static inline const struct node_again *again_find(struct disti_node *node,
 {
     const struct node_again *again = node->agains[op->call.collective];
 
-    if (node->calls + 1 - node->confirmed >= op->depth || node->abandoned_rank >= 0)
+    if (node->calls + 1 - node->confirmed >= op->unconfirmed_limit || node->abandoned_rank >= 0)
         return NULL;
     return again && again->ready ? again : again_prepare(node, op);
 }
 
-dist_status disti_node_irregular_again(struct disti_node *node, const struct dist_call *call,
-                                       uint64_t history, struct disti_node_op *op)
+dist_status disti_node_irregular_start_again(struct disti_node *node, const struct dist_call *call,
+                                             uint64_t history, struct disti_node_op *op)
 {
     const struct node_again *again = again_find(node, op);
     uint64_t number = node->calls + 1;
@@ -775,11 +777,11 @@ dist_status disti_node_irregular_again(struct disti_node *node, const struct dis
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
     if (!again_receive_all(op, again, history))
-        return disti_node_op_left(op, call, history);
+        return disti_node_op_continue(op, call, history);
     const char *from = (const char *)op->call.in + again->own_from;
     char *to = (char *)op->call.out + again->own_to;
     if (again->own_bytes && from != to)
         node_copy(to, from, again->own_bytes);
-    short_take(node, op, number);
+    short_finish(node, op, number);
     return DIST_OK;
 }

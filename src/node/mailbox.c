@@ -332,7 +332,7 @@ static dist_status bounce_make(struct disti_node *node)
     return status;
 }
 
-dist_status disti_node_show_bounce(struct disti_node *node, struct node_locations *locations)
+dist_status disti_node_publish_bounce(struct disti_node *node, struct node_locations *locations)
 {
     dist_status status = bounce_make(node);
 
@@ -425,7 +425,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
     /* Even if all data should be visible: no peer can map the buffer after this rank exits. */
-    return disti_node_show_bounce(node, locations);
+    return disti_node_publish_bounce(node, locations);
 }
 
 void disti_node_copy_back(const struct disti_node *node, const struct disti_node_op *op)
@@ -755,7 +755,7 @@ dist_status disti_node_open(const struct dist_backend_config *config,
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
     node_size_overflows(node);
-    node->last_slot = NODE_SLOTS_ALONE - 1;
+    node->last_slot = NODE_SLOTS_EXCLUSIVE - 1;
     cpu_set_t usable;
     node->cpus = config->world_size;
     if (config->crowded && sched_getaffinity(0, sizeof(usable), &usable) == 0 &&

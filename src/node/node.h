@@ -215,9 +215,9 @@ struct disti_node_op {
     size_t element_bytes;
     size_t largest;              /* elements of the largest block */
     size_t piece;                /* elements of a block per round */
-    size_t given;                /* MAILBOX: bytes of this rank's data on its mailbox */
+    size_t published_bytes;      /* MAILBOX: bytes of this rank's data on its mailbox */
     uint8_t copy_mode;           /* how this rank copies: NODE_PREFETCHES etc. */
-    bool tries_copy_mode;        /* the work of the call is timed */
+    bool in_copy_mode_trial;     /* the work of the call is timed */
     int64_t worked_ns;           /* time of the work so far */
     bool cma;                    /* CMA is tried before bounce buffers */
     int64_t begun_ns;            /* selector trial: when all ranks had arrived; 0: no trial */
@@ -231,10 +231,11 @@ struct disti_node_op {
     int first, end;              /* the awaited ranks: [first, end) without this rank */
     struct node_mailbox **awaited, **awaited_end; /* MAILBOX: the same ranks */
     bool waits_for_all;    /* MAILBOX: it awaits all ranks, so all have begun it when it ends */
-    size_t offset;         /* MAILBOX: of this rank's block in a sender's data */
+    size_t block_offset;   /* MAILBOX: of this rank's block in a sender's data */
     node_finish_fn finish; /* MAILBOX: computes the result; NULL: no result here */
     disti_reduce_fn pair;  /* sums the data of 2 ranks; NULL: more ranks, or DIST_USER */
-    uint64_t depth;        /* most calls like this one that may be begun and not yet confirmed */
+    uint64_t
+        unconfirmed_limit; /* most calls like this one that may be begun and not yet confirmed */
     enum disti_node_op_state state;
     enum disti_node_method method;
     uint64_t rounds, round;
@@ -313,8 +314,8 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
  * For ranks that share CPUs: learn is called when a call has to wait, follow when a barrier has
  * ended.
  */
-void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op);
-void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_yield_learn(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_yield_after_barrier(struct disti_node *node, const struct disti_node_op *op);
 
 /* Returns true if there are more ranks than CPUs for them. */
 bool disti_node_is_crowded(const struct disti_node *node);

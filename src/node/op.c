@@ -121,12 +121,12 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->waits_for_all = op->end - op->first == node->ranks;
     op->awaited = node->others + op->first - (op->first > node->rank);
     op->awaited_end = node->others + op->end - (op->end > node->rank);
-    op->given = 0; /* all blocks of IN */
+    op->published_bytes = 0; /* all blocks of IN */
     if (!all && op->sends && !op->call.in_counts)
-        op->given = op->call.count * node_blocks(node, pattern) * op->element_bytes;
+        op->published_bytes = op->call.count * node_blocks(node, pattern) * op->element_bytes;
     for (int r = 0; !all && op->sends && op->call.in_counts && r < node->ranks; r++)
-        op->given += op->call.in_counts[r] * op->element_bytes;
-    op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
+        op->published_bytes += op->call.in_counts[r] * op->element_bytes;
+    op->block_offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
     op->pair = node->ranks == 2 && pattern->reduces
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
@@ -134,9 +134,9 @@ static void node_roles(const struct disti_node *node, struct disti_node_op *op)
                  : !pattern->reduces                   ? disti_node_copy_short
                  : op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair
                                                        : disti_node_reduce_short;
-    op->depth = !op->in_overflow || !op->sends ? node->last_slot + 1
-                : op->chosen                   ? node->overflow_depth
-                                               : NODE_OVERFLOWS_FIXED;
+    op->unconfirmed_limit = !op->in_overflow || !op->sends ? node->last_slot + 1
+                            : op->chosen                   ? node->overflow_calls
+                                                           : NODE_OVERFLOWS_FIXED;
     op->seen = op->first;
 }
 
@@ -183,7 +183,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->program_out = NULL;
     op->begun_ns = op->filled_ns = 0;
     op->copy_mode = 0;
-    op->tries_copy_mode = false;
+    op->in_copy_mode_trial = false;
     op->worked_ns = 0;
     if (!op->irregular && op->method != NODE_METHOD_MAILBOX)
         disti_node_cut(node, op);
@@ -278,7 +278,7 @@ dist_status disti_node_compare(const struct disti_node *node, struct disti_node_
 /* The call that all must have begun before this one is, if it has to wait. */
 static uint64_t ahead_awaited(const struct disti_node_op *op)
 {
-    uint64_t half = op->depth / 2;
+    uint64_t half = op->unconfirmed_limit / 2;
 
     return op->number < half ? 0 : op->number - half;
 }
@@ -296,7 +296,7 @@ static bool node_is_behind(const struct disti_node *node, const struct disti_nod
  */
 static dist_status node_admit(struct disti_node *node, struct disti_node_op *op)
 {
-    if (op->number - node->confirmed < op->depth)
+    if (op->number - node->confirmed < op->unconfirmed_limit)
         return DIST_OK;
     for (; op->admitted < node->ranks; op->admitted++) {
         bool behind = node_is_behind(node, op, op->admitted);
@@ -449,20 +449,20 @@ static uint8_t copy_mode_tried(const struct disti_node *node, const struct disti
     return (uint8_t)(turn / 2 | (turn % 2 ? NODE_STREAMS : 0));
 }
 
-void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *op, bool past)
+void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *op, bool may_bypass)
 {
     struct node_copy_modes *copy_modes = copy_modes_of(node, op);
     bool direct = copy_modes->was_direct;
     const struct node_trial *copy_mode = direct ? &copy_modes->direct : &copy_modes->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_copy_mode = trial_runs(copy_mode, 0, copy_mode_trials(node, op, direct)) &&
-                          !copy_mode_is_given(copy_modes, op);
-    op->copy_mode =
-        op->tries_copy_mode ? copy_mode_tried(node, op, direct, copy_mode->calls) : copy_mode->best;
+    op->in_copy_mode_trial = trial_runs(copy_mode, 0, copy_mode_trials(node, op, direct)) &&
+                             !copy_mode_is_given(copy_modes, op);
+    op->copy_mode = op->in_copy_mode_trial ? copy_mode_tried(node, op, direct, copy_mode->calls)
+                                           : copy_mode->best;
     if (copy_mode_is_given(copy_modes, op))
         op->copy_mode = NODE_PREFETCHES | NODE_BYPASSES;
-    if (!past)
+    if (!may_bypass)
         op->copy_mode &= (uint8_t)~NODE_BYPASSES;
 }
 
@@ -479,7 +479,7 @@ static uint64_t copy_mode_cost(const struct node_trial *copy_mode, uint8_t which
 static void copy_mode_count(struct node_trial *copy_mode, const struct disti_node_op *op,
                             int trials, bool only_gives)
 {
-    if (op->tries_copy_mode)
+    if (op->in_copy_mode_trial)
         trial_record(copy_mode, op->copy_mode, op, op->worked_ns);
     if (copy_mode->calls + 1 == trials) {
         for (uint8_t i = 0; i < NODE_COPY_MODES; i++) {
@@ -510,7 +510,7 @@ void disti_node_overflow_begin(struct disti_node *node, struct disti_node_op *op
 {
     const struct node_trial *copy_mode = &copy_modes_of(node, op)->overflow;
 
-    op->tries_copy_mode =
+    op->in_copy_mode_trial =
         trial_runs(copy_mode, COPY_MODE_OVERFLOW_BEFORE, COPY_MODE_OVERFLOW_TRIALS);
     if (copy_mode->calls == COPY_MODE_OVERFLOW_BEFORE) {
         /* This rank's ring of overflow slots is used from now on, and its pages are there. */
@@ -522,7 +522,7 @@ void disti_node_overflow_begin(struct disti_node *node, struct disti_node_op *op
 #endif
         }
     }
-    op->copy_mode = op->tries_copy_mode ? copy_mode->calls % 2 * NODE_STREAMS : copy_mode->best;
+    op->copy_mode = op->in_copy_mode_trial ? copy_mode->calls % 2 * NODE_STREAMS : copy_mode->best;
     op->worked_ns = -node_copy_mode_clock(op);
 }
 
@@ -667,7 +667,7 @@ void disti_node_selector_choose(struct disti_node *node, struct disti_node_op *o
     trial_count(&selector->trial);
 }
 
-void disti_node_selector_show(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_selector_publish(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_selector *selector = selector_of(node, op);
     struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
@@ -781,7 +781,8 @@ static void op_begin(struct disti_node *node, const struct disti_node_op *op)
  */
 static bool op_has_copy_mode(const struct disti_node_op *op)
 {
-    return op->in_overflow && op->chosen && (!op->irregular || op->given > NODE_SHORT_MAX);
+    return op->in_overflow && op->chosen &&
+           (!op->irregular || op->published_bytes > NODE_SHORT_MAX);
 }
 
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
@@ -792,7 +793,7 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     status = disti_node_publish(node, op);
     if (status != DIST_OK)
         return status;
-    disti_node_selector_show(node, op);
+    disti_node_selector_publish(node, op);
     disti_node_copy_mode_choose(node, op, node_may_go_past(node, op));
     if (!op->cma) {
         /* Fills this rank's bounce buffer for the first round. */
@@ -819,7 +820,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         op_begin(node, op);
         if (op_has_copy_mode(op))
             disti_node_overflow_begin(node, op);
-        status = disti_node_irregular_show(node, op);
+        status = disti_node_irregular_publish(node, op);
         if (op_has_copy_mode(op))
             overflow_shown(op);
         status = status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
@@ -827,14 +828,14 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         op_begin(node, op);
         if (op_has_copy_mode(op)) {
             disti_node_overflow_begin(node, op);
-            if (op->given) {
-                node_take_overflow(node, node_slot(node->mailbox, op), op->given);
-                disti_node_move((char *)node_given(node->self, op), op->call.in, op->given,
-                                node_bounce_copy_mode(op));
+            if (op->published_bytes) {
+                node_choose_overflow(node, node_slot(node->mailbox, op), op->published_bytes);
+                disti_node_move((char *)node_mailbox_data(node->self, op), op->call.in,
+                                op->published_bytes, node_bounce_copy_mode(op));
             }
             overflow_shown(op);
         } else
-            short_show(node, node_slot(node->mailbox, op), op);
+            short_write(node, node_slot(node->mailbox, op), op);
         status = disti_node_op_go(op, NODE_OP_WAITING);
     } else if (status == DIST_OK)
         status = op_show_long(node, op);
@@ -853,11 +854,11 @@ static dist_status op_finish_short(struct disti_node *node, struct disti_node_op
 
     if (copy_mode)
         op->worked_ns -= node_copy_mode_clock(op);
-    status = op->irregular ? disti_node_irregular_take(node, op) : DIST_OK;
+    status = op->irregular ? disti_node_irregular_finish(node, op) : DIST_OK;
     if (status == DIST_OK)
         status = disti_node_op_go(op, NODE_OP_ENDED);
     if (status == DIST_OK)
-        short_take(node, op, op->number);
+        short_finish(node, op, op->number);
     if (copy_mode)
         disti_node_overflow_end(node, op);
     return status;
@@ -902,7 +903,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
     if (status != DIST_OK)
         return status;
     if (op->irregular) {
-        short_prefetch_next(node, op, op->given);
+        short_prefetch_next(node, op, op->published_bytes);
     } else {
         disti_node_copy_back(node, op);
         disti_node_record(node, op);
@@ -931,7 +932,7 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
 static bool op_must_again(struct disti_node *node, struct disti_node_op *op)
 {
     if (op->irregular)
-        return disti_node_irregular_remain(node, op);
+        return disti_node_irregular_needs_bounces(node, op);
     return op->method == NODE_METHOD_CMA && disti_node_cma_failed(node, op);
 }
 
@@ -1021,7 +1022,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    bool fits = op->irregular ? disti_node_irregular_recur(node, op)
+    bool fits = op->irregular ? disti_node_irregular_can_start_again(node, op)
                               : op->method == NODE_METHOD_MAILBOX && !op->chosen;
 
     return fits && !op->call.reduction && !op->call.list &&
@@ -1029,7 +1030,7 @@ bool disti_node_can_start_again(const struct disti_node *node, const struct dist
 }
 
 __attribute__((cold, noinline)) dist_status
-disti_node_op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
+disti_node_op_continue(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
 {
     op->call.sequence = call->sequence;
     op->history = history;
@@ -1046,20 +1047,20 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
     struct node_slot *slot = &node->mailbox->slots[at];
 
     if (op->irregular)
-        return disti_node_irregular_again(node, call, history, op);
-    if (number - node->confirmed >= op->depth || node->abandoned_rank >= 0)
+        return disti_node_irregular_start_again(node, call, history, op);
+    if (number - node->confirmed >= op->unconfirmed_limit || node->abandoned_rank >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
     op->slot = at;
     op->call.in = call->in;
     op->call.out = call->out;
     short_begin(node, at, number, call->sequence, op->fingerprint, history);
-    short_show(node, slot, op);
+    short_write(node, slot, op);
     if (number % SHORT_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     short_publish(node, slot, node_stage(number, 0));
     if (!short_has_all(op, at, number, history))
-        return disti_node_op_left(op, call, history);
-    short_take(node, op, number);
+        return disti_node_op_continue(op, call, history);
+    short_finish(node, op, number);
     return DIST_OK;
 }

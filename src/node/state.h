@@ -70,7 +70,7 @@ struct node_locations {
  * slot, even half-written. The stage is stored before history and fingerprint, so it shows that the
  * slot was reused.
  */
-#define NODE_SLOTS_ALONE 32
+#define NODE_SLOTS_EXCLUSIVE 32
 /*
  * For ranks that share CPUs and so run in turns: a rank that only sends can begin this many calls
  * in its turn.
@@ -100,7 +100,7 @@ struct node_slot {
     uint8_t place;     /* enum disti_node_place; in irregular calls */
     bool cma;          /* leader of an irregular call only: CMA may be used */
     uint16_t overflow; /* place, in units of NODE_APART; 0: fixed by the call number */
-    int32_t failed;    /* from stage 1 on: errno of a failed CMA copy, or NODE_UNSEEN */
+    int32_t failed;    /* from stage 1 on: errno of a failed CMA copy, or NODE_UNMAPPABLE */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
         unsigned char data[NODE_SLOT_DATA + NODE_SLOT_GAP];
@@ -108,7 +108,7 @@ struct node_slot {
 };
 
 /* Value of `failed`: a peer's segment could not be mapped. */
-#define NODE_UNSEEN (-1)
+#define NODE_UNMAPPABLE (-1)
 
 /*
  * A block that a rank sends to or receives from one peer in an irregular call. The list of a rank's
@@ -230,7 +230,8 @@ static inline uint8_t node_bounce_copy_mode(const struct disti_node_op *op)
 }
 
 /* Chooses the copy mode before anything is copied. past: stores may bypass the caches. */
-void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *op, bool past);
+void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *op,
+                                 bool may_bypass);
 /* Counts the time of a call that has ended. */
 void disti_node_copy_mode_learn(struct disti_node *node, const struct disti_node_op *op);
 
@@ -244,7 +245,7 @@ void disti_node_overflow_end(struct disti_node *node, struct disti_node_op *op);
 /* Returns the current time if the call's work is timed, else 0. */
 static inline int64_t node_copy_mode_clock(const struct disti_node_op *op)
 {
-    return op->tries_copy_mode ? disti_now_ns() : 0;
+    return op->in_copy_mode_trial ? disti_now_ns() : 0;
 }
 
 /*
@@ -287,7 +288,13 @@ struct node_proof {
 };
 
 /* How a rank reads the block that a peer has for it. */
-enum node_path { NODE_NOTHING, NODE_FROM_MAILBOX, NODE_SEEN, NODE_BY_KERNEL, NODE_BY_BOUNCE };
+enum node_path {
+    NODE_NOTHING,
+    NODE_FROM_MAILBOX,
+    NODE_FROM_SEGMENT,
+    NODE_BY_KERNEL,
+    NODE_BY_BOUNCE
+};
 
 struct node_peer {
     struct node_mailbox *mailbox;
@@ -311,8 +318,8 @@ struct node_peer {
 };
 
 /* Returns where a rank's data are in a call through the mailboxes. */
-static inline unsigned char *node_given(const struct node_peer *peer,
-                                        const struct disti_node_op *op)
+static inline unsigned char *node_mailbox_data(const struct node_peer *peer,
+                                               const struct disti_node_op *op)
 {
     struct node_slot *slot = node_slot(peer->mailbox, op);
 
@@ -330,7 +337,7 @@ struct node_selector {
 #define NODE_SIZES 16
 
 /* For barriers of ranks that share CPUs: see waking.c. */
-struct node_lead {
+struct node_yield {
     int first, end;       /* ranks that this rank lets run first after a barrier: [first, end) */
     uint64_t fingerprint; /* of the call in which this rank waits for them */
     uint64_t barrier;     /* number of the last barrier that has ended */
@@ -350,7 +357,7 @@ struct disti_node {
     size_t round_bytes;
     size_t overflow_bytes;   /* of all overflow slots of a rank */
     size_t overflow_next;    /* offset of the next slot of the ring; 0: ring not in use */
-    uint64_t overflow_depth; /* calls that fit into the ring, or into the fixed slots */
+    uint64_t overflow_calls; /* calls that fit into the ring, or into the fixed slots */
     int cpus;                /* usable by the ranks of the node; at most `ranks` */
     size_t cache_bytes;      /* second-level cache of this rank's CPU */
     uint64_t calls;          /* number of the newest call */
@@ -377,7 +384,7 @@ struct disti_node {
     bool used;         /* all ranks can map the node's memory */
     bool has_doorbell; /* it has the number below in this process */
     uint32_t doorbell_number;
-    struct node_lead lead;
+    struct node_yield yield;
     int sleeper; /* doorbell of the sleeping thread, -1: none; under doorbell_lock (waking.c) */
     bool armed;
     bool abandoned;
@@ -402,7 +409,7 @@ static inline size_t node_slot_number(const struct disti_node *node, uint64_t nu
  * writes it into the OUT of all receivers. rooted: the data are copied from or to one rank.
  * irregular: a rank knows only the counts of its own blocks.
  */
-enum node_who { NODE_ALL, NODE_ROOT };
+enum node_role { NODE_ALL, NODE_ROOT };
 struct node_pattern {
     bool is_supported; /* the collective is implemented here */
     bool reduces, in_blocks, slices, rooted, irregular;
@@ -415,9 +422,9 @@ static inline const struct node_pattern *disti_node_pattern(dist_collective coll
     return &disti_node_patterns[collective];
 }
 
-static inline bool node_has_role(uint8_t who, const struct disti_node_op *op, int rank)
+static inline bool node_has_role(uint8_t role, const struct disti_node_op *op, int rank)
 {
-    return who == NODE_ALL || rank == op->call.root;
+    return role == NODE_ALL || rank == op->call.root;
 }
 
 /* Returns the number of blocks in IN. */
@@ -494,7 +501,7 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 /*
  * Writes the place of this rank's bounce buffer into its slot; creates the buffer if there is none.
  */
-dist_status disti_node_show_bounce(struct disti_node *node, struct node_locations *locations);
+dist_status disti_node_publish_bounce(struct disti_node *node, struct node_locations *locations);
 
 /* ---- mailbox.c: which segments the peers can map ---- */
 
@@ -573,7 +580,7 @@ bool disti_node_selector_takes_overflow(struct disti_node *node, const struct di
 /* Chooses the method that a long call begins with; the same on all ranks. */
 void disti_node_selector_choose(struct disti_node *node, struct disti_node_op *op);
 /* Publishes this rank's times, before stage 0. */
-void disti_node_selector_show(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_selector_publish(struct disti_node *node, const struct disti_node_op *op);
 /*
  * begin: all ranks have published their times, and the op's method has been chosen. end: the op has
  * ended.
@@ -600,8 +607,8 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
  * Prepares a call that disti_node_start_again has begun, and that has not ended, for
  * disti_node_advance. Returns IN_PROGRESS.
  */
-dist_status disti_node_op_left(struct disti_node_op *op, const struct dist_call *call,
-                               uint64_t history);
+dist_status disti_node_op_continue(struct disti_node_op *op, const struct dist_call *call,
+                                   uint64_t history);
 
 /* ---- migrate.c ---- */
 
@@ -655,7 +662,7 @@ static inline size_t node_overflows_bytes(int ranks)
 static inline void node_size_overflows(struct disti_node *node)
 {
     node->overflow_bytes = node_overflows_bytes(node->ranks);
-    node->overflow_depth = NODE_OVERFLOWS_FIXED;
+    node->overflow_calls = NODE_OVERFLOWS_FIXED;
     node->overflow_next = 0;
 }
 
@@ -668,12 +675,13 @@ static inline bool node_use_ring(struct disti_node *node)
         return false;
     overflows -= NODE_OVERFLOWS_FIXED + 1; /* one may be lost at the end of the ring */
     node->overflow_next = NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH;
-    node->overflow_depth = overflows <= node->last_slot ? overflows : node->last_slot + 1;
+    node->overflow_calls = overflows <= node->last_slot ? overflows : node->last_slot + 1;
     return true;
 }
 
 /* Chooses the overflow slot for a long block of `bytes` bytes: in the ring, if that is used. */
-static inline void node_take_overflow(struct disti_node *node, struct node_slot *slot, size_t bytes)
+static inline void node_choose_overflow(struct disti_node *node, struct node_slot *slot,
+                                        size_t bytes)
 {
     slot->overflow = 0;
     if (!node->overflow_next)
@@ -704,18 +712,18 @@ static inline void short_begin(struct disti_node *node, size_t at, uint64_t numb
 }
 
 /* Short calls: writes this rank's data into its slot or overflow slot. */
-static inline void short_show(struct disti_node *node, struct node_slot *slot,
-                              const struct disti_node_op *op)
+static inline void short_write(struct disti_node *node, struct node_slot *slot,
+                               const struct disti_node_op *op)
 {
-    size_t given = op->given;
+    size_t bytes = op->published_bytes;
 
-    if (!given)
+    if (!bytes)
         return;
     if (__builtin_expect(op->in_overflow, 0)) {
         slot->overflow = 0;
-        node_copy(node_overflow(node->self->overflows, slot, op->number), op->call.in, given);
+        node_copy(node_overflow(node->self->overflows, slot, op->number), op->call.in, bytes);
     } else {
-        node_copy(slot->data, op->call.in, given);
+        node_copy(slot->data, op->call.in, bytes);
     }
 }
 
@@ -778,12 +786,12 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
 }
 
 /* Short calls: all awaited ranks have published their data; computes this rank's result. */
-static inline void short_take(struct disti_node *node, const struct disti_node_op *op,
-                              uint64_t number)
+static inline void short_finish(struct disti_node *node, const struct disti_node_op *op,
+                                uint64_t number)
 {
     if (op->waits_for_all)
         node->confirmed = number;
-    short_prefetch_next(node, op, op->given);
+    short_prefetch_next(node, op, op->published_bytes);
     if (op->finish)
         op->finish(node, op);
 }
@@ -793,7 +801,7 @@ static inline void short_take(struct disti_node *node, const struct disti_node_o
 /* Chooses where this rank's blocks are stored and which ranks it awaits. */
 void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *op);
 /* Writes this rank's list into its slot or overflow slot, and its blocks or their place. */
-dist_status disti_node_irregular_show(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_irregular_publish(struct disti_node *node, struct disti_node_op *op);
 /*
  * Reads what the peers have published. ERR_MISMATCH: two ranks have different counts for a block.
  */
@@ -805,22 +813,23 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
  * the whole call at once.
  */
 bool disti_node_irregular_are_short(const struct disti_node *node, const struct disti_node_op *op);
-dist_status disti_node_irregular_take(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_irregular_finish(struct disti_node *node, struct disti_node_op *op);
 /*
  * Returns true if blocks remain that go through bounce buffers, after all other blocks have been
  * copied.
  */
-bool disti_node_irregular_remain(struct disti_node *node, struct disti_node_op *op);
+bool disti_node_irregular_needs_bounces(struct disti_node *node, struct disti_node_op *op);
 /* Prepares the bounce buffers for these blocks. */
 dist_status disti_node_irregular_to_bounces(struct disti_node *node, struct disti_node_op *op);
 /*
  * Returns true if the op may be repeated by disti_node_start_again: this rank sends little data,
  * whatever its peers send. Forgets the previous op that could be repeated.
  */
-bool disti_node_irregular_recur(const struct disti_node *node, const struct disti_node_op *op);
+bool disti_node_irregular_can_start_again(const struct disti_node *node,
+                                          const struct disti_node_op *op);
 /* Like disti_node_start_again. */
-dist_status disti_node_irregular_again(struct disti_node *node, const struct dist_call *call,
-                                       uint64_t history, struct disti_node_op *op);
+dist_status disti_node_irregular_start_again(struct disti_node *node, const struct dist_call *call,
+                                             uint64_t history, struct disti_node_op *op);
 /* Copies the round's pieces into this rank's bounce buffer. */
 void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 
@@ -925,7 +934,7 @@ static inline int irregular_listed(const struct disti_node *node, const struct d
 static inline enum node_path irregular_path(const struct disti_node_op *op,
                                             const struct node_locations *sender)
 {
-    return sender->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_BOUNCE;
+    return sender->in.name.key ? NODE_FROM_SEGMENT : op->cma ? NODE_BY_KERNEL : NODE_BY_BOUNCE;
 }
 
 /* Returns the list of a rank in an irregular call. */
@@ -940,7 +949,7 @@ static inline struct node_block *node_list(const struct node_peer *peer,
 }
 
 /* Returns where a block of a sender is stored on its mailbox. */
-static inline const char *irregular_on_mailbox(const struct disti_node *node,
+static inline const char *irregular_in_mailbox(const struct disti_node *node,
                                                const struct disti_node_op *op, int sender,
                                                const struct node_block *block)
 {

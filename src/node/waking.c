@@ -356,15 +356,15 @@ void disti_node_disarm(struct disti_node *node)
     node->sleeper = -1;
     /* Reads everything in the pipe. */
     uint32_t numbers[DOORBELL_NUMBERS];
-    size_t heard = 0;
+    size_t received = 0;
     ssize_t got;
     do {
         got = read(doorbell_pipe[0], numbers, sizeof(numbers));
         for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
             doorbell_forward(node, numbers[i]);
-        heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
+        received += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
     } while (got == (ssize_t)sizeof(numbers));
-    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_capacity; number++)
+    for (uint32_t number = 0; received >= DOORBELL_MANY && number < doorbell_capacity; number++)
         doorbell_forward(node, number);
     pthread_mutex_unlock(&doorbell_lock);
 }
@@ -405,13 +405,13 @@ void disti_node_note_abandoned(struct disti_node *node)
  */
 
 /* Times that a rank yields its CPU; takes some microseconds if no other thread wants the CPU. */
-#define LEAD_TURNS 16
+#define YIELD_TURNS 16
 
 /*
  * Returns true if the receivers of this call wait for ranks that do not wait for them, because the
  * data are sent through a mailbox.
  */
-static bool lead_is_one_way(const struct disti_node_op *op)
+static bool yield_is_one_way(const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -420,41 +420,42 @@ static bool lead_is_one_way(const struct disti_node_op *op)
     return op->irregular ? op->place != NODE_IN_MEMORY : op->method == NODE_METHOD_MAILBOX;
 }
 
-void disti_node_lead_learn(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_yield_learn(struct disti_node *node, const struct disti_node_op *op)
 {
-    if (op->number != node->lead.barrier + 1 || op->first == op->end || !lead_is_one_way(op))
+    if (op->number != node->yield.barrier + 1 || op->first == op->end || !yield_is_one_way(op))
         return;
-    node->lead.first = op->first;
-    node->lead.end = op->end;
-    node->lead.fingerprint = op->fingerprint;
+    node->yield.first = op->first;
+    node->yield.end = op->end;
+    node->yield.fingerprint = op->fingerprint;
 }
 
 /*
  * Returns true if that call followed the previous barrier. Its slot is valid until the next call in
  * that slot begins.
  */
-static bool lead_was_followed(const struct disti_node *node, uint64_t number)
+static bool yield_was_followed(const struct disti_node *node, uint64_t number)
 {
-    uint64_t next = node->lead.barrier + 1;
+    uint64_t next = node->yield.barrier + 1;
     const struct node_slot *slot = &node->mailbox->slots[node_slot_number(node, next)];
 
     return number - next <= node->last_slot &&
-           atomic_load_explicit(&slot->fingerprint, memory_order_relaxed) == node->lead.fingerprint;
+           atomic_load_explicit(&slot->fingerprint, memory_order_relaxed) ==
+               node->yield.fingerprint;
 }
 
 /*
  * Yields until the awaited ranks have begun the call after the barrier. Returns false if they have
- * not after LEAD_TURNS yields.
+ * not after YIELD_TURNS yields.
  */
-static bool lead_yield(const struct disti_node *node)
+static bool yield_to_awaited(const struct disti_node *node)
 {
     int turns = 0;
 
-    for (int r = node->lead.first; r < node->lead.end; r++) {
+    for (int r = node->yield.first; r < node->yield.end; r++) {
         while (r != node->rank &&
                atomic_load_explicit(&node->peers[r].mailbox->begun, memory_order_acquire) <=
-                   node->lead.barrier) {
-            if (turns++ == LEAD_TURNS)
+                   node->yield.barrier) {
+            if (turns++ == YIELD_TURNS)
                 return false;
             sched_yield();
         }
@@ -462,11 +463,11 @@ static bool lead_yield(const struct disti_node *node)
     return true;
 }
 
-void disti_node_lead_follow(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_yield_after_barrier(struct disti_node *node, const struct disti_node_op *op)
 {
-    bool is_repeated = node->lead.end > node->lead.first && lead_was_followed(node, op->number);
+    bool is_repeated = node->yield.end > node->yield.first && yield_was_followed(node, op->number);
 
-    node->lead.barrier = op->number;
-    if (!is_repeated || !lead_yield(node))
-        node->lead.end = node->lead.first;
+    node->yield.barrier = op->number;
+    if (!is_repeated || !yield_to_awaited(node))
+        node->yield.end = node->yield.first;
 }

@@ -170,7 +170,7 @@ static int overflow_of(dist_collective collective, const int64_t *ns)
         .call.collective = collective, .element_bytes = 1, .largest = OVERFLOW};
 
     disti_node_overflow_begin(node, &op);
-    op.worked_ns = ns[op.copy_mode] - (op.tries_copy_mode ? disti_now_ns() : 0);
+    op.worked_ns = ns[op.copy_mode] - (op.in_copy_mode_trial ? disti_now_ns() : 0);
     disti_node_overflow_end(node, &op);
     return op.copy_mode;
 }

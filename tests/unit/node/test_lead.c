@@ -92,7 +92,7 @@ static void barrier(struct ranks *ranks, uint64_t ahead)
     struct disti_node_op op = begin(ranks, BARRIER);
 
     atomic_store(&ranks->mailboxes[1].begun, op.number + ahead);
-    disti_node_lead_follow(&ranks->node, &op);
+    disti_node_yield_after_barrier(&ranks->node, &op);
 }
 
 /* Simulates a call. waits: this rank has to wait for data. */
@@ -101,13 +101,13 @@ static void call(struct ranks *ranks, uint64_t fingerprint, bool waits)
     struct disti_node_op op = begin(ranks, fingerprint);
 
     if (waits)
-        disti_node_lead_learn(&ranks->node, &op);
+        disti_node_yield_learn(&ranks->node, &op);
 }
 
 /* True if this rank yields to rank 1 after a barrier. */
 static bool yields(const struct ranks *ranks)
 {
-    return ranks->node.lead.first < ranks->node.lead.end && ranks->node.lead.end == 2;
+    return ranks->node.yield.first < ranks->node.yield.end && ranks->node.yield.end == 2;
 }
 
 static void test_only_the_call_after_a_barrier_is_learned(void **state)

@@ -32,20 +32,20 @@ static void check_ring(int ranks, uint64_t slots, uint64_t depth)
 
     node = (struct disti_node){.ranks = ranks, .last_slot = slots - 1};
     node_size_overflows(&node);
-    assert_int_equal(node.overflow_depth, NODE_OVERFLOWS_FIXED);
+    assert_int_equal(node.overflow_calls, NODE_OVERFLOWS_FIXED);
     assert_true(node_use_ring(&node));
     assert_false(node_use_ring(&node));
-    assert_int_equal(node.overflow_depth, depth);
+    assert_int_equal(node.overflow_calls, depth);
     for (uint64_t call = 0; call < CALLS; call++) {
         size_t bytes = bytes_of(&random);
         struct overflow mine;
 
-        node_take_overflow(&node, &slot, bytes);
+        node_choose_overflow(&node, &slot, bytes);
         mine.from = (size_t)slot.overflow * NODE_APART;
         mine.to = mine.from + bytes;
         assert_true(mine.from >= NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH &&
                     mine.to <= node.overflow_bytes);
-        for (uint64_t before = 1; before < node.overflow_depth && before <= call; before++) {
+        for (uint64_t before = 1; before < node.overflow_calls && before <= call; before++) {
             const struct overflow *other = &last[(call - before) % NODE_SLOTS];
 
             assert_true(mine.to <= other->from || other->to <= mine.from);
@@ -57,8 +57,8 @@ static void check_ring(int ranks, uint64_t slots, uint64_t depth)
 static void slots_that_may_be_read_are_not_overwritten(void **state)
 {
     (void)state;
-    check_ring(2, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
-    check_ring(3, NODE_SLOTS_ALONE, NODE_SLOTS_ALONE);
+    check_ring(2, NODE_SLOTS_EXCLUSIVE, NODE_SLOTS_EXCLUSIVE);
+    check_ring(3, NODE_SLOTS_EXCLUSIVE, NODE_SLOTS_EXCLUSIVE);
     check_ring(2, NODE_SLOTS, 52);
     check_ring(4, NODE_SLOTS, 21);
 }
@@ -72,7 +72,7 @@ static void many_ranks_have_no_ring(void **state)
     node_size_overflows(&node);
     assert_false(node_use_ring(&node));
     assert_int_equal(node.overflow_bytes, NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH);
-    node_take_overflow(&node, &slot, NODE_OVERFLOW_BYTES);
+    node_choose_overflow(&node, &slot, NODE_OVERFLOW_BYTES);
     assert_int_equal(slot.overflow, 0);
 }
 

@@ -71,7 +71,7 @@ static bool call_once(size_t bytes, const int64_t ns[2])
     disti_node_selector_choose(node, &op);
     assert_int_equal(op.method,
                      NODE_METHOD_BOUNCES); /* the data are too long for an overflow slot */
-    disti_node_selector_show(node, &op);
+    disti_node_selector_publish(node, &op);
     op.method = op.cma ? NODE_METHOD_CMA : NODE_METHOD_BOUNCES;
     disti_node_selector_begin(node, &op);
     if (op.begun_ns && op.cma)
