@@ -217,7 +217,7 @@ enum disti_node_place {
  */
 struct disti_node_op {
     struct dist_call call;
-    void *program_out; /* the program's OUT if call.out is its twin (segment.h); else NULL */
+    void *program_out; /* the program's OUT if call.out is its twin (see above); else NULL */
     uint64_t fingerprint, number; /* number: counts the calls of this node, from 1 */
     size_t slot;                  /* index of its slot, the same in all mailboxes */
     uint64_t history;             /* hash of this call and all before it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The state of a node: mailboxes, calls, peers, copy modes, doorbells; private to src/node. */
+/* The state of a node: mailboxes, calls, peers, copy modes, doorbells. Private to src/node. */
 #ifndef DISTI_NODE_STATE_H
 #define DISTI_NODE_STATE_H
 
@@ -13,11 +13,11 @@
 
 /* The contents of a mailbox, and when they may be read. */
 
-/* CPUs fetch cache lines in pairs, so data written by different ranks are this many bytes apart. */
+/* Distance in bytes between data that different ranks write: CPUs fetch cache lines in pairs. */
 #define NODE_APART 128
 /* Bytes of a cache line. */
 #define NODE_LINE 64
-/* Most bytes that a rank sends through its mailbox even if peers could read them in place. */
+/* Most bytes that a rank sends through its mailbox even if peers could read its buffer in place. */
 #define NODE_SHORT_MAX ((size_t)8 << 10)
 /*
  * Most bytes that a rank sends through its mailbox from ordinary memory: up to this size a copy
@@ -25,127 +25,130 @@
  */
 #define NODE_OVERFLOW_BYTES ((size_t)32 << 10)
 /*
- * Most bytes of a vector that 2 ranks reduce through their mailboxes. For a longer vector it is
- * faster that each rank reduces one half in place.
+ * Most bytes of a vector that 2 ranks reduce through their mailboxes. Longer vectors are reduced
+ * faster if each rank reduces one half in place.
  */
 #define NODE_SHORT_PAIR ((size_t)2 << 10)
 /* Fewest bytes for which prefetching the next slot for writing pays off. */
 #define NODE_PREFETCH_MIN 192
 
 /*
- * The places of a rank's data. A name that is all zero means the rank's bounce buffer. The fields
- * that most calls read come first and share a cache line with the stage: each further line has to
- * be fetched from another CPU.
+ * The locations of a rank's data. If a segment name is all zero, the data are in the rank's bounce
+ * buffer. The fields that most calls read come first and share a cache line with the stage, because
+ * each further line has to be fetched from another CPU.
  *
- * A segment that some rank is not known to have mapped is "offered": the data are in the bounce
- * buffer too, the other ranks try to map the segment, and each reports on its own mailbox if it
- * failed. So a rank that runs out of descriptors or mappings makes calls slower, but no call fails.
+ * A segment is offered if it is not known that all ranks can map it. The data are then in the
+ * bounce buffer too. The other ranks try to map the segment, and each rank reports a failure in its
+ * own mailbox. So if a rank runs out of descriptors or mappings, calls become slower but do not
+ * fail.
  */
 struct node_locations {
-    uint8_t rounds; /* of its bounce buffer before this call, modulo NODE_ROUNDS */
-    bool in_place;  /* OUT is the same buffer as IN, and `out` is not set */
-    bool has_own;   /* root of an irregular call: it copies a block of its own, too */
+    uint8_t rounds; /* rounds in this rank's bounce buffer before this call, modulo NODE_ROUNDS */
+    bool in_place;  /* OUT is the same buffer as IN; `out` is not set */
+    bool has_own;   /* irregular: this rank also copies a block from its own IN to its own OUT */
     bool in_offered, out_offered;
-    bool out_named; /* `out` must be read; set only in calls in which all ranks wait for all */
-    bool refuses;   /* from stage 1 on: this rank could not map a segment offered in this call */
+    bool out_named; /* `out` names a segment; not used in irregular calls */
+    bool refuses;   /* from stage 1 on: this rank could not map an offered segment in this call */
     struct disti_segment_location in;
     struct disti_segment_location out;
     struct disti_segment_location bounce;
     uint64_t in_address, out_address; /* addresses in this rank's own address space */
-    uint64_t selector_ns[2];          /* op.c: this rank's times with bounce buffers and with CMA */
+    uint64_t selector_ns[2]; /* copy selector: this rank's times with bounce buffers, with CMA */
 };
 
 /*
  * With s slots, call number c uses slot c % s. `stage` is c << NODE_STAGE_BITS | the stage that the
- * rank has reached; it only grows. Data are written before the stage that they belong to is stored
- * (release), and read after that stage was loaded (acquire). A rank's data are in the slot, or in
- * an overflow slot if the slot is too small. A rank reuses a slot or overflow slot for call c only
+ * rank has reached; it only grows. The data of a stage are written before the stage is stored
+ * (release) and read after it was loaded (acquire). A rank's data are in the slot, or in an
+ * overflow slot if the slot is too small. A rank reuses a slot or overflow slot for call c only
  * after every rank is known to have begun call c - s + 1: all ranks have then finished call c - s,
- * which used it before. Two slots would suffice; with more slots a rank that only sends need not
- * wait for the receivers.
+ * which used the slot before. Two slots would suffice; with more slots, a rank that only sends need
+ * not wait for the receivers.
  *
- * `history` is a hash of this call and all calls before it: if it is the same on two ranks, so are
- * all their calls up to this one. A rank that waits for a call reads a peer's slot while the slot
- * belongs to that call. A rank that looks back at an earlier call may find the next call in the
- * slot, even half-written. The stage is stored before history and fingerprint, so it shows that the
+ * `history` is a hash of this call and all calls before it: if it is equal on two ranks, all their
+ * calls up to this one are equal. While a rank waits in a call, the peers' slots for the call are
+ * not reused. But when a rank compares an earlier call, a peer's slot may already contain a later
+ * call, even half-written. The stage is stored before history and fingerprint, so it shows that the
  * slot was reused.
  */
+/* Number of slots in use if no ranks share CPUs. */
 #define NODE_SLOTS_EXCLUSIVE 32
 /*
- * For ranks that share CPUs and so run in turns: a rank that only sends can begin this many calls
- * in its turn.
+ * Number of slots, all in use if ranks share CPUs. Such ranks run in turns, and a rank that only
+ * sends can begin this many calls in its turn.
  */
 #define NODE_SLOTS 128
+/* Low bits of a slot's `stage`, which have the stage of the call. */
 #define NODE_STAGE_BITS 24
-/*
- * Data bytes of a slot, aligned for any element type: enough for a root's short blocks for a few
- * ranks.
- */
+/* Data bytes of a slot: enough for the short blocks that a root sends to a few ranks. */
 #define NODE_SLOT_DATA 992
-/* Data bytes that a slot is used for in calls in which all ranks wait for all. */
+/* Data bytes used of a slot in calls in which all ranks wait for all ranks. */
 #define NODE_SLOT_NEAR 224
-#define NODE_SLOT_ALIGN 32
+#define NODE_SLOT_ALIGN 32 /* alignment of the data, enough for any element type */
 /*
- * Padding after each slot and each overflow slot. Without it they would all start at the same
- * offset of a page, and few of them would fit into a first-level cache together.
+ * Padding after each slot and each overflow slot. Without padding they would all start at the same
+ * offset of a page, so that few of them would fit into a first-level cache together.
  */
 #define NODE_SLOT_GAP NODE_APART
 #define NODE_OVERFLOW_GAP (1024 + NODE_APART)
-/* Bytes of the longest overflow slot; number of overflow slots with fixed places. */
+/* Bytes of the longest overflow slot, and number of overflow slots with fixed locations. */
 #define NODE_OVERFLOW_EACH (NODE_OVERFLOW_BYTES + NODE_OVERFLOW_GAP)
 #define NODE_OVERFLOWS_FIXED 8
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t history, fingerprint;
-    uint8_t place;     /* enum disti_node_place; in irregular calls */
-    bool cma;          /* leader of an irregular call only: CMA may be used */
-    uint16_t overflow; /* place, in units of NODE_APART; 0: fixed by the call number */
-    int32_t failed;    /* from stage 1 on: errno of a failed CMA copy, or NODE_UNMAPPABLE */
+    uint8_t place;     /* irregular: enum disti_node_place of the rank's data */
+    bool cma;          /* irregular, leader only: CMA may be used */
+    uint16_t overflow; /* offset of the overflow slot / NODE_APART; 0: fixed by the call number */
+    int32_t failed;    /* from stage 1 on: 0, errno of a failed CMA copy, or NODE_UNMAPPABLE */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
         unsigned char data[NODE_SLOT_DATA + NODE_SLOT_GAP];
     };
 };
 
-/* Value of `failed`: a peer's segment could not be mapped. */
+/* Value of `failed`: this rank could not map a peer's segment. */
 #define NODE_UNMAPPABLE (-1)
 
 /*
- * A block that a rank sends to or receives from one peer in an irregular call. The list of a rank's
- * blocks is stored before the data, in the slot or in the overflow slot.
+ * A block that a rank sends to one peer, or receives from one, in an irregular call. The list of a
+ * rank's blocks is stored before the data, in the slot or in the overflow slot.
  */
 struct node_block {
     uint64_t count; /* elements */
-    uint64_t first; /* its offset in IN, in OUT, or in the data on the mailbox; in elements */
+    uint64_t first; /* offset in IN, in OUT, or in the data in the mailbox; in elements */
 };
 
 /*
- * The mailboxes of a group are in one segment, which rank 0 creates and every other rank maps once:
- * first all mailboxes, then all overflow slots. So a rank that reads every mailbox touches few
- * pages.
+ * The mailboxes of a group are in one segment, which rank 0 creates and every other rank maps once.
+ * All mailboxes come first, then all overflow slots, so that a rank that reads every mailbox
+ * touches few pages.
  *
  *     |mailbox 0|...|mailbox n - 1|overflow slots of rank 0|...|overflow slots of rank n - 1|
  */
 
-/* Special values of `writes_to`: no peer's memory; any memory that the rank has mapped. */
+/*
+ * Special values of `writes_to`: the rank writes to no peer's memory; or possibly to any memory
+ * that it has mapped.
+ */
 enum { NODE_TO_NONE = -1, NODE_TO_ANY = -2 };
 
 /*
- * ASLEEP | rank << NODE_AWAITS: the rank sleeps or is about to; the next stage of the rank that it
- * awaits wakes it through its doorbell. It is stored before the last look at that rank's stage.
- * GONE: the rank has given up calls that it had begun and will not finish them.
+ * NODE_ASLEEP | r << NODE_AWAITS: this rank sleeps, or is about to sleep, until rank r reaches a
+ * stage. Rank r then rings this rank's doorbell. This value is stored before the last check of r's
+ * stage. NODE_GONE: this rank has given up calls that it had begun and will not finish them.
  */
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
-#define NODE_AWAITS 2 /* bits of the presence below the rank number */
+#define NODE_AWAITS 2 /* number of bits below the rank number */
 
 struct node_mailbox {
     struct node_slot slots[NODE_SLOTS];
     alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call; peers rarely read it */
     alignas(NODE_APART) _Atomic uint32_t presence;
-    _Atomic int32_t cpu;       /* its CPU when it last began a call */
-    _Atomic int32_t writes_to; /* whose memory it writes to with CMA; or NODE_TO_NONE, _ANY */
-    struct iovec written;      /* range that it writes there; a peer that gives up empties it */
-    uint64_t abandoned_from;   /* GONE: number of the first call that it gave up */
+    _Atomic int32_t cpu;       /* the CPU on which it was last seen to run; -1: unknown */
+    _Atomic int32_t writes_to; /* rank to whose memory it writes, NODE_TO_NONE or NODE_TO_ANY */
+    struct iovec written; /* range that it writes with CMA; a peer that gives up makes it empty */
+    uint64_t abandoned_from; /* NODE_GONE: number of the first call that it gave up */
 };
 
 static inline struct node_slot *node_slot(struct node_mailbox *mailbox,
@@ -155,8 +158,9 @@ static inline struct node_slot *node_slot(struct node_mailbox *mailbox,
 }
 
 /*
- * Returns the overflow slot of a rank for the call in its slot. This is a branch, so that a reader
- * can compute the fixed place before the slot has arrived in its cache.
+ * Returns the overflow slot of a rank for the call in its slot. The code has a branch rather than a
+ * conditional move, so that a reader can compute a fixed location before the slot has arrived in
+ * its cache.
  */
 static inline unsigned char *node_overflow(unsigned char *overflows, const struct node_slot *slot,
                                            uint64_t number)
@@ -166,7 +170,7 @@ static inline unsigned char *node_overflow(unsigned char *overflows, const struc
     return overflows + number % NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH;
 }
 
-/* memcpy, without a function call for 8 bytes: most short calls carry one or two numbers. */
+/* Copies memory, without a function call for 8 bytes: most short calls carry one or two numbers. */
 static inline void node_copy(void *to, const void *from, size_t bytes)
 {
     if (bytes == sizeof(uint64_t))
@@ -180,13 +184,13 @@ static inline uint64_t node_stage(uint64_t number, uint32_t stage)
     return number << NODE_STAGE_BITS | stage;
 }
 
-/* The stage that a slot has while it is being written for a call. */
+/* Returns the stage of a slot while it is being written for a call. */
 static inline uint64_t node_writing(uint64_t number)
 {
     return node_stage(number, 0) - 1;
 }
 
-/* Copy modes: how this rank's CPU copies long data fastest, found by timing calls. */
+/* Copy modes: how this rank copies long data. The fastest mode is found by timing calls. */
 
 /*
  * Bits of a copy mode; 0 is memcpy of the C library:
@@ -196,8 +200,8 @@ static inline uint64_t node_writing(uint64_t number)
  *     STREAMS      stores into bounce buffers and overflow slots bypass the caches
  *
  * STREAMS is a tradeoff: on some CPUs, writing a line that another CPU has read takes 10 times as
- * long as reading a line that another CPU has written; but the peers then read the data from memory
- * instead of a cache.
+ * long as reading a line that another CPU has written. But with STREAMS, the peers read the data
+ * from memory instead of a cache.
  */
 #define NODE_PREFETCHES 1
 #define NODE_BYPASSES 2
@@ -205,22 +209,22 @@ static inline uint64_t node_writing(uint64_t number)
 #define NODE_COPY_MODES 8
 
 /*
- * A trial of alternatives: the first calls use them in turn and are timed, the fastest one is kept,
- * and the trial starts again after some thousand calls. The fields that every call reads come
- * first.
+ * A trial of alternatives, such as copy modes: the first calls use them in turn and are timed, and
+ * later calls use the fastest one. The trial starts again after some thousand calls. The fields
+ * that every call reads come first.
  */
 struct node_trial {
-    uint16_t calls; /* since the trial began */
-    uint8_t best;
+    uint16_t calls;               /* number of calls since the trial began */
+    uint8_t best;                 /* index of the fastest alternative so far */
     bool tried;                   /* the first trial has ended */
-    uint64_t ns[NODE_COPY_MODES]; /* per MiB, of the fastest call; 0: not measured */
+    uint64_t ns[NODE_COPY_MODES]; /* fastest time per MiB of each alternative; 0: not measured */
 };
 
-/* Copy modes of one collective in a size class, by where the data are. */
+/* Copy modes of one collective in a size class, by the location of the data. */
 struct node_copy_modes {
-    struct node_trial elsewhere, direct;
-    struct node_trial overflow; /* for data in overflow slots */
-    bool was_direct;            /* in the last call */
+    struct node_trial elsewhere, direct; /* calls through bounce buffers; calls in place */
+    struct node_trial overflow;          /* calls with data in overflow slots */
+    bool was_direct;                     /* the last call was in place */
 };
 
 /* Returns the copy mode for writing into a bounce buffer. */
@@ -229,52 +233,58 @@ static inline uint8_t node_bounce_copy_mode(const struct disti_node_op *op)
     return (op->copy_mode & NODE_PREFETCHES) | (op->copy_mode & NODE_STREAMS ? NODE_BYPASSES : 0);
 }
 
-/* Chooses the copy mode before anything is copied. past: stores may bypass the caches. */
+/*
+ * Chooses the copy mode of a long call, before any data are copied. may_bypass: NODE_BYPASSES is
+ * allowed.
+ */
 void disti_node_copy_mode_choose(struct disti_node *node, struct disti_node_op *op,
                                  bool may_bypass);
-/* Counts the time of a call that has ended. */
+/* Adds the time of an ended call to the trial. */
 void disti_node_copy_mode_learn(struct disti_node *node, const struct disti_node_op *op);
 
 /*
- * For a call with long data in overflow slots: begin chooses the copy mode before this rank writes
- * its data, end counts the time after it has read the data of its peers.
+ * For a call with long data in overflow slots. begin chooses the copy mode, before this rank writes
+ * its data. end adds the time to the trial, after this rank has read the data of its peers.
  */
 void disti_node_overflow_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_overflow_end(struct disti_node *node, struct disti_node_op *op);
 
-/* Returns the current time if the call's work is timed, else 0. */
+/* Returns the current time if the call is part of a copy mode trial, else 0. */
 static inline int64_t node_copy_mode_clock(const struct disti_node_op *op)
 {
     return op->in_copy_mode_trial ? disti_now_ns() : 0;
 }
 
 /*
- * Does a part of a stage's work and adds its time to the trial. Returns true if the work is
- * complete.
+ * Does a part of the work of a stage and adds its duration to op->worked_ns. Returns true if the
+ * work of the stage is complete.
  */
 bool disti_node_work(struct disti_node *node, struct disti_node_op *op);
 /*
- * The same for filling this rank's bounce buffer in a round, and for fetching data from peers'
- * buffers.
+ * fill copies the data of a round into this rank's bounce buffer; drain copies the results of a
+ * round from bounce buffers to OUT. Both add their duration to op->worked_ns.
  */
 void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 
-/* The state of a rank: its calls and its peers. */
+/* The state of this rank: its calls and its peers. */
 
-/* Bytes of one round of a bounce buffer: few enough to stay in the caches until they are read. */
+/* Bytes of one round in a bounce buffer: few enough to stay in the caches until they are read. */
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
-/* Rounds in a bounce buffer: one is filled while the previous two are read. */
+/* Number of rounds that a bounce buffer holds: one is filled while the previous two are read. */
 #define NODE_ROUNDS 3
 /* Bytes that one call of advance moves, approximately. */
 #define NODE_ADVANCE_BYTES ((size_t)1 << 20)
 /* Bytes of a tile of a reduction, which stays in the first-level cache. */
 #define NODE_TILE ((size_t)1 << 10)
-/* Most ranks of a node. With more, the blocks of a bounce buffer would become empty. */
+/*
+ * Largest number of ranks of a node. With more ranks, the blocks of a bounce buffer would become
+ * empty.
+ */
 #define NODE_RANKS_MAX 1024
-#define NODE_TILES 24 /* levels of the summation tree; enough for NODE_RANKS_MAX ranks */
+#define NODE_TILES 24 /* enough for the reduction tree of NODE_RANKS_MAX ranks */
 
-/* A mapped segment of a peer. The NODE_VIEWS segments used last stay mapped. */
+/* A mapped segment of a peer. The NODE_VIEWS most recently used segments of a peer stay mapped. */
 struct node_view {
     uint64_t key;
     char *memory;
@@ -287,7 +297,7 @@ struct node_proof {
     bool mapped;
 };
 
-/* How a rank reads the block that a peer has for it. */
+/* How this rank gets a block from a peer, or NODE_NOTHING. */
 enum node_path {
     NODE_NOTHING,
     NODE_FROM_MAILBOX,
@@ -301,23 +311,23 @@ struct node_peer {
     unsigned char *overflows;
     struct node_far_doorbell *doorbell; /* NULL: not opened yet */
     struct node_view views[NODE_VIEWS]; /* the most recently used one first */
-    const char *in;                     /* in the current call; NULL: in the bounce buffer */
-    char *out;
+    const char *in; /* IN in the current call; NULL: not mapped, or in the bounce buffer */
+    char *out;      /* OUT, likewise */
     uint64_t in_address, out_address; /* the same buffers in the peer's address space */
     char *bounce;                     /* NULL: not mapped yet */
     uint64_t bounce_key;
-    uint64_t rounds; /* of its bounce buffer before the current call */
+    uint64_t rounds; /* number of rounds in its bounce buffer before the current call */
     /*
-     * In an irregular call `in`, `out` and their addresses are those of the block of `count`
-     * elements between the peer and this rank.
+     * In an irregular call `in`, `out` and their addresses are those of the block between the peer
+     * and this rank, which has `count` elements.
      */
     size_t count;
-    enum node_path path; /* how this rank gets the peer's block, or NODE_NOTHING */
+    enum node_path path; /* how this rank gets the peer's block */
     bool by_bounce;      /* the peer gets its block from this rank's bounce buffer */
-    uint32_t last;       /* the last stage at which the two wait for each other */
+    uint32_t last;       /* last stage at which the peer and this rank wait for each other */
 };
 
-/* Returns where a rank's data are in a call through the mailboxes. */
+/* Returns the address of the data that a rank has published in its slot or overflow slot. */
 static inline unsigned char *node_mailbox_data(const struct node_peer *peer,
                                                const struct disti_node_op *op)
 {
@@ -327,74 +337,74 @@ static inline unsigned char *node_mailbox_data(const struct node_peer *peer,
                                                 : slot->data;
 }
 
-/* How a collective copies ordinary memory in a size class; the same on all ranks. */
+/* How a collective copies ordinary memory in a size class. All ranks make the same choice. */
 enum { SELECTOR_CMA, SELECTOR_BOUNCES };
 struct node_selector {
-    struct node_trial trial; /* of SELECTOR_CMA and SELECTOR_BOUNCES */
-    bool direct;             /* the last call needed neither */
+    struct node_trial trial; /* alternatives: SELECTOR_CMA and SELECTOR_BOUNCES */
+    bool direct;             /* the last call was in place, so it needed neither */
 };
-/* Number of size classes; each is twice the previous one. */
+/* Number of size classes; the sizes of a class are twice those of the previous class. */
 #define NODE_SIZES 16
 
-/* For barriers of ranks that share CPUs: see waking.c. */
+/* The ranks to which this rank yields its CPU after a barrier (waking.c). */
 struct node_yield {
-    int first, end;       /* ranks that this rank lets run first after a barrier: [first, end) */
-    uint64_t fingerprint; /* of the call in which this rank waits for them */
+    int first, end;       /* the ranks [first, end) run first */
+    uint64_t fingerprint; /* fingerprint of the call in which this rank waits for them */
     uint64_t barrier;     /* number of the last barrier that has ended */
 };
 
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
-    void *mailboxes;              /* rank 0: the block with all mailboxes */
-    struct node_mailbox *mailbox; /* this rank's; NULL: not mapped */
-    struct node_peer *self;       /* the entry of this rank in peers */
-    struct node_peer *peers;      /* by rank, this rank included */
-    struct node_mailbox **others; /* mailboxes of all ranks but this one */
-    struct disti_node_hello *hellos;
-    char *bounce; /* this rank's; NULL: not needed yet */
+    void *mailboxes;                 /* rank 0 only: the block with all mailboxes */
+    struct node_mailbox *mailbox;    /* mailbox of this rank; NULL: not mapped */
+    struct node_peer *self;          /* entry of this rank in `peers` */
+    struct node_peer *peers;         /* indexed by rank; includes this rank */
+    struct node_mailbox **others;    /* mailboxes of all other ranks */
+    struct disti_node_hello *hellos; /* indexed by rank */
+    char *bounce;                    /* this rank's bounce buffer; NULL: not created yet */
     struct disti_segment_location bounce_location;
-    size_t round_bytes;
-    size_t overflow_bytes;   /* of all overflow slots of a rank */
-    size_t overflow_next;    /* offset of the next slot of the ring; 0: ring not in use */
-    uint64_t overflow_calls; /* calls that fit into the ring, or into the fixed slots */
-    int cpus;                /* usable by the ranks of the node; at most `ranks` */
-    size_t cache_bytes;      /* second-level cache of this rank's CPU */
+    size_t round_bytes;      /* bytes of a round in a bounce buffer */
+    size_t overflow_bytes;   /* bytes of all overflow slots of a rank */
+    size_t overflow_next;    /* offset of the next slot in the ring; 0: ring not in use */
+    uint64_t overflow_calls; /* number of calls that fit into the ring, or into the fixed slots */
+    int cpus;                /* number of CPUs that the ranks may use; at most `ranks` */
+    size_t cache_bytes;      /* second-level cache of a CPU, divided by its ranks */
     uint64_t calls;          /* number of the newest call */
-    uint64_t confirmed;      /* newest call that all ranks have begun, as far as is known */
-    uint64_t last_slot;      /* slots in use - 1, which is a bit mask; the same on all ranks */
-    uint64_t sequences[NODE_SLOTS]; /* of the calls in the slots, as the group counts */
-    uint64_t rounds;                /* of this rank's bounce buffer, so far */
+    uint64_t confirmed;      /* newest call that all ranks are known to have begun */
+    uint64_t last_slot;      /* number of slots in use - 1: a bit mask; the same on all ranks */
+    uint64_t sequences[NODE_SLOTS]; /* by slot: sequence number of the call in the group */
+    uint64_t rounds;                /* number of rounds in this rank's bounce buffer so far */
     struct node_selector selectors[DIST_COLL_COUNT][NODE_SIZES];
     struct node_copy_modes copy_modes[DIST_COLL_COUNT][NODE_SIZES];
-    struct node_again *agains[DIST_COLL_COUNT]; /* irregular.c; NULL: none yet */
+    struct node_again *agains[DIST_COLL_COUNT]; /* for irregular.c; NULL: none yet */
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next;                     /* index of the entry to overwrite next */
-    int abandoned_rank;                      /* a rank that has given up; -1: none is known */
+    int abandoned_rank;                      /* a rank that has given up calls; -1: none is known */
     uint64_t abandoned_from;                 /* number of the first call that it gave up */
     bool stays;                              /* this rank never migrates to another CPU */
-    int cpu;                                 /* the value in the mailbox */
+    int cpu;                                 /* the CPU published in the mailbox */
     int64_t migrate_at_ns, migrate_every_ns; /* time of the next check; interval */
-    const char *stat_path;                   /* file that has the idle times of the CPUs */
+    const char *stat_path;                   /* file with the idle times of the CPUs */
     struct node_idle *idle;                  /* NULL: not read yet */
-    uint32_t failed_polls;                   /* polls without success, so far */
+    uint32_t failed_polls;                   /* number of unsuccessful polls so far */
     bool fences;                             /* stages are stored with a fence */
-    bool cma;          /* CMA works, as far as is known; the same on all ranks */
-    bool cma_refused;  /* CMA failed in an irregular call; peers may not know */
-    bool used;         /* all ranks can map the node's memory */
-    bool has_doorbell; /* it has the number below in this process */
-    uint32_t doorbell_number;
+    bool cma;                                /* CMA is not known to fail; the same on all ranks */
+    bool cma_refused;         /* CMA failed in an irregular call, which some peers may not know */
+    bool used;                /* all ranks can map the node's memory */
+    bool has_doorbell;        /* `doorbell_number` is valid */
+    uint32_t doorbell_number; /* number of this node in the process */
     struct node_yield yield;
-    int sleeper; /* doorbell of the sleeping thread, -1: none; under doorbell_lock (waking.c) */
-    bool armed;
-    bool abandoned;
-    int operands;         /* of the summation tree: the largest power of 2 not above `ranks` */
+    int sleeper;    /* doorbell of the sleeping thread; -1: none; under doorbell_lock (waking.c) */
+    bool armed;     /* between disti_node_arm and disti_node_disarm */
+    bool abandoned; /* this rank has given up calls */
+    int operands;   /* operands of the reduction tree: the largest power of 2 <= `ranks` */
     const char **sources; /* arrays of `ranks` pointers, for temporary use */
     char **targets;
-    char *tiles; /* NODE_TILES tiles */
+    char *tiles; /* scratch memory: NODE_TILES tiles */
 };
 
-/* Returns the slot of a call by its number. */
+/* Returns the index of the slot that call `number` uses. */
 static inline size_t node_slot_number(const struct disti_node *node, uint64_t number)
 {
     return (size_t)(number & node->last_slot);
@@ -406,7 +416,7 @@ static inline size_t node_slot_number(const struct disti_node *node, uint64_t nu
  * Ranks in `senders` have IN, ranks in `receivers` get OUT.
  *
  * in_blocks: IN has a block for each rank. slices: each rank reduces one slice of the result and
- * writes it into the OUT of all receivers. rooted: the data are copied from or to one rank.
+ * writes the slice into the OUT of all receivers. rooted: the data are copied from or to the root.
  * irregular: a rank knows only the counts of its own blocks.
  */
 enum node_role { NODE_ALL, NODE_ROOT };
@@ -433,7 +443,7 @@ static inline size_t node_blocks(const struct disti_node *node, const struct nod
     return pattern->in_blocks ? (size_t)node->ranks : 1;
 }
 
-/* Elements of a block of this rank's IN or OUT, and the offset of the block. */
+/* The number of elements and the offset, in elements, of a block of this rank's IN or OUT. */
 static inline size_t node_in_count(const struct disti_node_op *op, int block)
 {
     return op->call.in_counts ? op->call.in_counts[block] : op->call.count;
@@ -454,13 +464,13 @@ static inline size_t node_out_first(const struct disti_node_op *op, int block)
     return op->call.out_counts ? op->call.out_offsets[block] : (size_t)block * op->call.count;
 }
 
-/* Returns the number of elements in about `bytes` bytes, in whole cache lines. */
+/* Returns the number of elements in about `bytes` bytes, a multiple of NODE_APART bytes. */
 static inline size_t node_line_elements(const struct disti_node_op *op, size_t bytes)
 {
     return (bytes / NODE_APART + 1) * (NODE_APART / op->element_bytes);
 }
 
-/* Prefetches lines that are about to be written. */
+/* Prefetches cache lines that are about to be written. */
 static inline void node_prefetch_write(const void *memory, size_t bytes)
 {
 #if defined(__x86_64__)
@@ -471,55 +481,63 @@ static inline void node_prefetch_write(const void *memory, size_t bytes)
 #endif
 }
 
-/* ---- mailbox.c: where data are in a long call ---- */
+/* ---- mailbox.c: locations of the data of a long call ---- */
 
-/* Returns how many of a block's `count` elements are in a round; *first_p is the first of them. */
+/*
+ * Returns the number of elements that a round has of a block of `count` elements, and stores the
+ * index of the first of them in *first_p.
+ */
 size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
                         size_t *first_p);
 /* Computes slice s of `elements` elements: [*from_p, *to_p). Slices share no cache line. */
 void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
                       size_t elements, int s, size_t *from_p, size_t *to_p);
-/* Returns the address of element `at` of the round in a block of a rank's IN. */
+/* Returns the address of element `at` of the current round, in a block of the IN of `rank`. */
 const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
                           int block, size_t at);
-/* Returns a rank's bounce buffer for a round of the current call. */
+/* Returns the address of a round of the current call in the bounce buffer of `rank`. */
 char *disti_node_bounce(const struct disti_node *node, int rank, uint64_t round);
-/* Writes the places of this rank's data and bounce buffer into its slot. */
+/* Writes the locations of this rank's data and of its bounce buffer into its slot. */
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
-/* Copies data that peers have written into a twin to the program's buffer, when the call ends. */
+/*
+ * Copies data that peers have written into the twin of OUT to the program's OUT. To be called when
+ * the call ends.
+ */
 void disti_node_copy_back(const struct disti_node *node, const struct disti_node_op *op);
 /*
- * Reads the places of all ranks' data, which all ranks have published, and chooses the method of
- * the call.
+ * Reads the locations of all ranks' data and chooses the method of the call. Requires that all
+ * ranks have published them.
  */
 dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op);
 /* Switches the call to bounce buffers. */
 dist_status disti_node_resolve_to_bounces(struct disti_node *node, struct disti_node_op *op);
 
-/* Maps the peer's bounce buffer, unless it is mapped. */
+/* Maps the bounce buffer of `rank` if it is not mapped. */
 dist_status disti_node_attach(struct disti_node *node, const struct disti_node_op *op, int rank);
 /*
- * Writes the place of this rank's bounce buffer into its slot; creates the buffer if there is none.
+ * Writes the location of this rank's bounce buffer into `locations`; creates the buffer if there is
+ * none.
  */
 dist_status disti_node_publish_bounce(struct disti_node *node, struct node_locations *locations);
 
-/* ---- mailbox.c: which segments the peers can map ---- */
+/* ---- mailbox.c: segments that the peers can map ---- */
 
 /*
- * Returns true if the memory is in a segment that the peers can map, as far as is known, and stores
- * the place.
+ * Returns true, and stores the location, if the memory is in a segment that all peers are known to
+ * be able to map. If that is not known yet, sets *offered_p, stores the location, and returns
+ * false.
  */
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
                      struct disti_segment_location *location_p, bool *offered_p);
 /*
- * Records which offered segments the peers could map. Requires that all ranks reached a later
- * stage.
+ * Records whether all peers could map the segments that this rank offered in the call. Requires
+ * that all ranks have reached a later stage than 0.
  */
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
 
 /*
- * Returns the address of a peer's memory in this process, after mapping it if necessary. NULL,
- * without an error, if it cannot be mapped.
+ * Returns the address in this process of a peer's memory, and maps it if necessary. Returns NULL,
+ * without an error message, if it cannot be mapped.
  */
 char *disti_node_try_map(struct node_peer *peer, const struct disti_segment_location *at,
                          size_t bytes);
@@ -530,33 +548,38 @@ void disti_node_mark_unmappable(struct disti_node *node, uint64_t key);
 
 /* Returns the size of a CPU's second-level cache in bytes. */
 size_t disti_node_cache(void);
+/* Copies `bytes` bytes in a copy mode; of its bits, uses NODE_PREFETCHES and NODE_BYPASSES. */
 void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode);
 /*
- * Orders non-temporal stores before later stores. To be called before the peers are notified of
- * data that were copied with NODE_BYPASSES.
+ * Orders non-temporal stores before later stores. To be called between a copy with NODE_BYPASSES
+ * and the store that notifies the peers of the data.
  */
 void disti_node_store_fence(void);
 
-/* ---- mailbox.c: CMA, copies that the kernel makes between the ranks' own memory ---- */
+/* ---- mailbox.c: CMA, copies by the kernel between the memory of two processes ---- */
 
-/* Copies from the peer's memory, or into it. A failure is noted in this rank's slot. */
+/* Copies from the memory of `rank`, or into it. A failure is stored in this rank's slot. */
 void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int rank, void *to,
                         uint64_t from, size_t bytes);
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes);
 /*
- * Returns true if the copy of any rank has failed; no rank then uses CMA again. Requires that all
- * ranks have done their part.
+ * Returns true if a CMA copy of any rank has failed in this call. Unless the error is EFAULT, no
+ * rank uses CMA again. Requires that all ranks have done their part.
  */
 bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *op);
-/* Blocks until no peer writes to this rank's memory any more. Requires that this rank is GONE. */
+/*
+ * Blocks until no peer writes to this rank's memory any more, for at most 1 s. Requires that this
+ * rank's presence is NODE_GONE.
+ */
 void disti_node_cma_drain(const struct disti_node *node);
 
 /* ---- op.c: preparing a call ---- */
 
 /*
- * Returns the bytes that a rank may send in a slot; more go into an overflow slot. It is less if
- * all ranks wait for all: such calls use only 2 slots, and smaller ones stay in the caches.
+ * Returns the number of bytes that a rank may send in a slot; longer data go into an overflow slot.
+ * The limit is lower for calls in which all ranks wait for all ranks, so that the slots of these
+ * calls stay in the caches.
  */
 size_t disti_node_slot_bytes(const struct node_pattern *pattern);
 /* Returns the elements of a block that fit into one round of a bounce buffer. */
@@ -567,44 +590,43 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 
 /* ---- op.c: the copy selector, which chooses how ordinary memory is copied ---- */
 
-/* Returns the op's size class. */
 int disti_node_size_class(const struct disti_node_op *op);
 
-/* For the leader of an irregular call: returns true if CMA may be used. */
+/* For the leader of an irregular call: returns true if the ranks may use CMA. */
 bool disti_node_selector_leads(struct disti_node *node, const struct disti_node_op *op);
 /*
- * For irregular calls: returns true, and counts the call, if this rank may send long data through
- * an overflow slot.
+ * For irregular calls: returns true if this rank may send long data through an overflow slot, and
+ * then counts the call in the trial.
  */
 bool disti_node_selector_takes_overflow(struct disti_node *node, const struct disti_node_op *op);
-/* Chooses the method that a long call begins with; the same on all ranks. */
+/* Chooses the method of a long call before it begins; all ranks make the same choice. */
 void disti_node_selector_choose(struct disti_node *node, struct disti_node_op *op);
-/* Publishes this rank's times, before stage 0. */
+/* Publishes this rank's times before stage 0, if the trial is decided in this call. */
 void disti_node_selector_publish(struct disti_node *node, const struct disti_node_op *op);
 /*
- * begin: all ranks have published their times, and the op's method has been chosen. end: the op has
- * ended.
+ * To be called in stage 0, when all ranks have published their times and the method of the op has
+ * been chosen (begin), and when the op has ended (end).
  */
 void disti_node_selector_begin(struct disti_node *node, struct disti_node_op *op);
 void disti_node_selector_end(struct disti_node *node, const struct disti_node_op *op);
 
-/* ---- copy.c: the work ---- */
+/* ---- copy.c: copies and reductions ---- */
 
 /* Short calls: computes this rank's result from the mailboxes. */
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op);
 void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op);
-/* The same for 2 ranks, if the sum needs no further step. */
+/* Like disti_node_reduce_short, for 2 ranks with op->pair, except DIST_AVG. */
 void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
 /* ---- op.c ---- */
 
 /*
- * Changes the state of an op; all changes use this function. ERR_INTERNAL if the drawing in node.h
- * has no such arrow; the state is then unchanged.
+ * Changes the state of an op; every change of state uses this function. Returns ERR_INTERNAL, and
+ * leaves the state unchanged, if the drawing in node.h has no such arrow.
  */
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
 /*
- * Prepares a call that disti_node_start_again has begun, and that has not ended, for
+ * Prepares a call that disti_node_start_again has begun, but that has not ended, for
  * disti_node_advance. Returns IN_PROGRESS.
  */
 dist_status disti_node_op_continue(struct disti_node_op *op, const struct dist_call *call,
@@ -612,7 +634,7 @@ dist_status disti_node_op_continue(struct disti_node_op *op, const struct dist_c
 
 /* ---- migrate.c ---- */
 
-/* Reads DIST_MIGRATE, or DIST_STEP_ASIDE with a warning. ERR_INVALID_ARGUMENT. */
+/* Reads DIST_MIGRATE, or its old name DIST_STEP_ASIDE with a warning. ERR_INVALID_ARGUMENT. */
 dist_status disti_node_migrate_open(struct disti_node *node);
 void disti_node_migrate_close(struct disti_node *node);
 
@@ -620,37 +642,36 @@ void disti_node_migrate_close(struct disti_node *node);
 
 /*
  * Wakes the ranks that sleep until this rank reaches a stage, and notes ranks that have given up.
- * To be called after a stage was stored.
+ * To be called after storing a stage.
  */
 void disti_node_ring(struct disti_node *node);
 
 /* Notes ranks that have given up. */
 void disti_node_note_abandoned(struct disti_node *node);
 
-/*
- * Overflow slots, for data that are too long for a slot and too short to be read from the rank's
- * memory.
- */
+/* Overflow slots: for data that are too long for a slot, and too short to be read in place. */
 
 /*
- * The overflow slots of a rank: NODE_OVERFLOWS_FIXED slots with fixed places, then a ring:
+ * The overflow slots of a rank are NODE_OVERFLOWS_FIXED slots with fixed locations, followed by a
+ * ring. Example:
  *
  *     | of call 8 | of call 9 | ... | of call 15 | call 7 | call 20, long  | call 22 |  ...  |
  *                                                                                    next
  *
- * A reader can prefetch a fixed slot before it has read the rank's slot, because the place depends
- * only on the call's number; so short blocks use these. Longer blocks follow each other in the
- * ring. Writing a line that another CPU has read and still caches takes several times as long as
- * writing a line that has left that CPU's caches. So all overflow slots together are
- * NODE_OVERFLOWS_ALL bytes, several times the size of a second-level cache.
+ * A reader can prefetch a fixed overflow slot before it has read the rank's slot, because the
+ * location depends only on the call's number. So short blocks use the fixed slots, and longer
+ * blocks are stored one after another in the ring. Writing a line that another CPU has read and
+ * still caches takes several times as long as writing a line that has left that CPU's caches. So
+ * all overflow slots together have NODE_OVERFLOWS_ALL bytes, several times the size of a
+ * second-level cache.
  *
  * The first write to a page waits for the kernel. So a rank starts to use its ring only after it
- * has sent long blocks several times. Each rank decides this alone: its slot says where the
- * overflow slot is.
+ * has sent long blocks several times. Each rank decides this alone; its slot has the location of
+ * the overflow slot.
  */
 #define NODE_OVERFLOWS_ALL ((size_t)4 << 20)
 
-/* Returns the bytes of a rank's overflow slots. With many ranks there is no ring. */
+/* Returns the size of all overflow slots of a rank. With many ranks there is no ring. */
 static inline size_t node_overflows_bytes(int ranks)
 {
     size_t overflows = NODE_OVERFLOWS_ALL / (size_t)ranks / NODE_OVERFLOW_EACH;
@@ -673,13 +694,13 @@ static inline bool node_use_ring(struct disti_node *node)
 
     if (node->overflow_next || overflows <= NODE_OVERFLOWS_FIXED)
         return false;
-    overflows -= NODE_OVERFLOWS_FIXED + 1; /* one may be lost at the end of the ring */
+    overflows -= NODE_OVERFLOWS_FIXED + 1; /* the end of the ring may be too short for one */
     node->overflow_next = NODE_OVERFLOWS_FIXED * NODE_OVERFLOW_EACH;
     node->overflow_calls = overflows <= node->last_slot ? overflows : node->last_slot + 1;
     return true;
 }
 
-/* Chooses the overflow slot for a long block of `bytes` bytes: in the ring, if that is used. */
+/* Chooses the overflow slot for `bytes` bytes: in the ring if it is in use, else the fixed slot. */
 static inline void node_choose_overflow(struct disti_node *node, struct node_slot *slot,
                                         size_t bytes)
 {
@@ -692,12 +713,12 @@ static inline void node_choose_overflow(struct disti_node *node, struct node_slo
     node->overflow_next += (bytes + NODE_OVERFLOW_GAP) / NODE_APART * NODE_APART;
 }
 
-/* The start of a call and the end of a short one; inline for repeated calls. */
+/* The start of a call and the end of a short one; inline, for the fast path of repeated calls. */
 
-/* A rank writes its CPU to its mailbox once in this many short calls. */
+/* Number of short calls after which a rank publishes its CPU again. */
 #define SHORT_CPU_CALLS 8
 
-/* Makes call `number` this rank's newest call. Requires that its slot is free. */
+/* Makes call `number` this rank's newest call; `at` is its slot. Requires that the slot is free. */
 static inline void short_begin(struct disti_node *node, size_t at, uint64_t number,
                                uint64_t sequence, uint64_t fingerprint, uint64_t history)
 {
@@ -728,8 +749,9 @@ static inline void short_write(struct disti_node *node, struct node_slot *slot,
 }
 
 /*
- * Stores the stage and wakes sleeping peers. The store must be visible before this rank looks for
- * sleepers; waking.c explains how, with or without a fence.
+ * Stores the stage and wakes the peers that sleep until this rank reaches a stage. The store must
+ * be visible before this rank checks for sleeping peers; waking.c explains how, with or without a
+ * fence.
  */
 static inline void short_publish(struct disti_node *node, struct node_slot *mine, uint64_t stage)
 {
@@ -748,7 +770,7 @@ static inline void short_publish(struct disti_node *node, struct node_slot *mine
     }
 }
 
-/* Returns true if all awaited ranks have published the same call. */
+/* Returns true if all awaited ranks have published stage 0 of the same call. */
 static inline bool short_has_all(const struct disti_node_op *op, size_t at, uint64_t number,
                                  uint64_t history)
 {
@@ -765,8 +787,8 @@ static inline bool short_has_all(const struct disti_node_op *op, size_t at, uint
 }
 
 /*
- * Prefetches the next call's slot for writing while this rank waits for the peers' data: all peers
- * have read it, so its lines are in their caches.
+ * Prefetches the next call's slot for writing, because its lines are in the caches of the peers
+ * that have read it.
  */
 static inline void short_prefetch_next(struct disti_node *node, const struct disti_node_op *op,
                                        size_t bytes)
@@ -785,7 +807,10 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
                             bytes);
 }
 
-/* Short calls: all awaited ranks have published their data; computes this rank's result. */
+/*
+ * Short calls: computes this rank's result. Requires that all awaited ranks have published their
+ * data.
+ */
 static inline void short_finish(struct disti_node *node, const struct disti_node_op *op,
                                 uint64_t number)
 {
@@ -798,61 +823,67 @@ static inline void short_finish(struct disti_node *node, const struct disti_node
 
 /* Functions of irregular.c that op.c uses. */
 
-/* Chooses where this rank's blocks are stored and which ranks it awaits. */
+/* Chooses where this rank's blocks are stored and which ranks it waits for. */
 void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *op);
-/* Writes this rank's list into its slot or overflow slot, and its blocks or their place. */
+/*
+ * Writes this rank's list of blocks into its slot or overflow slot, followed by the blocks or their
+ * locations.
+ */
 dist_status disti_node_irregular_publish(struct disti_node *node, struct disti_node_op *op);
 /*
- * Reads what the peers have published. ERR_MISMATCH: two ranks have different counts for a block.
+ * Finds the blocks between this rank and its peers, and chooses how each is copied. ERR_MISMATCH:
+ * two ranks have different counts for a block.
  */
 dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_node_op *op);
-/* Does some of this rank's part, starting at op->done. Returns true if the part is complete. */
+/* Copies a part of this rank's blocks in the stage. Returns true if all are copied. */
 bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op);
 /*
- * are_short returns true if this rank and all awaited ranks send through mailboxes. take then does
- * the whole call at once.
+ * are_short returns true if this rank and all awaited ranks send through mailboxes. Then finish
+ * does all copies of the call at once.
  */
 bool disti_node_irregular_are_short(const struct disti_node *node, const struct disti_node_op *op);
 dist_status disti_node_irregular_finish(struct disti_node *node, struct disti_node_op *op);
 /*
- * Returns true if blocks remain that go through bounce buffers, after all other blocks have been
- * copied.
+ * Returns true if there are blocks that must be copied through bounce buffers, after all other
+ * blocks have been copied.
  */
 bool disti_node_irregular_needs_bounces(struct disti_node *node, struct disti_node_op *op);
-/* Prepares the bounce buffers for these blocks. */
+/* Switches the call to bounce buffers, and maps those of the peers. */
 dist_status disti_node_irregular_to_bounces(struct disti_node *node, struct disti_node_op *op);
 /*
- * Returns true if the op may be repeated by disti_node_start_again: this rank sends little data,
- * whatever its peers send. Forgets the previous op that could be repeated.
+ * Returns true if disti_node_start_again may repeat the op: this rank sends little data, whatever
+ * its peers send. Discards what was prepared for the previous such op of the collective.
  */
 bool disti_node_irregular_can_start_again(const struct disti_node *node,
                                           const struct disti_node_op *op);
 /* Like disti_node_start_again. */
 dist_status disti_node_irregular_start_again(struct disti_node *node, const struct dist_call *call,
                                              uint64_t history, struct disti_node_op *op);
-/* Copies the round's pieces into this rank's bounce buffer. */
+/* Copies the pieces of the round into this rank's bounce buffer. */
 void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 
-/* Irregular calls: definitions for op.c and irregular.c. */
+/* Irregular calls: the protocol and functions for op.c and irregular.c. */
 
 /*
  * Irregular calls are gather_v, scatter_v and all_to_all_v: a rank knows only the counts of its own
- * blocks. Both ranks of a pair know the block between them. Everything else is read from the
- * mailboxes:
+ * blocks. The sender and the receiver of a block both know its count. Everything else is read from
+ * the mailboxes:
  *
- *     place of the sender  slot, overflow slot         memory
- *     on its mailbox         list, blocks       list, places of the blocks
+ *     sender's place       slot, overflow slot  memory
+ *     sender's mailbox     list, blocks         list, locations of the blocks
  *     stage 0              received; the end    both copy a part; or wait for bounce buffers
  *     stage 1                                   all blocks without bounce buffers are done
  *     stage 2, 3, ...                           the bounce buffer holds round 0, 1, ...
  *
- * Every sender chooses its place alone, by the size of its data. So a rank that sends little never
- * waits for ranks that send more. If both ranks of a pair copy, each waits for the other until the
- * last stage of that pair, and no longer: other pairs may need more rounds, or none.
+ * Every sender chooses its place (enum disti_node_place) alone, by the size of its data. So a rank
+ * that sends little never waits for ranks that send more. If both ranks of a pair copy, they wait
+ * for each other until the last stage of their pair only: other pairs may need more rounds, or
+ * none.
  *
- * The root, or else rank 0, is the leader: its mailbox says whether ordinary memory is copied by
- * CMA or through bounce buffers. Blocks that the kernel refuses to copy, or that a rank cannot map,
- * go through bounce buffers from stage 2 on: the rank that failed says so at stage 1.
+ * The leader is the root, or rank 0 if there is no root. Its mailbox says whether ordinary memory
+ * is copied by CMA or through bounce buffers. If the kernel refuses to copy a block, or a rank
+ * cannot map it, the rank reports this at stage 1, and the block is copied through bounce buffers
+ * from stage 2 on.
  */
 static inline bool irregular_sends(const struct disti_node_op *op, int rank)
 {
@@ -865,8 +896,8 @@ static inline bool irregular_receives(const struct disti_node_op *op, int rank)
 }
 
 /*
- * Returns true if this rank sends to peers. Between the root and another rank, one sends and the
- * other receives.
+ * Returns true if this rank sends to peers. In a rooted call, either the root sends to all other
+ * ranks or all other ranks send to the root.
  */
 static inline bool irregular_sends_to_peers(const struct disti_node *node,
                                             const struct disti_node_op *op)
@@ -878,7 +909,10 @@ static inline bool irregular_sends_to_peers(const struct disti_node *node,
     return (pattern->senders == NODE_ROOT) == (node->rank == op->call.root);
 }
 
-/* The block of IN for a receiver. IN has a block for each rank, or only one, for the root. */
+/*
+ * Returns the block of IN for a receiver. IN has a block for each rank, or a single block, for the
+ * root.
+ */
 static inline struct node_block irregular_in(const struct disti_node_op *op, int receiver)
 {
     int block = op->call.in_counts ? receiver : 0;
@@ -886,7 +920,7 @@ static inline struct node_block irregular_in(const struct disti_node_op *op, int
     return (struct node_block){node_in_count(op, block), node_in_first(op, block)};
 }
 
-/* The block of OUT that comes from a sender. */
+/* Returns the block of OUT for the data of a sender. */
 static inline struct node_block irregular_out(const struct disti_node_op *op, int sender)
 {
     int block = op->call.out_counts ? sender : 0;
@@ -894,7 +928,7 @@ static inline struct node_block irregular_out(const struct disti_node_op *op, in
     return (struct node_block){node_out_count(op, block), node_out_first(op, block)};
 }
 
-/* Returns the bytes from the start of IN or OUT to the end of its last block. */
+/* Returns the number of bytes from the start of IN or OUT to the end of its last block. */
 static inline size_t irregular_extent(const size_t *counts, const size_t *offsets,
                                       const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -908,8 +942,8 @@ static inline size_t irregular_extent(const size_t *counts, const size_t *offset
 }
 
 /*
- * Returns the bytes of a list, after which the first block begins. In an overflow slot, blocks are
- * copied in whole cache lines, so the list is rounded up.
+ * Returns the size of a list of `listed` blocks, after which the first block begins. In an overflow
+ * slot the size is rounded up to whole cache lines, because blocks are copied by line.
  */
 static inline size_t irregular_list_bytes(int listed, enum disti_node_place place)
 {
@@ -930,14 +964,14 @@ static inline int irregular_listed(const struct disti_node *node, const struct d
     return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
 }
 
-/* Returns how a sender's memory is reached. */
+/* Returns how a receiver gets data from a sender's memory. */
 static inline enum node_path irregular_path(const struct disti_node_op *op,
                                             const struct node_locations *sender)
 {
     return sender->in.name.key ? NODE_FROM_SEGMENT : op->cma ? NODE_BY_KERNEL : NODE_BY_BOUNCE;
 }
 
-/* Returns the list of a rank in an irregular call. */
+/* Returns the address of the list of a rank in an irregular call. */
 static inline struct node_block *node_list(const struct node_peer *peer,
                                            const struct disti_node_op *op)
 {
@@ -948,7 +982,7 @@ static inline struct node_block *node_list(const struct node_peer *peer,
     return (void *)node_overflow(peer->overflows, slot, op->number);
 }
 
-/* Returns where a block of a sender is stored on its mailbox. */
+/* Returns the address of a block in a sender's mailbox. */
 static inline const char *irregular_in_mailbox(const struct disti_node *node,
                                                const struct disti_node_op *op, int sender,
                                                const struct node_block *block)
@@ -961,9 +995,12 @@ static inline const char *irregular_in_mailbox(const struct disti_node *node,
            block->first * op->element_bytes;
 }
 
-/* The doorbell of a process, which wakes its threads that sleep in a call. */
+/* The doorbell of a process, which wakes the threads that sleep in a call. */
 
-/* Prepares the process's doorbell for this node, and writes its address to *hello. */
+/*
+ * Creates the process's doorbell if there is none, and writes what peers need to ring it for this
+ * node to *hello.
+ */
 dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_hello *hello);
 /*
  * Closes the node's references to its peers' doorbells, and the process's own doorbell if this was
@@ -971,7 +1008,7 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
  */
 void disti_node_doorbell_close(struct disti_node *node);
 
-/* Wakes the sleeping thread of a rank. */
+/* Wakes the thread of `rank` that sleeps in this node. */
 void disti_node_doorbell_ring(struct disti_node *node, int rank);
 
 #endif
