@@ -29,27 +29,30 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
 };
 
 /*
- * Copies of long data. They prefetch lines explicitly, and use non-temporal stores for data that
- * are larger than the caches.
+ * Copies of long data. Depending on the copy mode, they prefetch lines explicitly, and use
+ * non-temporal stores for data that are larger than the caches.
  *
- * The hardware prefetches few lines ahead of a loop, and none beyond the page. So data that are in
- * another CPU's cache, or in no cache, arrive sooner if the loop prefetches them itself and copies
- * lines of several pages in turn. The order of the lines:
+ * The hardware prefetches only a few lines ahead of a loop, and none beyond the page. So data that
+ * are in another CPU's cache, or in no cache, arrive sooner if the loop prefetches them itself and
+ * copies lines of several pages in turn. The order of the lines:
  *
  *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
  *
- * A non-temporal store writes a whole line without reading it first. But it also evicts a line that
- * is in this CPU's cache, which takes longer than the copy itself. So it is used for long data
- * only.
+ * A non-temporal store writes a whole line without reading it first. But if the line is in this
+ * CPU's cache, the store also evicts it, which takes longer than the copy itself. So non-temporal
+ * stores are used for long data only.
  */
 
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
+/* Bytes of a page; number of pages from which lines are copied in turn. */
 #define MOVE_PAGE ((size_t)4 << 10)
 #define MOVE_PAGES 4
-/* Prefetch distances in bytes: in each page of a copy, and in each operand of a reduction. */
+/*
+ * Prefetch distances in bytes: within each page of a copy, and within each operand of a reduction.
+ */
 #define MOVE_AHEAD_EACH 512
 #define MOVE_AHEAD ((size_t)4 << 10)
 /* Assumed size of the second-level cache if the system does not report it. */
@@ -99,7 +102,7 @@ static inline void move_line_cached(char *to, const char *from)
 MOVE_LINES(move_cached, , move_line_cached)
 
 #ifdef __x86_64__
-/* Fastest if one instruction writes a whole line. */
+/* Functions that write a whole line with one instruction, which is fastest. */
 #define MOVE_WIDE __attribute__((target("avx512f")))
 
 static inline void move_line_bypass(char *to, const char *from)
@@ -172,7 +175,7 @@ void disti_node_move(char *to, const char *from, size_t bytes, uint8_t copy_mode
 
 /* Copies: each receiver reads its blocks from the senders' memory. */
 
-/* The block of OUT that holds what came from `rank`. */
+/* Returns the index of the block of OUT that receives the data of `rank`. */
 static int copy_out_block(const struct disti_node_op *op, int rank)
 {
     return disti_node_pattern(op->call.collective)->senders == NODE_ALL ? rank : 0;
@@ -205,7 +208,10 @@ static void move(char *to, const char *from, size_t bytes, uint8_t copy_mode)
         disti_node_move(to, from, bytes, copy_mode);
 }
 
-/* Copies elements of a sender's block, from element `at` of the round on, to this rank's memory. */
+/*
+ * Copies `elements` elements of a sender's block to this rank's memory, starting with element `at`
+ * of the round.
+ */
 static void copy_get(struct disti_node *node, struct disti_node_op *op, int sender, char *to,
                      int block, size_t at, size_t elements)
 {
@@ -221,9 +227,9 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int send
 }
 
 /*
- * True if this rank is the root of a gather and its IN is in no segment. No rank reads the bounce
- * buffer of such a root, so it copies its own block to OUT while the other ranks fill their bounce
- * buffers.
+ * Returns true if this rank is the root of a gather and its IN is in no segment. No other rank
+ * reads the bounce buffer of such a root, so the root copies its own block to OUT while the other
+ * ranks fill their bounce buffers.
  */
 static bool copy_fills_out(const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -233,8 +239,10 @@ static bool copy_fills_out(const struct disti_node *node, const struct disti_nod
            !node->peers[node->rank].in;
 }
 
-/* Copies a part of the round's elements of all senders in turn, starting with the next rank. True:
- * all have been copied. */
+/*
+ * Copies a part of the round's elements of all senders in turn, starting with the rank after this
+ * one. Returns true if all elements of the round have been copied.
+ */
 static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -250,7 +258,7 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
             !(sender == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
-            /* All of one sender's elements, or about NODE_ADVANCE_BYTES bytes of them. */
+            /* Copies all of one sender's elements, or about NODE_ADVANCE_BYTES bytes of them. */
             size_t budget = node_line_elements(op, NODE_ADVANCE_BYTES);
             size_t block = node_out_first(op, copy_out_block(op, sender));
             part = elements - op->done < budget ? elements - op->done : budget;
@@ -271,7 +279,10 @@ static bool copy_from_senders(struct disti_node *node, struct disti_node_op *op)
 
 /* ---- between the root and the other ranks ---- */
 
-/* True if the root has to copy its own block, according to the addresses of its IN and OUT. */
+/*
+ * Returns true if the root has to copy its own block, because the block is at different addresses
+ * in IN and OUT.
+ */
 static bool copy_root_has_own(const struct disti_node *node, const struct disti_node_op *op,
                               bool gathers)
 {
@@ -285,8 +296,10 @@ static bool copy_root_has_own(const struct disti_node *node, const struct disti_
     return disti_node_pattern(op->call.collective)->in_blocks && from + block != to;
 }
 
-/* Copies elements of the block between the root and `other`, from element `at` on. This rank is one
- * of the two. */
+/*
+ * Copies elements of the block between the root and `other`, starting with element `at`. This rank
+ * is one of the two.
+ */
 static void copy_between(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
                          size_t elements)
 {
@@ -309,18 +322,19 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
 }
 
 /*
- * Copies a part of the blocks between the root and the other ranks; true: all of this rank's part
- * has been copied. The two ranks of a block each copy a part of it, if both can access all of it,
- * so that no rank is idle. With p ranks the root has p - 1 such blocks, so it copies one p-th of
- * each:
+ * Copies a part of the blocks between the root and the other ranks. Returns true if all of this
+ * rank's part has been copied. The sender and the receiver of a block each copy a part of it, if
+ * both can access all of it, so that no rank is idle. With p ranks the root has p - 1 such blocks,
+ * so it copies 1 / p of each:
  *
  *      block   | root: 1 / p | other rank: 1 - 1 / p |
  *
  * If the root also has to copy its own block, every rank has one block to copy: the other ranks
- * then copy all of theirs. But if the kernel copies, that takes them twice as long, so the root
- * still copies half of its part.
+ * then copy their blocks completely. But with CMA such a copy takes the other ranks twice as long,
+ * so the root still copies half of its part.
  *
- * The root processes the blocks of all ranks in turn, its own last. Another rank has one block.
+ * The root processes the blocks of all ranks in turn, and its own block last. Another rank has one
+ * block.
  */
 static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
@@ -393,15 +407,15 @@ static void copy_fill(struct disti_node *node, struct disti_node_op *op, uint64_
 
 /* Reductions of all ranks' data, tile by tile, in the order of reproducible results. */
 
-/* Shorter data arrive as fast as they can be prefetched. */
+/* Bytes from which operands are prefetched. Shorter data arrive as fast without prefetching. */
 #define REDUCE_PREFETCH_FROM (8 * NODE_TILE)
 /* Bytes of each operand that are prefetched before the first tile. */
 #define REDUCE_FIRST (4 * NODE_TILE)
 
-/* The reduction of one tile of all ranks. */
+/* The reduction of one tile of the data of all ranks. */
 struct node_sum {
     struct disti_node *node;
-    struct dist_sink sink; /* dtype, op, bytes */
+    struct dist_sink sink; /* dtype, op and number of bytes of the reduction */
     size_t at;             /* offset of the tile in the sources */
     int surplus;           /* the first `surplus` operands are each the sum of two ranks */
 };
@@ -414,8 +428,9 @@ static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *
 }
 
 /*
- * Reduces `operands` operands from number `first` on and returns the result: dst, or the source
- * itself if there is only one. `tiles` is scratch memory, one tile for each level of the tree.
+ * Reduces `operands` operands, starting with operand `first`. Returns the address of the result:
+ * dst, or the source itself if there is only one. `tiles` is scratch memory, one tile for each
+ * level of the tree.
  *
  *   dst = (left, in dst) + (right, in tiles[0])
  */
@@ -438,8 +453,10 @@ static const char *sum_operands(struct node_sum *sum, int first, int operands, c
     return dst;
 }
 
-/* Reduces two vectors without a tree. Uses the kernel in op->pair, because looking it up would take
- * too long in a short call. */
+/*
+ * Reduces two vectors without a tree. Uses the kernel in op->pair, because looking up the kernel
+ * takes too long in a short call.
+ */
 static inline void reduce_two(const struct disti_node_op *op, void *dst, const void *a,
                               const void *b, size_t count)
 {
@@ -449,8 +466,10 @@ static inline void reduce_two(const struct disti_node_op *op, void *dst, const v
         op->pair(dst, a, b, count);
 }
 
-/* Reduces `bytes` bytes of node->sources, one for each rank, to the first `targets` of
- * node->targets. bounce: the last target is a bounce buffer. */
+/*
+ * Reduces `bytes` bytes of all node->sources, one source for each rank, and writes the result to
+ * the first `targets` entries of node->targets. bounce: the last target is a bounce buffer.
+ */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
                        int targets, bool bounce)
 {
@@ -459,18 +478,21 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
     bool direct = op->method == NODE_METHOD_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
     bool prefetches = is_long && op->copy_mode & NODE_PREFETCHES;
-    /* past: all targets are written past the caches. Not if bounce buffers are used, whose lines
-     * are in the caches and should stay there. streams: only the last target is written past them.
+    /*
+     * bypasses: the stores to all targets bypass the caches, except in calls with bounce buffers,
+     * whose lines are in the caches and should stay there. streams: only the stores to the last
+     * target bypass the caches.
      */
     bool bypasses = is_long && op->copy_mode & NODE_BYPASSES && direct;
     bool streams = is_long && bounce && op->copy_mode & NODE_STREAMS;
-    int cached_targets =
-        bypasses ? 0 : targets - streams; /* number of targets with ordinary stores */
-    char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* a tile that the tree never uses */
+    /* Number of targets that are written with ordinary stores; they come first. */
+    int cached_targets = bypasses ? 0 : targets - streams;
+    /* Address of the result: the first cached target, else a tile that the tree does not use. */
+    char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE;
 
     if (direct && node->ranks > 2) {
         /*
-         * Prefetches the beginning of all targets and sources, line by line of all of them, so that
+         * Prefetches the beginning of all targets and sources, one line of each in turn, so that
          * the TLB misses for the pages of many ranks overlap.
          */
         size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
@@ -483,7 +505,9 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     }
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         if (prefetches) {
-            /* Targets first: a line that is also a source is then fetched only once, for writing.
+            /*
+             * Targets come first: a line that is also a source is then fetched only once, for
+             * writing.
              */
             for (int i = 0; i < cached_targets; i++) {
                 size_t from = sum.at + MOVE_AHEAD;
@@ -548,8 +572,11 @@ void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op
     reduce_all(node, op, op->call.count * op->element_bytes, 1, false);
 }
 
-/* Sets node->targets to the places for the sum of this rank's slice, from element `at` of the round
- * on, and returns their number. *bounce_p: the last one is this rank's own bounce buffer. */
+/*
+ * Sets node->targets to the destinations of the result of this rank's slice, starting with element
+ * `at` of the round, and returns their number. *bounce_p becomes true if the last one is this
+ * rank's own bounce buffer.
+ */
 static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
                           size_t at, bool *bounce_p)
 {
@@ -563,8 +590,8 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
     }
-    if (node_has_role(pattern->receivers, op,
-                      node->rank)) /* first: the other targets are copied from it */
+    /* This rank's OUT comes first: the other targets are copied from it. */
+    if (node_has_role(pattern->receivers, op, node->rank))
         node->targets[targets++] = (char *)op->call.out + in_out;
     for (int r = 0; r < node->ranks; r++) {
         if (r == node->rank || !node_has_role(pattern->receivers, op, r))
@@ -577,11 +604,15 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     if (hidden)
         node->targets[targets++] =
             disti_node_bounce(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
-    *bounce_p = hidden && !swapped; /* SWAPPED writes to lines that it has just read */
+    /* With SWAPPED the last target is in the peer's bounce buffer, and has just been read. */
+    *bounce_p = hidden && !swapped;
     return targets;
 }
 
-/* Reduces about NODE_ADVANCE_BYTES bytes of this rank's part of the round. True: all is done. */
+/*
+ * Reduces about NODE_ADVANCE_BYTES bytes of this rank's part of the round. Returns true if the part
+ * is complete.
+ */
 static bool reduce_some(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creates and maps the mailboxes and bounce buffers of a group's ranks, and finds out which memory
- * of the other ranks this rank can access. */
+/*
+ * Creates and maps the mailboxes and bounce buffers of a group's ranks, and locates the data of
+ * calls in them, in mapped segments, or in ordinary memory (CMA).
+ */
 #include "base/clock.h"
 #include "base/faults.h"
 #include "base/lock.h"
@@ -24,13 +26,16 @@
 
 /*
  * Cross-memory attach (CMA): the kernel copies between the memory of two processes
- * (process_vm_readv(2)). That is one copy; a bounce buffer takes two. The kernel may refuse
- * (ptrace_scope, containers, seccomp) or be unable to access some memory (a device's). Only a copy
- * shows that. A rank whose copy fails therefore stores the error in its slot. When all ranks have
- * finished their part, they read these errors and repeat the call with bounce buffers.
+ * (process_vm_readv(2)). That takes one copy; a bounce buffer takes two. The kernel may refuse
+ * (ptrace_scope, containers, seccomp) or be unable to access some memory (a device's). Only an
+ * attempt to copy shows whether CMA works. A rank whose copy fails therefore stores the error in
+ * its slot. When all ranks have finished their part, they read these errors and, if there are any,
+ * repeat the call with bounce buffers.
  */
 
-/* Longest wait, after a rank has abandoned a call, for peers that are writing to its memory. */
+/*
+ * Longest time for which a rank that has abandoned a call waits for peers that write to its memory.
+ */
 #define CMA_DRAIN_MS 1000
 
 typedef ssize_t (*cma_call)(int pid, const struct iovec *here, const struct iovec *there);
@@ -61,7 +66,7 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
 
 /*
  * A rank that abandons a call may reuse its memory for something else. A peer therefore publishes
- * that it writes before it checks that the rank is present, and the rank publishes that it is gone
+ * that it writes before it checks whether that rank is gone, and the rank publishes that it is gone
  * before it checks which peers write:
  *
  *     the peer                       the rank that abandons
@@ -70,14 +75,14 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
  *     presence == GONE? no write     writes_to == rank? written.iov_len = 0
  *     write to `written`             wait while writes_to == rank
  *
- * The peer may be stopped between its check and its write for longer than the rank waits. The iovec
- * that it passes to the kernel is therefore stored in its mailbox, where the rank makes it empty.
- * The kernel reads the iovec when the write starts, and then writes nothing. So the rank only has
- * to wait for writes that have already started.
+ * The peer may be suspended between its check and its write for longer than the rank waits. The
+ * iovec that the peer passes to the kernel is therefore stored in the peer's mailbox, where the
+ * rank makes it empty. The kernel reads the iovec when the write starts, and then writes nothing.
+ * So the rank only has to wait for writes that have already started.
  *
- * The stores that a rank makes itself into mapped memory of another rank, about NODE_ADVANCE_BYTES
- * bytes at a time (op.c), follow the same protocol. But if that rank is stopped in the middle of
- * such a piece, nothing can prevent it from continuing later.
+ * A rank also stores directly into mapped memory of another rank, about NODE_ADVANCE_BYTES bytes at
+ * a time (op.c). These stores follow the same protocol. But a rank that is suspended in the middle
+ * of such a piece may continue its stores later, and nothing can prevent that.
  */
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes)
@@ -101,7 +106,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
     for (int r = 0; r < node->ranks; r++) {
         int32_t failed = node_slot(node->peers[r].mailbox, op)->failed;
 
-        /* EFAULT concerns this call's buffers only; any other error rules out CMA. */
+        /* EFAULT concerns this call's buffers only; any other error rules out CMA for all calls. */
         if (failed && (!error || failed != EFAULT))
             error = failed;
     }
@@ -114,7 +119,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
     return error;
 }
 
-/* True if the peer may be writing to this rank's memory and its process exists. */
+/* Returns true if the peer may be writing to this rank's memory and its process still exists. */
 static bool cma_is_writing(const struct disti_node *node, int rank)
 {
     int32_t to = atomic_load_explicit(&node->peers[rank].mailbox->writes_to, memory_order_seq_cst);
@@ -135,11 +140,11 @@ void disti_node_cma_drain(const struct disti_node *node)
     }
 }
 
-/* The segments that contain a call's data: which ranks can map them. */
+/* The segments that contain the data of a call, and which of them the ranks can map. */
 
 /* ---- this rank's segments ---- */
 
-/* Returns what is known about a segment of this rank, or NULL. */
+/* Returns the entry of one of this rank's segments in node->proofs, or NULL. */
 static struct node_proof *proof_find(struct disti_node *node, uint64_t key)
 {
     for (int i = 0; i < NODE_VIEWS; i++) {
@@ -176,7 +181,7 @@ static void proof_record(struct disti_node *node, uint64_t key, bool mapped)
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_locations *locations = &node_slot(node->mailbox, op)->locations;
-    bool mapped = true; /* all peers have mapped the offered segments */
+    bool mapped = true; /* whether all peers have mapped the offered segments */
 
     if (!locations->in_offered && !locations->out_offered)
         return;
@@ -193,7 +198,10 @@ void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 
 /* ---- the peers' segments ---- */
 
-/* Moves views[at] to the front, as `view`. Returns its memory. */
+/*
+ * Stores `view` as the first entry of peer->views, and shifts the entries before index `at`.
+ * Returns the memory of `view`.
+ */
 static char *view_move_to_front(struct node_peer *peer, int at, struct node_view view)
 {
     memmove(&peer->views[1], &peer->views[0], (size_t)at * sizeof(view));
@@ -201,7 +209,9 @@ static char *view_move_to_front(struct node_peer *peer, int at, struct node_view
     return view.memory;
 }
 
-/* Returns the mapping of a peer's segment: one of the last NODE_VIEWS, or a new one. */
+/*
+ * Returns the mapping of a peer's segment: one of the NODE_VIEWS most recently used, or a new one.
+ */
 static dist_status view_map(struct node_peer *peer, const struct disti_segment_name *name,
                             char **memory_p)
 {
@@ -224,7 +234,10 @@ static dist_status view_map(struct node_peer *peer, const struct disti_segment_n
     return DIST_OK;
 }
 
-/* Returns the address of a location in the peer's segment, or NULL if the peer published none. */
+/*
+ * Stores the address of a location in the peer's segment in *memory_p; NULL if the peer has
+ * published no segment.
+ */
 static dist_status view_address(struct node_peer *peer, const struct disti_segment_location *at,
                                 size_t bytes, char **memory_p)
 {
@@ -260,7 +273,10 @@ void disti_node_mark_unmappable(struct disti_node *node, uint64_t key)
         proof_record(node, key, false);
 }
 
-/* Maps a segment that the peer offers. Failure is no error: this rank's slot then has `refuses`. */
+/*
+ * Maps a segment that the peer offers. If that fails, sets `refuses` in this rank's slot and
+ * returns normally.
+ */
 static void view_try(struct disti_node *node, const struct disti_node_op *op,
                      struct node_peer *peer, const struct disti_segment_location *at)
 {
@@ -343,7 +359,7 @@ dist_status disti_node_publish_bounce(struct disti_node *node, struct node_locat
     return status;
 }
 
-/* Number of elements up to the end of the last block. */
+/* Returns the number of elements up to the end of the last block. */
 static size_t bounce_extent(const size_t *counts, const size_t *offsets, int blocks)
 {
     size_t extent = 0;
@@ -355,7 +371,7 @@ static size_t bounce_extent(const size_t *counts, const size_t *offsets, int blo
     return extent;
 }
 
-/* Size in bytes of a rank's IN. */
+/* Returns the size of a rank's IN in bytes. */
 static size_t bounce_in_bytes(const struct disti_node *node, const struct disti_node_op *op,
                               int rank)
 {
@@ -371,7 +387,7 @@ static size_t bounce_in_bytes(const struct disti_node *node, const struct disti_
     return elements * op->element_bytes;
 }
 
-/* Size in bytes of OUT. */
+/* Returns the size of OUT in bytes. */
 static size_t bounce_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -408,9 +424,10 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
         self->out = op->call.out;
     locations->out_named = locations->out.name.key;
     /*
-     * Peers write to the twin of OUT (node.h), so this rank uses the twin too. IN is replaced
-     * together with OUT, so that both overlap in the same way as the program's buffers. Only IN is
-     * loaded into its twin: all of OUT is overwritten, except for what is part of IN too.
+     * Peers write to the twin of OUT (node.h), so this rank uses the twin too. IN is then replaced
+     * by its twin as well, so that the twins overlap in the same way as the program's buffers. Only
+     * IN is loaded into its twin: OUT is overwritten completely, except for the part that it shares
+     * with IN.
      */
     void *in = self->in
                    ? disti_segment_load((void *)op->call.in, bounce_in_bytes(node, op, node->rank))
@@ -424,7 +441,10 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     }
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
-    /* Even if all data should be visible: no peer can map the buffer after this rank exits. */
+    /*
+     * Published even if all data are in segments: if this rank exits early, peers can no longer map
+     * the buffer.
+     */
     return disti_node_publish_bounce(node, locations);
 }
 
@@ -436,7 +456,7 @@ void disti_node_copy_back(const struct disti_node *node, const struct disti_node
 
 /* ---- the peers' data ---- */
 
-/* True if all data that ranks access in other ranks' memory are in mapped segments. */
+/* Returns true if all data that ranks access in other ranks' memory are in mapped segments. */
 static bool bounce_all_visible(const struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -452,7 +472,10 @@ static bool bounce_all_visible(const struct disti_node *node, const struct disti
     return true;
 }
 
-/* Maps a peer's bounce buffer. It is the same for all calls and stays mapped until close. */
+/*
+ * Maps a peer's bounce buffer. A peer has the same buffer in all calls; it stays mapped until
+ * close.
+ */
 static dist_status bounce_attach(struct disti_node *node, int rank,
                                  const struct disti_segment_location *at)
 {
@@ -484,9 +507,11 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
                : bounce_attach(node, rank, &node_slot(peer->mailbox, op)->locations.bounce);
 }
 
-/* Maps the bounce buffers of all ranks, or checks that the next rank's can be mapped. Returns the
- * first rank whose bounce buffer cannot be mapped, or -1. Bounce buffers that do not exist yet
- * count as mapped. */
+/*
+ * If `map`, maps the bounce buffers of all other ranks; else checks that the bounce buffer of the
+ * next rank can be mapped. Returns the first rank whose bounce buffer cannot be mapped, or -1.
+ * Ranks without a bounce buffer are skipped.
+ */
 static int bounces_check(struct disti_node *node, bool map)
 {
     bool tried = disti_log_trying(true);
@@ -521,9 +546,9 @@ static dist_status bounce_attach_all(struct disti_node *node, const struct disti
 }
 
 /*
- * True if both of two ranks need bounce buffers for a reduction. Each rank then writes its sums
- * over the operands that it has read, in the other rank's bounce buffer. So a cache line of a
- * bounce buffer moves to the other CPU and back once instead of twice:
+ * Returns true for a reduction of 2 ranks of which both need bounce buffers. Each rank then
+ * overwrites the operands that it has read, in the other rank's bounce buffer, with its results. So
+ * a cache line of a bounce buffer moves to the other CPU and back once instead of twice:
  *
  *            bounce buffer of rank 0              bounce buffer of rank 1
  *   fill     rank 0 stores slice 1 of its IN      rank 1 stores slice 0 of its IN
@@ -591,10 +616,12 @@ dist_status disti_node_resolve_to_bounces(struct disti_node *node, struct disti_
 
 /* Creating and mapping the mailboxes. */
 
-/* In groups of at most this many ranks, each rank maps all bounce buffers at the start: later it
- * may have no free descriptor. In larger groups a rank only checks that it can map the next rank's
- * bounce buffer, so that the cost does not grow with the number of ranks. Every rank's memory is
- * then checked by one rank. */
+/*
+ * In groups of at most this many ranks, each rank maps all bounce buffers at the start, because it
+ * may have no free descriptor later. In larger groups a rank only checks that it can map the next
+ * rank's bounce buffer, so that the cost does not grow with the number of ranks. The memory of
+ * every rank is then checked by one other rank.
+ */
 #define MAILBOX_RANKS_MAPPED 16
 
 static size_t mailbox_bytes(const struct disti_node *node)
@@ -602,8 +629,10 @@ static size_t mailbox_bytes(const struct disti_node *node)
     return (size_t)node->ranks * (sizeof(struct node_mailbox) + node->overflow_bytes);
 }
 
-/* Creates this rank's part of the shared memory and fills *hello. If that is impossible,
- * hello->usable stays false, and no rank uses mailboxes. */
+/*
+ * Creates this rank's part of the shared memory and fills *hello. If that is impossible,
+ * hello->usable stays 0, and no rank uses mailboxes.
+ */
 static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello *hello)
 {
     bool tried;
@@ -613,11 +642,11 @@ static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello
     if (status != DIST_OK || !wanted || disti_faults_need_messages())
         return status;
     tried = disti_log_trying(true);
-    /* Rank 0 allocates the mailboxes of all ranks. No page is touched yet. */
+    /* Rank 0 allocates the mailboxes of all ranks, without touching any page. */
     if (node->rank == 0)
         status =
             disti_segment_alloc_shared(mailbox_bytes(node), &node->mailboxes, &hello->mailboxes);
-    /* A call that needs the bounce buffer allocates it if this fails. */
+    /* If this fails, the first call that needs the bounce buffer creates it. */
     if (status == DIST_OK && bounce_make(node) == DIST_OK)
         hello->bounce = node->bounce_location;
     disti_log_trying(tried);
@@ -635,8 +664,10 @@ static dist_status mailbox_make(struct disti_node *node, struct disti_node_hello
     return status;
 }
 
-/* Returns the first rank that cannot use mailboxes, or -1. Also derives the node's settings from
- * all hellos: fences, number of slots, CMA. */
+/*
+ * Returns the first rank that cannot use mailboxes, or -1. Also derives the settings of the node
+ * from the hellos of all ranks: fences, number of slots, CMA.
+ */
 static int mailbox_find_unusable(struct disti_node *node)
 {
     const struct disti_segment_location *mailboxes = &node->hellos[0].mailboxes;
@@ -780,8 +811,10 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 
 /* Mailboxes and bounce buffers of closed groups that peers may still read. */
 
-/* A peer's call that began when the group ended expires after one timeout, and may have to wait for
- * a lock in addition. */
+/*
+ * Number of group timeouts until the memory is freed. A peer's call that began when the group ended
+ * expires after one timeout, and may have to wait for a lock in addition.
+ */
 #define DEFERRED_TIMEOUTS 2
 
 struct deferred {
@@ -794,9 +827,10 @@ DISTI_PROCESS_LOCK(deferred_lock);
 static SLIST_HEAD(, deferred) deferred_list;
 
 /*
- * Frees memory of disti_segment_alloc_shared: at once if `now`, else after DEFERRED_TIMEOUTS
- * timeouts, because a peer that does not know of the group's end may read it until then. Also frees
- * memory of closed groups whose time has passed. memory may be NULL.
+ * Frees memory of disti_segment_alloc_shared, at once if `now`. Else frees it after
+ * DEFERRED_TIMEOUTS timeouts, because a peer that does not know that the group has ended may read
+ * it until then. Also frees the memory of other closed groups whose time has passed. memory may be
+ * NULL.
  */
 static void mailbox_free(void *memory, bool now, int timeout_ms)
 {
@@ -811,7 +845,7 @@ static void mailbox_free(void *memory, bool now, int timeout_ms)
         disti_segment_free(deferred->memory);
         free(deferred);
     }
-    /* If calloc fails, `memory` is never freed. */
+    /* If calloc fails, `memory` is leaked. */
     deferred = memory && !now ? calloc(1, sizeof(*deferred)) : NULL;
     if (deferred) {
         deferred->memory = memory;
@@ -845,7 +879,8 @@ void disti_node_close(struct disti_node *node)
     mailbox_free(node->mailboxes, now, node->config->timeout_ms);
     mailbox_free(node->bounce, now, node->config->timeout_ms);
     if (node->abandoned)
-        disti_segment_trim(0); /* only mappings keep the memory of killed ranks */
+        disti_segment_trim(
+            0); /* the memory of killed ranks is freed when the last mapping is unmapped */
     disti_node_migrate_close(node);
     free(node->peers);
     free(node->others);

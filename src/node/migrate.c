@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Moves a waiting rank that shares its CPU with another rank to an idle CPU. The kernel often wakes
- * a thread on the CPU of the waking thread, and may leave both there, so that one makes progress
- * only while the other sleeps.
+ * a thread on the CPU of the waking thread, and may leave both threads there, so that one makes
+ * progress only while the other sleeps.
  *
- * If there are more ranks than CPUs, or other programs use the CPUs, no CPU is idle for long. Then
- * the kernel's own balancing is better, so a rank stays.
+ * If there are more ranks than CPUs, or other programs use the CPUs, no CPU is idle for long. The
+ * kernel's own balancing is then better, so ranks do not migrate.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,16 +18,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Polls without success between two checks; they take 1 to 2 us. */
+/* Number of unsuccessful polls between two checks; they take 1 to 2 us. */
 #define MIGRATE_LOOKS 64
-/* Time for which a CPU must have been idle. The kernel counts it in units of 10 ms. */
+/* Shortest time between two counts of idle time. The kernel counts in units of 10 ms. */
 #define MIGRATE_IDLE_NS (50LL * 1000 * 1000)
-/* Older counts are not used. */
+/* Longest time between two counts; older counts are not used. */
 #define MIGRATE_STALE_NS (500LL * 1000 * 1000)
-/* Shortest and longest interval between two decisions. It doubles after each decision. */
+/*
+ * Shortest and longest interval between two searches for an idle CPU. The interval doubles after
+ * each search.
+ */
 #define MIGRATE_EVERY_NS (50LL * 1000 * 1000)
 #define MIGRATE_EVERY_MOST_NS (1000LL * 1000 * 1000)
-/* A CPU is idle if it was busy for less than 1/10 of the time. */
+/* A CPU counts as idle if it was busy for less than 1/10 of the time. */
 #define MIGRATE_BUSY_SHARE 10
 
 /* Idle time of each CPU, in clock ticks. */
@@ -87,8 +90,8 @@ static bool migrate_read_idle(const char *path, struct node_idle *idle)
 }
 
 /*
- * Removes from *cpus the CPUs that have not been idle since the last count, and counts again.
- * Returns false if there was no last count, or it is too recent or too old.
+ * Removes the CPUs that have not been idle since the last count from *cpus, and counts again.
+ * Returns false if there was no last count, or if it is too recent or too old.
  */
 static bool migrate_keep_idle(struct disti_node *node, cpu_set_t *cpus)
 {
@@ -140,7 +143,8 @@ static bool migrate_is_shared(const struct disti_node *node)
 }
 
 /*
- * Returns the next idle CPU that this thread may use and on which no rank was last seen; -1: none.
+ * Returns the next idle CPU, after `cpu`, that this thread may use and on which no rank was last
+ * seen; -1: there is none.
  */
 static int migrate_free_cpu(struct disti_node *node, const cpu_set_t *usable, int cpu)
 {
@@ -164,7 +168,10 @@ static int migrate_free_cpu(struct disti_node *node, const cpu_set_t *usable, in
     return -1;
 }
 
-/* The kernel moves a thread at once if its CPU is no longer allowed. */
+/*
+ * Moves this thread to `cpu`: allows only that CPU for a moment, so that the kernel moves the
+ * thread at once, and then the CPUs in *usable again.
+ */
 static void migrate_to(const cpu_set_t *usable, int cpu)
 {
     cpu_set_t only;
