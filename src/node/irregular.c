@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Irregular (`_v`) calls: where a rank places its blocks, and how it copies those of its peers. The
- * protocol is described in state.h. */
+/*
+ * Irregular (`_v`) calls: where a rank stores its blocks, and how it copies those of its peers. The
+ * protocol is described in state.h.
+ */
 #include "base/log.h"
 #include "node/state.h"
 
@@ -8,14 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Chooses the place of a sender's blocks, which have `bytes` bytes in total, and of its list with
- * `listed` entries. */
+/*
+ * Chooses the place of a sender's blocks and of its list. The blocks have `bytes` bytes in total,
+ * the list has `listed` entries.
+ */
 static enum disti_node_place
 irregular_place(struct disti_node *node, const struct disti_node_op *op, size_t bytes, int listed)
 {
-    size_t room = disti_node_slot_bytes(disti_node_pattern(op->call.collective));
+    size_t slot_bytes = disti_node_slot_bytes(disti_node_pattern(op->call.collective));
 
-    if (bytes + irregular_list_bytes(listed, NODE_IN_SLOT) <= room)
+    if (bytes + irregular_list_bytes(listed, NODE_IN_SLOT) <= slot_bytes)
         return NODE_IN_SLOT;
     if (bytes + irregular_list_bytes(listed, NODE_IN_OVERFLOW) > NODE_OVERFLOW_BYTES)
         return NODE_IN_MEMORY;
@@ -27,7 +31,7 @@ irregular_place(struct disti_node *node, const struct disti_node_op *op, size_t 
 void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *op)
 {
     bool sends = irregular_sends_to_peers(node, op);
-    size_t bytes = 0; /* of all blocks for other ranks */
+    size_t bytes = 0; /* total size of the blocks for other ranks */
     int listed = irregular_listed(node, op);
 
     for (int r = 0; sends && r < node->ranks; r++) {
@@ -62,8 +66,10 @@ void disti_node_irregular_choose(struct disti_node *node, struct disti_node_op *
     op->seen = op->first;
 }
 
-/* Writes this rank's list of blocks. `first` of a block is an offset in IN or OUT if the data are
- * in memory, else an offset in the data after the list. */
+/*
+ * Writes this rank's list of blocks. If the data are in memory, `first` of a block is an offset in
+ * IN or OUT, else an offset in the data after the list.
+ */
 static void irregular_write_list(const struct disti_node *node, const struct disti_node_op *op,
                                  struct node_block *list)
 {
@@ -83,7 +89,10 @@ static void irregular_write_list(const struct disti_node *node, const struct dis
     }
 }
 
-/* Finds the segment of `memory`. False, with key 0: no segment, or one that a peer cannot map. */
+/*
+ * Stores the location of `memory` in its segment. Returns false, with key 0, if it is in no
+ * segment, or in one that a peer cannot map.
+ */
 static bool irregular_find(struct disti_node *node, const void *memory, size_t bytes,
                            struct disti_segment_location *location_p)
 {
@@ -131,14 +140,16 @@ dist_status disti_node_irregular_publish(struct disti_node *node, struct disti_n
         at->out_address = (uintptr_t)op->call.out;
         if (sends && irregular_find(node, op->call.in, in_bytes, &at->in))
             disti_segment_load((void *)(uintptr_t)op->call.in, in_bytes);
-        /* The program may write between the blocks, so nothing may be copied back from a twin: an
-         * OUT that needs its twin is not published as a segment. */
+        /*
+         * A twin is not copied back, because the program may write between the blocks of OUT
+         * meanwhile. So an OUT that needs its twin is not published as a segment.
+         */
         if (!sends && irregular_find(node, op->call.out, out_bytes, &at->out) &&
             disti_segment_twin(op->call.out, out_bytes) != op->call.out)
             at->out.name.key = 0;
         return sends ? disti_node_publish_bounce(node, at) : DIST_OK;
     }
-    /* Copies the blocks, one after the other, to the place after the list. */
+    /* Copies the blocks, one after another, to the memory after the list. */
     char *to = (char *)list + irregular_list_bytes(irregular_listed(node, op), op->place);
     for (int r = 0; r < node->ranks; r++) {
         struct node_block block = irregular_in(op, r);
@@ -152,10 +163,12 @@ dist_status disti_node_irregular_publish(struct disti_node *node, struct disti_n
     return DIST_OK;
 }
 
-/* Copies from mailboxes, from mapped memory, by the kernel, and from bounce buffers. */
+/* Copies from mailboxes, from mapped memory, with CMA, and from bounce buffers. */
 
-/* True if the sender of the block between this rank and `rank` also copies a part of it, to the
- * receiver's OUT. */
+/*
+ * Returns true if the sender of the block between this rank and `rank` copies a part of the block,
+ * to the receiver's OUT.
+ */
 static bool irregular_shares(const struct disti_node *node, const struct disti_node_op *op,
                              int rank)
 {
@@ -173,9 +186,10 @@ static bool irregular_shares(const struct disti_node *node, const struct disti_n
 }
 
 /*
- * Sets [*from_p, *to_p) to the elements that this rank copies in the op's round, of the block
- * between it and `rank`. If both copy, the root copies one p-th, because with p ranks it has p - 1
- * such blocks; or half of that, if it also has to copy its own block:
+ * Sets [*from_p, *to_p) to the elements, of the block between this rank and `rank`, that this rank
+ * copies in the current round. If both ranks copy and there are p ranks, the root copies 1 / p of
+ * the block, because it has p - 1 such blocks; or half of that, if it also has to copy its own
+ * block:
  *
  *      block   | root: 1 / p | other rank: 1 - 1 / p |
  */
@@ -214,8 +228,10 @@ static const char *irregular_in_bounce(const struct disti_node *node,
            (block + at - (size_t)op->round * op->piece) * op->element_bytes;
 }
 
-/* Copies elements of the block between this rank and `other`, from element `at` on. sends: this
- * rank is the sender. */
+/*
+ * Copies elements of the block between this rank and `other`, starting with element `at`. sends:
+ * this rank is the sender.
+ */
 static void irregular_copy(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
                            size_t elements, bool sends)
 {
@@ -242,7 +258,7 @@ static void irregular_copy(struct disti_node *node, struct disti_node_op *op, in
         disti_node_move(to, peer->in + offset, bytes, op->copy_mode);
 }
 
-/* Copies elements of this rank's block for itself, from element `at` on. */
+/* Copies elements of this rank's block for itself, starting with element `at`. */
 static void irregular_copy_own(struct disti_node *node, struct disti_node_op *op, size_t at,
                                size_t elements)
 {
@@ -278,8 +294,10 @@ bool disti_node_irregular_are_short(const struct disti_node *node, const struct 
     return to * op->element_bytes <= NODE_ADVANCE_BYTES;
 }
 
-/* Reads this rank's block from a sender's list. ERR_MISMATCH, with the op's fields about it set:
- * this rank expects another count. */
+/*
+ * Reads the entry of this rank's block from a sender's list. Returns ERR_MISMATCH, and sets the
+ * fields of the op for it, if this rank expects another count.
+ */
 static dist_status irregular_read_block(struct disti_node *node, struct disti_node_op *op,
                                         int sender, struct node_block *block_p)
 {
@@ -348,10 +366,13 @@ bool disti_node_irregular_work(struct disti_node *node, struct disti_node_op *op
     return op->peers_done == node->ranks;
 }
 
-/* Reads from the mailboxes where the blocks between this rank and its peers are. */
+/* Finding the blocks between this rank and its peers, from the mailboxes. */
 
-/* Returns the address of a location in the peer's segment, or NULL if the peer published none or if
- * it cannot be mapped. This rank's slot reports the latter. */
+/*
+ * Returns the address of a location in the peer's segment; NULL if the peer has published no
+ * segment. If the segment cannot be mapped, also returns NULL, and reports the failure in this
+ * rank's slot.
+ */
 static char *irregular_map(struct disti_node *node, const struct disti_node_op *op, int rank,
                            const struct disti_segment_location *at, size_t bytes)
 {
@@ -392,7 +413,7 @@ static dist_status irregular_find_sender(struct disti_node *node, struct disti_n
     return DIST_OK;
 }
 
-/* Finds the receiver's OUT, for the case that this sender copies a part of the block. */
+/* Finds the receiver's OUT, because this sender may copy a part of the block. */
 static void irregular_find_receiver(struct disti_node *node, struct disti_node_op *op, int receiver)
 {
     struct node_peer *peer = &node->peers[receiver];
@@ -407,7 +428,7 @@ static void irregular_find_receiver(struct disti_node *node, struct disti_node_o
         return;
     theirs = &list[receiver == op->call.root ? node->rank : 0];
     if (theirs->count != peer->count) {
-        /* The receiver reports the mismatch; nothing may be written there. */
+        /* The receiver reports the mismatch; this rank must not write to its OUT. */
         peer->count = 0;
         return;
     }
@@ -436,7 +457,7 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     }
     op->method = NODE_METHOD_DIRECT;
     if (op->end == op->first) {
-        op->peers_done = node->ranks - 1; /* only its own block, the last one, is left */
+        op->peers_done = node->ranks - 1; /* only this rank's own block remains, the last one */
         return DIST_OK;
     }
     op->cma = node_slot(node->peers[irregular_leader(op)].mailbox, op)->cma;
@@ -473,10 +494,12 @@ dist_status disti_node_irregular_resolve(struct disti_node *node, struct disti_n
     return status;
 }
 
-/* The blocks that are left for bounce buffers after stage 1. */
+/* Copying the remaining blocks through bounce buffers, after stage 1. */
 
-/* True if this rank or the peer has failed to copy or to map memory. If the peer could not map this
- * rank's segments, they are not published again. */
+/*
+ * Returns true if this rank or the peer has failed to copy or to map memory. If the peer could not
+ * map this rank's segments, marks them, so that they are not published again.
+ */
 static bool irregular_failed(struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     struct node_slot *mine = node_slot(node->mailbox, op);
@@ -511,7 +534,7 @@ bool disti_node_irregular_needs_bounces(struct disti_node *node, struct disti_no
             if (peer->path == NODE_FROM_SEGMENT || peer->path == NODE_BY_KERNEL)
                 peer->path = NODE_BY_BOUNCE;
         }
-        /* The rounds of bounce buffers that the pair still needs. */
+        /* Computes the number of bounce buffer rounds that this rank and the peer still need. */
         size_t send_count = sends ? irregular_in(op, r).count : 0;
         size_t most = peer->path == NODE_BY_BOUNCE ? peer->count : 0;
         if (peer->by_bounce && send_count > most)
@@ -555,10 +578,12 @@ void disti_node_irregular_fill(struct disti_node *node, struct disti_node_op *op
     }
 }
 
-/* Fast path of irregular calls with short data: when a call is repeated with other buffers, the
- * counts and offsets of all its copies are known. */
+/*
+ * Fast path of irregular calls with short data: if a call is repeated with other buffers, the
+ * counts and offsets of all its copies are already computed.
+ */
 
-/* A range of IN that is copied to the mailbox, after the data of the range before. */
+/* A range of IN that is copied to the mailbox, after the data of the previous range. */
 struct again_range {
     size_t from, bytes;
 };
@@ -571,16 +596,16 @@ struct again_block {
 };
 
 struct node_again {
-    bool ready; /* describes the last such call of its collective */
-    bool leads; /* this rank decides whether the kernel may copy */
+    bool ready; /* describes the last repeatable call of its collective */
+    bool leads; /* this rank decides whether CMA may be used */
     int mine;   /* index of this rank's block in a sender's list */
-    /* Bytes of a list, which precede the blocks: in a slot, in an overflow slot. */
+    /* Size of a list, which precedes the blocks: in a slot [0], in an overflow slot [1]. */
     size_t own_list_bytes[2];
     size_t sender_list_bytes[2];
     size_t element_bytes;
     size_t own_from, own_to, own_bytes; /* this rank's block for itself: from IN to OUT */
     int listed, range_count, block_count;
-    struct node_block *list; /* this rank's, with `listed` entries */
+    struct node_block *list; /* this rank's list, with `listed` entries */
     struct again_range *ranges;
     struct again_block *blocks;
 };
@@ -593,8 +618,10 @@ static void again_list_bytes(int listed, size_t bytes[2])
     bytes[1] = irregular_list_bytes(listed, NODE_IN_OVERFLOW);
 }
 
-/* Works out the copies from the op. Returns NULL without memory. Cold: it runs only when a call is
- * repeated for the first time. */
+/*
+ * Computes the copies of the op. Returns NULL if memory is exhausted. Cold: it runs only when a
+ * call is repeated for the first time.
+ */
 __attribute__((cold, noinline)) static struct node_again *
 again_prepare(struct disti_node *node, const struct disti_node_op *op)
 {
@@ -673,7 +700,7 @@ bool disti_node_irregular_can_start_again(const struct disti_node *node,
 
 /* ---- every repetition ---- */
 
-/* Returns the address of the list, followed by the blocks, in a rank's slot or overflow slot. */
+/* Returns the address of a rank's list, which the blocks follow, in its slot or overflow slot. */
 static inline char *again_data(const struct node_peer *peer, struct node_slot *slot,
                                uint64_t number)
 {
@@ -705,8 +732,10 @@ static inline void again_publish(struct disti_node *node, struct node_slot *slot
     }
 }
 
-/* Copies one block to OUT. False: the sender has not published it, or not in its mailbox, or has
- * made another call, or the count differs. */
+/*
+ * Copies one block to OUT. Returns false if the sender has not published it yet, has not stored it
+ * in its mailbox, has made another call, or has another count.
+ */
 static inline bool again_receive(const struct disti_node_op *op, const struct node_again *again,
                                  const struct again_block *expected, uint64_t history)
 {
@@ -730,7 +759,7 @@ static inline bool again_receive(const struct disti_node_op *op, const struct no
     return true;
 }
 
-/* Copies all blocks to OUT, as again_receive. */
+/* Copies all blocks to OUT. Returns false if again_receive does for one of them. */
 static inline bool again_receive_all(const struct disti_node_op *op, const struct node_again *again,
                                      uint64_t history)
 {
@@ -743,8 +772,10 @@ static inline bool again_receive_all(const struct disti_node_op *op, const struc
     return true;
 }
 
-/* Returns what is known of the op, after working it out if needed. NULL: no memory, or the call may
- * not begin yet. */
+/*
+ * Returns the prepared copies of the op, and computes them if necessary. Returns NULL if memory is
+ * exhausted or the call may not begin yet.
+ */
 static inline const struct node_again *again_find(struct disti_node *node,
                                                   const struct disti_node_op *op)
 {

@@ -878,9 +878,9 @@ void disti_node_close(struct disti_node *node)
     disti_node_doorbell_close(node);
     mailbox_free(node->mailboxes, now, node->config->timeout_ms);
     mailbox_free(node->bounce, now, node->config->timeout_ms);
+    /* The memory of killed ranks is freed when its last mapping is unmapped. */
     if (node->abandoned)
-        disti_segment_trim(
-            0); /* the memory of killed ranks is freed when the last mapping is unmapped */
+        disti_segment_trim(0);
     disti_node_migrate_close(node);
     free(node->peers);
     free(node->others);

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* Number of unsuccessful polls between two checks; they take 1 to 2 us. */
-#define MIGRATE_LOOKS 64
+#define MIGRATE_POLLS 64
 /* Shortest time between two counts of idle time. The kernel counts in units of 10 ms. */
 #define MIGRATE_IDLE_NS (50LL * 1000 * 1000)
 /* Longest time between two counts; older counts are not used. */
@@ -181,8 +181,8 @@ static void migrate_to(const cpu_set_t *usable, int cpu)
     if (sched_setaffinity(0, sizeof(only), &only) < 0 ||
         sched_setaffinity(0, sizeof(*usable), usable) == 0)
         return;
-    memset(&only, 0xff, sizeof(only)); /* the allowed CPUs have changed in the meantime: allow all,
-                                          which the kernel reduces to the cpuset */
+    /* The cpuset has changed in the meantime: allows all CPUs of the new cpuset. */
+    memset(&only, 0xff, sizeof(only));
     (void)sched_setaffinity(0, sizeof(only), &only);
 }
 
@@ -192,7 +192,7 @@ void disti_node_migrate_cpu(struct disti_node *node)
     int64_t now;
     int cpu;
 
-    if (!node || node->stays || ++node->failed_polls % MIGRATE_LOOKS != 0)
+    if (!node || node->stays || ++node->failed_polls % MIGRATE_POLLS != 0)
         return;
     disti_node_publish_cpu(node);
     if (!migrate_is_shared(node))

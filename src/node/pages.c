@@ -20,6 +20,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+/* Seals of a segment's file: it can neither shrink nor grow. */
 #define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define FILE_OWN DISTI_PROCESS_OWN "/fd"
 /* Value of MLOCK_ONFAULT, which the headers of old C libraries lack. */
@@ -68,9 +69,9 @@ dist_status disti_segment_file_check(size_t bytes)
 }
 
 /*
- * With vm.overcommit_memory=2, a page that cannot be allocated raises SIGBUS at first touch, so the
- * pages are created at once. With other settings a lack of memory shows at first touch, as with
- * malloc.
+ * With vm.overcommit_memory=2, touching a page that cannot be allocated raises SIGBUS, so all pages
+ * are created at once. With other settings, the kernel kills the process at first touch if memory
+ * is exhausted, as with malloc.
  */
 static bool file_read_must_reserve(void)
 {
@@ -97,6 +98,7 @@ static bool file_must_reserve(void)
     return must;
 }
 
+/* Creates the pages of the range if vm.overcommit_memory is 2. */
 static bool file_reserve_pages(int fd, size_t offset, size_t bytes)
 {
     return !file_must_reserve() || disti_file_reserve(fd, offset, bytes) == 0;
@@ -121,7 +123,7 @@ static bool file_make_key(uint64_t *key_p)
     return true;
 }
 
-/* Writes the key through a mapping of that page only: write() could create a huge page. */
+/* Writes the key through a mapping of the seal page only: write() could create a huge page. */
 static bool file_write_key(int fd, size_t bytes, uint64_t key)
 {
     size_t page = disti_segment_page();
@@ -216,8 +218,8 @@ static bool file_matches(int fd, const struct disti_segment_name *name)
 }
 
 /*
- * The descriptor may refer to another file by now. So the file is checked through O_PATH before it
- * is opened, as opening a device or a FIFO can have side effects.
+ * The descriptor number may have been reused for another file. So the file is checked through
+ * O_PATH before it is opened, because opening a device or a FIFO can have side effects.
  */
 dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p)
 {
@@ -248,8 +250,8 @@ dist_status disti_segment_file_open(const struct disti_segment_name *name, int *
 }
 
 /*
- * Returns an address at a multiple of `align` with `bytes` free bytes. Another thread may map
- * memory there before the caller does. MAP_FAILED on failure.
+ * Returns an address at a multiple of `align` with `bytes` unmapped bytes, or MAP_FAILED. Another
+ * thread may map memory there before the caller does.
  */
 static void *file_place(size_t bytes, size_t align)
 {
@@ -277,9 +279,9 @@ static bool file_mappings_populate(void)
 }
 
 /*
- * Maps the file without creating pages, because most of an arena is never used. If the kernel
- * populates new mappings, the mapping is inaccessible at first and then set to lock each page at
- * its first use.
+ * Maps the file without creating pages, because most pages of an arena are never used. If the
+ * kernel populates new mappings, the mapping is inaccessible at first and then set to lock each
+ * page at its first use.
  */
 static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
 {
@@ -300,10 +302,10 @@ static void *file_map_unused(void *place, int fd, size_t offset, size_t bytes)
 }
 
 /*
- * The address is a hint. If another thread has mapped something there in the meantime, the segment
- * gets another address, which may not be aligned for huge pages. MAP_FIXED would require a
- * reservation of the address space, and after a failure it is unknown whether the reservation still
- * exists.
+ * The address from file_place is only a hint. If another thread has mapped memory there in the
+ * meantime, the segment gets another address, which may not be aligned for huge pages. MAP_FIXED
+ * would require a reservation of the address space; after a failure it would be unknown whether the
+ * reservation still exists.
  */
 static void *file_map_huge(int fd, size_t offset, size_t bytes)
 {
@@ -356,13 +358,13 @@ unsigned disti_buddy_order(size_t units)
     return order;
 }
 
-/* Returns 1 + the order of the largest free block in a node; 0: nothing is free. */
+/* Returns 1 + the order of the largest free block in a tree node; 0 if nothing is free. */
 static unsigned buddy_free_orders(const struct buddy *buddy, size_t node, unsigned order)
 {
     return order + 1 - buddy->lacks[node];
 }
 
-/* Updates the `lacks` of a node's ancestors after the node has changed. */
+/* Updates the `lacks` of a tree node's ancestors after the node has changed. */
 static void buddy_update_parents(struct buddy *buddy, size_t node, unsigned order)
 {
     for (node /= 2, order++; node > 0; node /= 2, order++) {
@@ -384,7 +386,9 @@ bool disti_buddy_alloc(struct buddy *buddy, unsigned order, size_t *unit_p)
     if (order > at || buddy_free_orders(buddy, 1, at) <= order)
         return false;
     for (; at > order; at--) {
-        /* Choose the half with the smallest block that is large enough. */
+        /*
+         * Of the halves with a block that is large enough, chooses the one with the smaller block.
+         */
         unsigned left = buddy_free_orders(buddy, 2 * node, at - 1);
         unsigned right = buddy_free_orders(buddy, 2 * node + 1, at - 1);
 
@@ -397,8 +401,8 @@ bool disti_buddy_alloc(struct buddy *buddy, unsigned order, size_t *unit_p)
 }
 
 /*
- * All nodes from the unit up are 0, until the first that is not: it is either the allocated block
- * of the unit, or a node in which another part is allocated.
+ * From the unit upwards, `lacks` is 0 in all nodes up to the first node in which it is not: that
+ * node is either the allocated block of the unit, or a node in which another part is allocated.
  */
 bool disti_buddy_find(const struct buddy *buddy, size_t unit, size_t *first_p, unsigned *order_p)
 {

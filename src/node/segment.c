@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared memory of this process: allocation, registration, lookup by address; mappings of peers'
- * segments.
+ * Shared memory of this process: allocation, registration, lookup by address; and mappings of
+ * peers' segments.
  */
 #include "node/segment.h"
 #include "base/checked.h"
@@ -25,9 +25,9 @@
 
 /*
  * ARENA: a file that is divided into blocks. REGISTERED: memory of the program whose whole pages
- * are mapped from a block of an arena. PRIVATE: ordinary memory from alloc, because no arena could
- * be created. Memory that was registered in that situation is REGISTERED without an arena and a
- * name.
+ * are mapped from a block of an arena. PRIVATE: ordinary memory from disti_segment_alloc, used if
+ * no arena can be created. Memory that is registered in that situation is REGISTERED, but has no
+ * arena and no name.
  */
 enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PRIVATE };
 
@@ -35,40 +35,37 @@ struct segment {
     char *memory;
     size_t bytes;
     enum segment_kind kind;
-    struct disti_segment_name name; /* of the file; key 0: none */
-    size_t offset;                  /* of `memory` in the file */
+    struct disti_segment_name name; /* name of the file; key 0: none */
+    size_t offset;                  /* offset of `memory` in the file */
     struct arena *arena; /* ARENA: itself; REGISTERED: the arena of its block; NULL: none */
 };
 
-/* The whole pages of a segment; there may be none. */
+/* The whole pages of a segment; `bytes` may be 0. */
 struct segment_pages {
     char *memory;
     size_t bytes;
-    size_t offset; /* of `memory` in the file */
+    size_t offset; /* offset of `memory` in the file */
 };
 
 /*
  * An arena is a segment that is divided into blocks. Its file is sparse: pages that no block has
- * touched take no memory. So it is made large, and each further arena of its pool as large as all
- * previous ones together. A process therefore has few arenas, and a peer maps few.
+ * touched take no memory. So arenas are large, and each further arena of a pool is as large as all
+ * previous ones together. A process therefore has few arenas, and a peer has few of them to map.
  *
  *     pool   |- 256 MiB -|   |- 256 MiB -|   |------- 512 MiB -------|   ...
  *              |  |  blocks: 2^n pages, each at a multiple of its length
  *
- * A freed block is punched out of the file: its pages return to the system, peers' mappings of it
- * read as zeros, and so does the next block at that place.
+ * A freed block is punched out of the file: its pages return to the system, peers' mappings of the
+ * block read as zeros, and the next block at that location is zeroed.
  */
 enum arena_pool { ARENA_PROGRAM, ARENA_LIBRARY, ARENA_POOLS };
 
 struct arena_block {
     struct arena *arena;
-    size_t offset; /* in the arena */
+    size_t offset; /* offset in the arena */
 };
 
-/*
- * Size of the first arena of each pool; this is address space, which takes no memory until it is
- * used.
- */
+/* Size of the first arena of each pool: address space, which takes no memory until it is used. */
 static const size_t arena_first[ARENA_POOLS] = {
     [ARENA_PROGRAM] = (size_t)256 << 20,
     [ARENA_LIBRARY] = (size_t)32 << 20,
@@ -80,8 +77,8 @@ struct arena {
     char *memory;
     struct disti_segment_name name;
     struct buddy buddy; /* allocates pages */
-    size_t blocks;      /* allocated blocks */
-    size_t dumped;      /* bytes from the start that a core dump includes */
+    size_t blocks;      /* number of allocated blocks */
+    size_t dumped;      /* bytes, from the start of the arena, that a core dump includes */
     bool retired;       /* no further block is allocated from it */
 };
 
@@ -94,7 +91,7 @@ static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *table; /* sorted by address; under table_lock */
 static size_t table_capacity;
 static atomic_size_t table_count;
-static int32_t table_pid; /* of this process; set once, and again in a forked child */
+static int32_t table_pid; /* ID of this process; set once, and again in a forked child */
 
 /* Returns the number of segments that begin at or below an address. */
 static size_t table_count_upto(const void *memory)
@@ -215,7 +212,7 @@ static dist_status arena_make(enum arena_pool pool, unsigned levels)
         status = disti_segment_file_map(arena->name.fd, 0, bytes, &memory);
     arena->memory = memory;
     if (status == DIST_OK) {
-        madvise(memory, bytes, MADV_DONTDUMP); /* a dump would create all unused pages */
+        madvise(memory, bytes, MADV_DONTDUMP); /* a core dump would create all unused pages */
         pthread_mutex_lock(&table_lock);
         status = table_reserve();
         if (status == DIST_OK) {
@@ -235,7 +232,10 @@ static dist_status arena_make(enum arena_pool pool, unsigned levels)
     return status;
 }
 
-/* Creates an arena as large as all previous ones; if that fails, one that fits the block. */
+/*
+ * Creates an arena that is as large as all previous ones of the pool; if that fails, one that just
+ * fits the block.
+ */
 static dist_status arena_grow(enum arena_pool pool, unsigned order)
 {
     const struct disti_log *log = disti_log_current();
@@ -244,14 +244,14 @@ static dist_status arena_grow(enum arena_pool pool, unsigned order)
     dist_status status;
 
     pthread_mutex_lock(&table_lock);
-    /* All bytes of the pool from which blocks may be allocated. */
+    /* Adds up the arenas of the pool that are not retired. */
     bytes = 0;
     for (const struct arena *arena = arenas[pool]; arena; arena = arena->next)
         bytes += arena->retired ? 0 : arena->name.bytes;
     pthread_mutex_unlock(&table_lock);
     bytes = bytes > arena_first[pool] ? bytes : arena_first[pool];
     levels = disti_buddy_order(bytes / disti_segment_page());
-    disti_log_use(NULL); /* not an error: the caller has another kind of memory */
+    disti_log_use(NULL); /* not an error: the caller can use ordinary memory */
     status = arena_make(pool, levels > order ? levels : order);
     if (status != DIST_OK && levels > order)
         status = arena_make(pool, order);
@@ -284,8 +284,8 @@ static bool arena_try(enum arena_pool pool, unsigned order, struct arena_block *
 }
 
 /*
- * Finds the block of an address: its offset and size. False: the address is in no block. Requires
- * table_lock.
+ * Stores the offset and size of the block that contains an address. Returns false if the address is
+ * in no block. Requires table_lock.
  */
 static bool arena_find(const struct arena *arena, const void *memory, size_t *offset_p,
                        size_t *bytes_p)
@@ -313,7 +313,8 @@ static void arena_release(const struct arena_block *block)
     pthread_mutex_unlock(&table_lock);
     /*
      * Libraries that cache registrations with a network card intercept madvise and munmap, but do
-     * not notice a hole in the file. madvise fails for locked pages.
+     * not notice a hole that fallocate makes in the file. So madvise is tried first; it fails for
+     * locked pages.
      */
     if (madvise(memory, bytes, MADV_REMOVE) < 0)
         (void)!fallocate(arena->name.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -333,9 +334,9 @@ static void arena_release(const struct arena_block *block)
 }
 
 /*
- * Allocates a zeroed block of at least `bytes` bytes. *shared_p is false if there is memory but no
- * arena can be created: no descriptor, no address space, a limit on the size of files.
- * ERR_NO_MEMORY if there is no memory.
+ * Allocates a zeroed block of at least `bytes` bytes. Sets *shared_p to false, and returns OK, if
+ * no arena can be created: no descriptor, no address space, a limit on the size of files.
+ * ERR_NO_MEMORY if memory is exhausted.
  */
 static dist_status arena_alloc(enum arena_pool pool, size_t bytes, struct arena_block *block_p,
                                bool *shared_p)
@@ -348,7 +349,7 @@ static dist_status arena_alloc(enum arena_pool pool, size_t bytes, struct arena_
     if (status != DIST_OK)
         return status;
     *shared_p = arena_try(pool, order, &block);
-    if (!*shared_p) { /* of several threads that need an arena, one creates it */
+    if (!*shared_p) { /* if several threads need an arena, one creates it */
         pthread_mutex_lock(&arena_growth);
         *shared_p = arena_try(pool, order, &block) ||
                     (arena_grow(pool, order) == DIST_OK && arena_try(pool, order, &block));
@@ -370,7 +371,7 @@ void disti_segment_retire(void)
 
     do {
         pthread_mutex_lock(&table_lock);
-        /* An arena to free, already removed from the pool; NULL: none. */
+        /* Retires all arenas; `empty` is one to free, or NULL. */
         empty = NULL;
         for (struct arena *arena = arenas[ARENA_PROGRAM]; arena; arena = arena->next) {
             arena->retired = true;
@@ -384,19 +385,20 @@ void disti_segment_retire(void)
     } while (empty);
 }
 
-/* ---- lookup of what begins at an address ---- */
+/* ---- lookup by start address ---- */
 
 /*
- * table_get finds the segment that begins at `memory`, or for an arena the block: a registered one
- * if `registered`, else an allocated one. table_take also removes it from the table, except an
- * arena. ERR_INVALID_ARGUMENT: there is none. Both require table_lock.
+ * table_get finds the segment that begins at `memory`; if that is an arena, it finds the block. If
+ * `registered`, it must be registered memory, else allocated memory. table_take also removes the
+ * segment from the table, unless it is an arena. ERR_INVALID_ARGUMENT: there is none. Both require
+ * table_lock.
  */
 static dist_status table_get(const void *memory, bool registered, struct segment *segment_p)
 {
     const struct segment *found = table_find(memory);
     struct segment segment = found ? *found : (struct segment){.memory = NULL};
 
-    if (found && found->kind == SEGMENT_ARENA) /* the segment is the arena; look for the block */
+    if (found && found->kind == SEGMENT_ARENA) /* finds the block instead of the arena */
         segment.memory = arena_find(found->arena, memory, &segment.offset, &segment.bytes)
                              ? found->arena->memory + segment.offset
                              : NULL;
@@ -440,10 +442,11 @@ static struct segment_pages segment_pages_of(const struct segment *segment)
 /* Number of hash chains. Keys are random, so their lowest bits choose a chain. */
 #define PEER_CHAINS 256
 
+/* A mapping of another process's segment. */
 struct peer {
-    struct peer *next;       /* in its chain */
-    TAILQ_ENTRY(peer) entry; /* in peer_idle, while `holders` is 0 */
-    unsigned holders;
+    struct peer *next;       /* next in the hash chain */
+    TAILQ_ENTRY(peer) entry; /* in peer_idle, while `references` is 0 */
+    unsigned references;
     uint64_t key;
     size_t bytes;
     void *memory;
@@ -451,7 +454,7 @@ struct peer {
 
 static pthread_mutex_t peer_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct peer *peer_chains[PEER_CHAINS];
-/* Mappings that are not held, the most recently released one first. */
+/* Mappings without references, the most recently released one first. */
 static TAILQ_HEAD(peer_queue, peer) peer_idle = TAILQ_HEAD_INITIALIZER(peer_idle);
 static size_t peer_idle_count;
 
@@ -465,9 +468,9 @@ static void arena_map_private(void *arg, size_t unit, size_t units)
 }
 
 /*
- * In a forked child: maps private copies of the segments, so that the child's writes are not
- * shared; it sees the parent's writes to a page until it writes to that page itself. The child owns
- * no segment.
+ * In a forked child: replaces the shared mappings of the segments by private ones, so that the
+ * child's writes are not shared. The child sees the parent's writes to a page until the child
+ * writes to that page. The child owns no segment, so the table becomes empty.
  */
 static void table_forked(void)
 {
@@ -493,7 +496,8 @@ static void table_forked(void)
     pthread_mutex_unlock(&peer_lock);
     pthread_mutex_unlock(&table_lock);
     /*
-     * Unallocated parts are not mapped: they may be large, and the kernel counts them as if used.
+     * Maps only the allocated blocks: the rest of an arena may be large, and the kernel would count
+     * it as used memory.
      */
     for (int pool = 0; pool < ARENA_POOLS; pool++) {
         while (arenas[pool]) {
@@ -531,8 +535,8 @@ static void table_begin_once(void)
 }
 
 /*
- * Prepares for forks and returns this process's ID without a system call. Every function that
- * creates or maps a segment calls it first.
+ * Prepares for forks once, and returns this process's ID without a system call. Every function that
+ * creates or maps a segment calls segment_begin first.
  */
 static int32_t segment_begin(void)
 {
@@ -545,8 +549,7 @@ static int32_t segment_begin(void)
 /* ---- allocation ---- */
 
 /*
- * Allocates a block of *bytes bytes, rounded up to at least one whole page. *shared_p: see
- * arena_alloc.
+ * Rounds *bytes up to whole pages, at least one, and allocates a block. *shared_p: see arena_alloc.
  */
 static dist_status segment_alloc_block(enum arena_pool pool, size_t *bytes,
                                        struct arena_block *block_p, bool *shared_p)
@@ -623,7 +626,10 @@ dist_status disti_segment_free(void *memory)
     status = table_take(memory, false, &segment);
     pthread_mutex_unlock(&table_lock);
     if (status == DIST_OK) {
-        /* The table no longer contains the segment. An arena stays there; its block is freed. */
+        /*
+         * The table no longer contains the segment, unless it is an arena, of which only the block
+         * is freed.
+         */
         if (segment.kind == SEGMENT_ARENA)
             arena_release(&(struct arena_block){.arena = segment.arena, .offset = segment.offset});
         else
@@ -659,7 +665,7 @@ bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_l
     return found;
 }
 
-/* This process's mappings of other processes' segments, held or kept for later use. */
+/* This process's mappings of other processes' segments. Unused mappings are kept for later use. */
 
 static struct peer **peer_entry(uint64_t key)
 {
@@ -677,8 +683,8 @@ static void peer_reuse(struct peer *peer)
 }
 
 /*
- * Maps a segment of another process. A forked child and a core dump do not include the mapping; a
- * dump would create all pages that the owner has not touched. Requires peer_lock.
+ * Maps a segment of another process. The mapping is excluded from forked children and from core
+ * dumps; a dump would create all pages that the owner has not touched. Requires peer_lock.
  */
 static dist_status peer_new(const struct disti_segment_name *name, struct peer **peer_p)
 {
@@ -708,8 +714,8 @@ static dist_status peer_new(const struct disti_segment_name *name, struct peer *
 }
 
 /*
- * A segment of this process is found at the owner's address. So ranks that are threads of one
- * process share one mapping, which ThreadSanitizer needs in order to see their data races.
+ * For a segment of this process, returns the owner's address. So ranks that are threads of one
+ * process share one mapping, which ThreadSanitizer needs in order to detect their data races.
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p)
 {
@@ -730,11 +736,11 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
                 disti_fail(DIST_ERR_SYSTEM,
                            "process %d has given two sizes for the same memory, %zu and %zu bytes",
                            name->pid, peer->bytes, (size_t)name->bytes);
-        } else if (peer->holders == 0) {
+        } else if (peer->references == 0) {
             peer_reuse(peer);
         }
         if (status == DIST_OK) {
-            peer->holders++;
+            peer->references++;
             *memory_p = peer->memory;
         }
         pthread_mutex_unlock(&peer_lock);
@@ -807,7 +813,7 @@ void disti_segment_unmap(uint64_t key)
 
     pthread_mutex_lock(&peer_lock);
     peer = *peer_entry(key);
-    if (peer && peer->holders > 0 && --peer->holders == 0) {
+    if (peer && peer->references > 0 && --peer->references == 0) {
         TAILQ_INSERT_HEAD(&peer_idle, peer, entry);
         peer_idle_count++;
         peer_trim(DISTI_SEGMENT_KEEP);
@@ -822,20 +828,23 @@ void disti_segment_trim(size_t keep)
     pthread_mutex_unlock(&peer_lock);
 }
 
-/* Registered memory that does not begin or end at a page boundary: its ends. */
+/* The ends of registered memory that does not begin or end at a page boundary (node.h). */
 
-/* A range, with the number of its bytes before (head) and after (tail) the shared pages. */
+/*
+ * A range of registered memory, and how many of its bytes are before (head) and after (tail) the
+ * shared pages.
+ */
 struct ends {
     char *memory, *twin;
     size_t bytes, head, tail;
 };
 
-/* Returns how many of the `bytes` bytes at `from` are before `to`. */
+/* Returns the number of bytes of the range [from, from + bytes) that are before `to`. */
 static size_t ends_count_before(const char *from, const char *to, size_t bytes)
 {
-    size_t there = to > from ? (size_t)(to - from) : 0;
+    size_t before = to > from ? (size_t)(to - from) : 0;
 
-    return there < bytes ? there : bytes;
+    return before < bytes ? before : bytes;
 }
 
 static struct ends ends_find(void *memory, size_t bytes)
@@ -860,12 +869,12 @@ static struct ends ends_find(void *memory, size_t bytes)
 
 static void ends_copy(const struct ends *ends, char *to, const char *from)
 {
-    size_t behind = ends->bytes - ends->tail;
+    size_t tail_at = ends->bytes - ends->tail;
 
     if (ends->head)
         memcpy(to, from, ends->head);
     if (ends->tail)
-        memcpy(to + behind, from + behind, ends->tail);
+        memcpy(to + tail_at, from + tail_at, ends->tail);
 }
 
 void *disti_segment_twin(void *memory, size_t bytes)
@@ -888,7 +897,9 @@ void disti_segment_store(void *memory, size_t bytes)
     ends_copy(&ends, ends.memory, ends.twin);
 }
 
-/* Registration: memory of the program that becomes a segment in place, and private again. */
+/*
+ * Registration: turns memory of the program into a segment in place, and back into private memory.
+ */
 
 static dist_status register_fail(const void *memory, size_t bytes, const char *what)
 {
@@ -908,7 +919,7 @@ struct register_range {
     char name[32];
 };
 
-/* Returns why the range cannot be registered; NULL if it can. */
+/* Returns the reason why the range cannot be registered; NULL if it can. */
 static const char *register_validate(const struct register_range *range)
 {
     if (range->rights[3] != 'p')
@@ -926,7 +937,7 @@ static const char *register_validate(const struct register_range *range)
 }
 
 /*
- * Checks that the memory can be registered. *swaps_p is false if its pages must stay ordinary
+ * Checks that the memory can be registered. *swaps_p becomes false if its pages must stay ordinary
  * memory, or if no descriptor is left to check them.
  */
 static dist_status register_check(const void *memory, size_t bytes, bool *swaps_p)
@@ -954,9 +965,9 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
     if (!maps)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read " DISTI_PROCESS_OWN "/maps");
     /*
-     * Goes through the mappings from low to high addresses; wrong stays NULL if all are suitable.
-     * *swaps_p becomes false for executable mappings, such as the heap under valgrind: shared
-     * memory is for data only.
+     * Checks the mappings of the memory from low to high addresses; wrong stays NULL if all are
+     * suitable. *swaps_p becomes false for executable mappings, such as the heap under valgrind,
+     * because segments are not executable.
      */
     wrong = NULL;
     char *line = NULL;
@@ -981,8 +992,8 @@ static dist_status register_check(const void *memory, size_t bytes, bool *swaps_
 /* ---- the swap of pages ---- */
 
 /*
- * The kernel may fail after it has unmapped `memory`. This function then maps it again, with the
- * contents of `copy`. It keeps mappings that another thread has created there in the meantime.
+ * If mremap fails, the kernel may have unmapped `memory` already. This function then maps it again,
+ * with the contents of `copy`, unless another thread has mapped something there in the meantime.
  */
 static void register_restore(void *memory, const void *copy, size_t bytes)
 {
@@ -1000,7 +1011,7 @@ static void register_restore(void *memory, const void *copy, size_t bytes)
 
 /*
  * Moves the pages at `from` to `memory`, where they replace pages with the same contents. On
- * failure the pages at `from` are unmapped, wherever the call has moved them.
+ * failure, unmaps the pages that were at `from`, at whatever address they are.
  */
 static dist_status register_move(void *from, void *memory, size_t bytes)
 {
@@ -1026,19 +1037,20 @@ static dist_status register_move(void *from, void *memory, size_t bytes)
 }
 
 /*
- * Makes UCX, Open MPI and libfabric drop what they have cached for the pages of a segment. They see
- * calls of libc, not the system call that swaps pages. The contents stay: pages of a file are read
- * again. Call this while `memory` is shared.
+ * Makes UCX, Open MPI and libfabric drop their cached registrations of the pages of a segment.
+ * These libraries intercept libc functions, but not the system call that swaps pages. The contents
+ * stay, because the pages are mapped from a file. To be called while `memory` is shared.
  */
 static void register_drop_caches(void *memory, size_t bytes)
 {
-    (void)madvise(memory, bytes,
-                  MADV_DONTNEED); /* locked pages make it fail, but the caches have seen the call */
+    /* The call fails for locked pages, but the libraries intercept it nevertheless. */
+    (void)madvise(memory, bytes, MADV_DONTNEED);
 }
 
 /*
- * Adds a segment to the table and moves the pages at `copy` to its place, under the lock, so that a
- * fork sees both or nothing. copy NULL: the segment stays ordinary memory.
+ * Adds a segment to the table and moves the pages at `copy` to its address. Both happen under the
+ * lock, so that a forked child finds either both or neither. copy NULL: the segment stays ordinary
+ * memory.
  */
 static dist_status register_add(const struct segment *segment, void *copy)
 {
@@ -1071,7 +1083,7 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
     segment->offset = block->offset + (uintptr_t)segment->memory % disti_segment_page();
     segment->name = block->arena->name;
     pages = segment_pages_of(segment);
-    disti_log_use(NULL); /* not an error: it is used like ordinary memory */
+    disti_log_use(NULL); /* not an error: the memory stays ordinary memory */
     status = disti_segment_file_map(segment->name.fd, pages.offset, pages.bytes, &copy);
     if (status == DIST_OK) {
         memcpy(copy, pages.memory, pages.bytes);
@@ -1098,7 +1110,7 @@ dist_status disti_segment_register(void *memory, size_t bytes)
     segment_begin();
     status = register_check(memory, bytes, &swaps);
     if (status == DIST_OK && swaps && segment_pages_of(&segment).bytes > 0) {
-        struct arena_block block; /* with room for all pages that the memory overlaps */
+        struct arena_block block; /* as large as all pages that the memory overlaps */
 
         status = arena_alloc(ARENA_PROGRAM, (uintptr_t)memory % disti_segment_page() + bytes,
                              &block, &shared);
@@ -1147,7 +1159,7 @@ dist_status disti_segment_unregister(void *memory)
         pages = segment_pages_of(&segment);
         register_drop_caches(pages.memory, pages.bytes);
         status = register_move(copy, pages.memory, pages.bytes);
-        if (status != DIST_OK) /* the table has room for it */
+        if (status != DIST_OK) /* cannot fail: the entry was just removed */
             table_add(&segment);
     }
     pthread_mutex_unlock(&table_lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The doorbell of a process, with which other ranks wake its threads; sleeping and waking in calls.
+ * The doorbell of a process, with which other ranks wake its threads; sleeping and waking in calls;
+ * yielding the CPU to other ranks.
  */
 #include "base/descriptor.h"
 #include "base/process.h"
@@ -17,36 +18,38 @@
 #include <unistd.h>
 
 /*
- * The doorbell is a pipe, one for all groups of the process. A process of the same user can open it
- * through the owner's descriptor. To ring it, a rank writes the number that the node has in the
- * owner's process. All threads that sleep in a node poll the pipe. The thread that reads it
- * forwards the numbers of other nodes to those nodes' threads, through the threads' own doorbells.
+ * The doorbell is a pipe, one for all groups of the process. A process of the same user can open
+ * the pipe through the owner's descriptor. To ring the doorbell, a rank writes the number that the
+ * node has in the owner's process. All threads that sleep in a node poll the pipe. The thread that
+ * reads the pipe forwards the numbers of other nodes to the threads of those nodes, through the
+ * threads' own doorbells (base/descriptor.h).
  */
 struct node_far_doorbell {
     struct node_far_doorbell *next;
     int32_t pid;
     uint64_t inode;
     int fd;
-    unsigned holders;
+    unsigned references; /* number of peers, in all nodes, that use it */
 };
 
 static pthread_mutex_t doorbell_lock = PTHREAD_MUTEX_INITIALIZER;
 static int doorbell_pipe[2] = {-1, -1}; /* read end, write end; -1 if there are no nodes */
 static uint64_t doorbell_inode;
-static struct disti_node **doorbell_nodes; /* by number; NULL: free */
+static struct disti_node **doorbell_nodes; /* indexed by number; NULL: free */
 static uint32_t doorbell_capacity, doorbell_count;
 static struct node_far_doorbell *doorbell_far; /* doorbells of other processes */
 static unsigned doorbell_far_count;
 
 /*
- * Number of other processes' doorbells that stay open; further ones are opened for each ring,
+ * Number of other processes' doorbells that stay open. Further doorbells are opened for each ring,
  * because a process may have a thousand peers.
  */
 #define DOORBELL_KEEP 128
 
 /*
- * Numbers read at once; and the number of them from which on the pipe may have been full, so that
- * some are missing.
+ * DOORBELL_NUMBERS: count of numbers read at once. DOORBELL_MANY: if at least this many numbers
+ * have been read, the pipe may have been full and some numbers missing; all nodes are then
+ * notified.
  */
 #define DOORBELL_NUMBERS 1024
 #define DOORBELL_MANY (8 * 1024)
@@ -87,7 +90,7 @@ static dist_status doorbell_make(void)
     return DIST_OK;
 }
 
-/* Finds a free number. */
+/* Finds a free number for a node. */
 static bool doorbell_number(uint32_t *number_p)
 {
     uint32_t number = 0, capacity = doorbell_capacity ? 2 * doorbell_capacity : 16;
@@ -146,8 +149,8 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
 /* ---- other processes' doorbells ---- */
 
 /*
- * Opens the peer's doorbell; -1 if it no longer exists. It is also opened for reading, as a write
- * to a pipe without readers raises SIGPIPE.
+ * Opens the peer's doorbell; returns -1 if the doorbell no longer exists. The pipe is opened for
+ * reading too, because a write to a pipe without readers raises SIGPIPE.
  */
 static int doorbell_open_far(const struct disti_node_hello *hello)
 {
@@ -162,8 +165,8 @@ static int doorbell_open_far(const struct disti_node_hello *hello)
 }
 
 /*
- * Returns a reference to the peer's doorbell. NULL if it no longer exists, memory is exhausted, or
- * DOORBELL_KEEP doorbells are open. Requires doorbell_lock.
+ * Returns a reference to the peer's doorbell; NULL if the doorbell no longer exists, memory is
+ * exhausted, or DOORBELL_KEEP doorbells are open. Requires doorbell_lock.
  */
 static struct node_far_doorbell *doorbell_ref_far(const struct disti_node_hello *hello)
 {
@@ -188,7 +191,7 @@ static struct node_far_doorbell *doorbell_ref_far(const struct disti_node_hello 
         doorbell_far = far;
         doorbell_far_count++;
     }
-    far->holders++;
+    far->references++;
     return far;
 }
 
@@ -199,7 +202,7 @@ void disti_node_doorbell_close(struct disti_node *node)
         struct node_far_doorbell *far = node->peers[r].doorbell;
         struct node_far_doorbell **at = &doorbell_far;
 
-        if (far && --far->holders == 0) {
+        if (far && --far->references == 0) {
             while (*at != far)
                 at = &(*at)->next;
             *at = far->next;
@@ -218,8 +221,8 @@ void disti_node_doorbell_close(struct disti_node *node)
 }
 
 /*
- * If the pipe is full, its owner has been woken already. A rank that sleeps and cannot be woken
- * checks again by itself after a short time.
+ * If the pipe is full, its owner has been woken already. If a doorbell cannot be opened, the
+ * sleeping rank checks again by itself after a short time.
  */
 void disti_node_doorbell_ring(struct disti_node *node, int rank)
 {
@@ -253,8 +256,8 @@ static void doorbell_forward(const struct disti_node *self, uint32_t number)
 }
 
 /*
- * Makes the calling thread the one to wake. Returns the descriptor that becomes readable when the
- * doorbell rings.
+ * Makes the calling thread the one that is woken for this node. Returns the descriptor that becomes
+ * readable when the doorbell rings.
  */
 static int node_doorbell_listen(struct disti_node *node)
 {
@@ -267,20 +270,23 @@ static int node_doorbell_listen(struct disti_node *node)
 /* Which ranks sleep and which have given up. */
 
 /*
- * One rank stores a stage and then checks whether a peer sleeps; the peer announces that it sleeps
+ * One rank stores a stage and then checks whether a peer sleeps. The peer publishes that it sleeps
  * and then checks the stage. At least one of them must see the other's store:
  *
  *     stage = 7                      presence = ASLEEP
  *     ------------ a fence on both sides, or one on all CPUs ------------
  *     presence == ASLEEP? ring           stage == 7? do not sleep
  *
- * Every call stores stages, and a fence there would drain the store buffer each time, while ranks
- * rarely go to sleep. So the sleeping rank makes the kernel execute a fence on the CPUs of all
- * processes that have registered for it (membarrier(2)), and the other rank needs none. If
+ * Every call stores stages, and a fence there would drain the store buffer each time, although
+ * ranks rarely sleep. So the sleeping rank makes the kernel execute a fence on the CPUs of all
+ * processes that have registered for it (membarrier(2)), and the other rank needs no fence. If
  * membarrier(2) does not work for some rank, all ranks use fences.
  */
 
-/* Notes that the rank has given up; the calls before `abandoned_from` can still end. */
+/*
+ * Stores that `rank` has given up its calls from number `abandoned_from` on. Earlier calls can
+ * still end.
+ */
 static void presence_note_abandoned(struct disti_node *node, int rank)
 {
     uint64_t from = node->peers[rank].mailbox->abandoned_from;
@@ -297,8 +303,8 @@ static uint32_t presence_asleep(int awaited)
 }
 
 /*
- * Wakes a rank that sleeps until this rank reaches a stage, or for any rank if `any`. If several
- * ranks see it asleep, only one rings.
+ * Wakes `rank` if it sleeps until this rank reaches a stage, or, if `any`, until any rank does. If
+ * several ranks see it asleep, only one rings its doorbell.
  */
 static void presence_wake(struct disti_node *node, int rank, bool any)
 {
@@ -319,9 +325,9 @@ void disti_node_ring(struct disti_node *node)
 }
 
 /*
- * Returns the rank that is to wake this one; -1 if the op waits for none. It is the awaited rank
- * with the highest number, as ranks often arrive in the order of their numbers. If all awaited
- * ranks woke this one, it would wake up too often.
+ * Returns the rank that is to wake this rank; -1 if the op waits for no rank. It is the awaited
+ * rank with the highest number, because ranks often arrive in the order of their numbers. If each
+ * awaited rank woke this rank, it would wake up too often.
  */
 static int presence_awaited(const struct disti_node *node, const struct disti_node_op *op)
 {
@@ -341,7 +347,7 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
         return DIST_ARM_READY;
     atomic_store_explicit(&node->mailbox->presence, presence_asleep(awaited), memory_order_seq_cst);
     if (!node->fences && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
-        return DIST_ARM_READY; /* it worked at start-up; memory may be exhausted */
+        return DIST_ARM_READY; /* membarrier(2) worked at start-up; memory may be exhausted */
     return disti_node_waits_for(node, op, awaited) ? doorbell : DIST_ARM_READY;
 }
 
@@ -354,7 +360,6 @@ void disti_node_disarm(struct disti_node *node)
     /* No thread sleeps now. Forwards the numbers of the other nodes of the process. */
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
-    /* Reads everything in the pipe. */
     uint32_t numbers[DOORBELL_NUMBERS];
     size_t received = 0;
     ssize_t got;
@@ -390,26 +395,29 @@ void disti_node_note_abandoned(struct disti_node *node)
 }
 
 /*
- * Ranks that share CPUs leave a barrier one after another, the last to arrive first. If the ranks
- * that the receivers of a rooted call wait for are not among the first, the receivers only
- * yield their CPUs again. So a rank that had to wait in the call after a barrier lets the awaited
- * ranks run first at the end of the next barrier, as long as each barrier is followed by the same
- * call:
+ * Ranks that share CPUs leave a barrier one after another; the last to arrive leaves first. Suppose
+ * that a rooted call follows, such as a broadcast. Its receivers can only yield their CPUs again
+ * until the ranks that they wait for have run. So a rank that had to wait in the call after a
+ * barrier lets the awaited ranks run first at the end of the next barrier, as long as each barrier
+ * is followed by the same call:
  *
- *    barrier                  | broadcast: yields until the root has begun it      learned
- *    barrier: the rank yields | broadcast: the data are there                      kept
- *    barrier: the rank yields | another call                                       forgotten
+ *    barrier                  | broadcast: waits for the root         stores the awaited ranks
+ *    barrier: the rank yields | broadcast: the data have arrived      keeps them
+ *    barrier: the rank yields | another call                          forgets them
  *
  * The awaited ranks are the root in a broadcast or scatter, and all other ranks in a gather or
- * reduce. In calls in which all ranks wait for each other no rank gains by running later.
+ * reduce. In calls in which all ranks wait for each other, no rank gains by running later.
  */
 
-/* Times that a rank yields its CPU; takes some microseconds if no other thread wants the CPU. */
+/*
+ * Largest number of times that a rank yields its CPU at the end of a barrier. A yield takes some
+ * microseconds if no other thread wants the CPU.
+ */
 #define YIELD_TURNS 16
 
 /*
- * Returns true if the receivers of this call wait for ranks that do not wait for them, because the
- * data are sent through a mailbox.
+ * Returns true if the receivers of this call wait for ranks that do not wait for the receivers,
+ * because the data are sent through a mailbox.
  */
 static bool yield_is_one_way(const struct disti_node_op *op)
 {
@@ -430,8 +438,8 @@ void disti_node_yield_learn(struct disti_node *node, const struct disti_node_op 
 }
 
 /*
- * Returns true if that call followed the previous barrier. Its slot is valid until the next call in
- * that slot begins.
+ * Returns true if the stored call also followed the previous barrier; `number` is the call of the
+ * present barrier. The fingerprint in the slot is valid until the next call in that slot begins.
  */
 static bool yield_was_followed(const struct disti_node *node, uint64_t number)
 {
@@ -445,7 +453,7 @@ static bool yield_was_followed(const struct disti_node *node, uint64_t number)
 
 /*
  * Yields until the awaited ranks have begun the call after the barrier. Returns false if they have
- * not after YIELD_TURNS yields.
+ * not done so after YIELD_TURNS yields.
  */
 static bool yield_to_awaited(const struct disti_node *node)
 {
