@@ -102,7 +102,7 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
 
 size_t disti_node_slot_bytes(const struct node_pattern *pattern)
 {
-    return pattern->senders == NODE_ALL && pattern->receivers == NODE_ALL ? NODE_SLOT_NEAR
+    return pattern->senders == NODE_ALL && pattern->receivers == NODE_ALL ? NODE_SLOT_DATA_MUTUAL
                                                                           : NODE_SLOT_DATA;
 }
 
@@ -586,7 +586,7 @@ int disti_node_size_class(const struct disti_node_op *op)
     size_t bytes = op->largest * op->element_bytes;
     int size = 0;
 
-    while (size < NODE_SIZES - 1 && bytes >> SELECTOR_LEAST >> size)
+    while (size < NODE_SIZE_CLASSES - 1 && bytes >> SELECTOR_LEAST >> size)
         size++;
     return size;
 }

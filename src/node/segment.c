@@ -734,7 +734,7 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
         } else if (peer->bytes != name->bytes) {
             status =
                 disti_fail(DIST_ERR_SYSTEM,
-                           "process %d has given two sizes for the same memory, %zu and %zu bytes",
+                           "process %d reported two sizes for the same memory, %zu and %zu bytes",
                            name->pid, peer->bytes, (size_t)name->bytes);
         } else if (peer->references == 0) {
             peer_reuse(peer);

@@ -29,7 +29,7 @@
  * faster if each rank reduces one half in place.
  */
 #define NODE_SHORT_PAIR ((size_t)2 << 10)
-/* Fewest bytes for which prefetching the next slot for writing pays off. */
+/* Smallest number of bytes for which prefetching the next slot for writing pays off. */
 #define NODE_PREFETCH_MIN 192
 
 /*
@@ -56,21 +56,6 @@ struct node_locations {
     uint64_t selector_ns[2]; /* copy selector: this rank's times with bounce buffers, with CMA */
 };
 
-/*
- * With s slots, call number c uses slot c % s. `stage` is c << NODE_STAGE_BITS | the stage that the
- * rank has reached; it only grows. The data of a stage are written before the stage is stored
- * (release) and read after it was loaded (acquire). A rank's data are in the slot, or in an
- * overflow slot if the slot is too small. A rank reuses a slot or overflow slot for call c only
- * after every rank is known to have begun call c - s + 1: all ranks have then finished call c - s,
- * which used the slot before. Two slots would suffice; with more slots, a rank that only sends need
- * not wait for the receivers.
- *
- * `history` is a hash of this call and all calls before it: if it is equal on two ranks, all their
- * calls up to this one are equal. While a rank waits in a call, the peers' slots for the call are
- * not reused. But when a rank compares an earlier call, a peer's slot may already contain a later
- * call, even half-written. The stage is stored before history and fingerprint, so it shows that the
- * slot was reused.
- */
 /* Number of slots in use if no ranks share CPUs. */
 #define NODE_SLOTS_EXCLUSIVE 32
 /*
@@ -78,12 +63,12 @@ struct node_locations {
  * sends can begin this many calls in its turn.
  */
 #define NODE_SLOTS 128
-/* Low bits of a slot's `stage`, which have the stage of the call. */
+/* Number of the low bits of a slot's `stage` that contain the stage within the call. */
 #define NODE_STAGE_BITS 24
 /* Data bytes of a slot: enough for the short blocks that a root sends to a few ranks. */
 #define NODE_SLOT_DATA 992
-/* Data bytes used of a slot in calls in which all ranks wait for all ranks. */
-#define NODE_SLOT_NEAR 224
+/* Data bytes used of a slot in calls in which all ranks wait for each other. */
+#define NODE_SLOT_DATA_MUTUAL 224
 #define NODE_SLOT_ALIGN 32 /* alignment of the data, enough for any element type */
 /*
  * Padding after each slot and each overflow slot. Without padding they would all start at the same
@@ -94,6 +79,22 @@ struct node_locations {
 /* Bytes of the longest overflow slot, and number of overflow slots with fixed locations. */
 #define NODE_OVERFLOW_EACH (NODE_OVERFLOW_BYTES + NODE_OVERFLOW_GAP)
 #define NODE_OVERFLOWS_FIXED 8
+
+/*
+ * The part of a mailbox for one call. With s slots, call number c uses slot c % s. `stage` is c <<
+ * NODE_STAGE_BITS | the stage that the rank has reached in the call; it only grows. The data of a
+ * stage are written before the stage is stored (release) and read after it was loaded (acquire). A
+ * rank's data are in the slot, or in an overflow slot if the slot is too small. A rank reuses a
+ * slot or overflow slot for call c only after every rank is known to have begun call c - s + 1: all
+ * ranks have then finished call c - s, which used the slot before. Two slots would suffice; with
+ * more slots, a rank that only sends need not wait for the receivers.
+ *
+ * `history` is a hash of this call and all calls before it: if it is equal on two ranks, all their
+ * calls up to this one are equal. While a rank waits in a call, the peers' slots for the call are
+ * not reused. But when a rank compares an earlier call, a peer's slot may already contain a later
+ * call, even half-written. The stage is stored before history and fingerprint, so it shows that the
+ * slot was reused.
+ */
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t history, fingerprint;
@@ -134,12 +135,13 @@ struct node_block {
 enum { NODE_TO_NONE = -1, NODE_TO_ANY = -2 };
 
 /*
- * NODE_ASLEEP | r << NODE_AWAITS: this rank sleeps, or is about to sleep, until rank r reaches a
- * stage. Rank r then rings this rank's doorbell. This value is stored before the last check of r's
- * stage. NODE_GONE: this rank has given up calls that it had begun and will not finish them.
+ * NODE_ASLEEP | r << NODE_PRESENCE_BITS: this rank sleeps, or is about to sleep, until rank r
+ * reaches a stage. Rank r then rings this rank's doorbell. This value is stored before the last
+ * check of r's stage. NODE_GONE: this rank has given up calls that it had begun and will not finish
+ * them.
  */
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
-#define NODE_AWAITS 2 /* number of bits below the rank number */
+#define NODE_PRESENCE_BITS 2 /* number of bits of enum node_presence, below the rank number */
 
 struct node_mailbox {
     struct node_slot slots[NODE_SLOTS];
@@ -273,7 +275,7 @@ void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, ui
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
 /* Number of rounds that a bounce buffer holds: one is filled while the previous two are read. */
 #define NODE_ROUNDS 3
-/* Bytes that one call of advance moves, approximately. */
+/* Approximate number of bytes that one call of disti_node_advance moves. */
 #define NODE_ADVANCE_BYTES ((size_t)1 << 20)
 /* Bytes of a tile of a reduction, which stays in the first-level cache. */
 #define NODE_TILE ((size_t)1 << 10)
@@ -297,7 +299,7 @@ struct node_proof {
     bool mapped;
 };
 
-/* How this rank gets a block from a peer, or NODE_NOTHING. */
+/* How this rank gets a block from a peer. */
 enum node_path {
     NODE_NOTHING,
     NODE_FROM_MAILBOX,
@@ -344,7 +346,7 @@ struct node_selector {
     bool direct;             /* the last call was in place, so it needed neither */
 };
 /* Number of size classes; the sizes of a class are twice those of the previous class. */
-#define NODE_SIZES 16
+#define NODE_SIZE_CLASSES 16
 
 /* The ranks to which this rank yields its CPU after a barrier (waking.c). */
 struct node_yield {
@@ -375,8 +377,8 @@ struct disti_node {
     uint64_t last_slot;      /* number of slots in use - 1: a bit mask; the same on all ranks */
     uint64_t sequences[NODE_SLOTS]; /* by slot: sequence number of the call in the group */
     uint64_t rounds;                /* number of rounds in this rank's bounce buffer so far */
-    struct node_selector selectors[DIST_COLL_COUNT][NODE_SIZES];
-    struct node_copy_modes copy_modes[DIST_COLL_COUNT][NODE_SIZES];
+    struct node_selector selectors[DIST_COLL_COUNT][NODE_SIZE_CLASSES];
+    struct node_copy_modes copy_modes[DIST_COLL_COUNT][NODE_SIZE_CLASSES];
     struct node_again *agains[DIST_COLL_COUNT]; /* for irregular.c; NULL: none yet */
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next;                     /* index of the entry to overwrite next */
@@ -798,7 +800,7 @@ static inline void short_prefetch_next(struct disti_node *node, const struct dis
     if (bytes < NODE_PREFETCH_MIN)
         return;
     node_prefetch_write(&node->mailbox->slots[node_slot_number(node, next)],
-                        NODE_SLOT_ALIGN + (op->in_overflow ? NODE_SLOT_NEAR : bytes));
+                        NODE_SLOT_ALIGN + (op->in_overflow ? NODE_SLOT_DATA_MUTUAL : bytes));
     if (op->in_overflow && !(op->copy_mode & NODE_STREAMS))
         node_prefetch_write(op->chosen && node->overflow_next
                                 ? node->self->overflows + node->overflow_next

@@ -246,7 +246,10 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
     }
 }
 
-/* Wakes the thread of another node of this process. Requires doorbell_lock. */
+/*
+ * Wakes the sleeping thread of node `number` of this process, unless that is `self`. Requires
+ * doorbell_lock.
+ */
 static void doorbell_forward(const struct disti_node *self, uint32_t number)
 {
     const struct disti_node *node = number < doorbell_capacity ? doorbell_nodes[number] : NULL;
@@ -267,7 +270,7 @@ static int node_doorbell_listen(struct disti_node *node)
     return doorbell_pipe[0];
 }
 
-/* Which ranks sleep and which have given up. */
+/* The presence of ranks: awake, asleep, or gone because they have given up calls. */
 
 /*
  * One rank stores a stage and then checks whether a peer sleeps. The peer publishes that it sleeps
@@ -299,7 +302,7 @@ static void presence_note_abandoned(struct disti_node *node, int rank)
 
 static uint32_t presence_asleep(int awaited)
 {
-    return NODE_ASLEEP | (uint32_t)awaited << NODE_AWAITS;
+    return NODE_ASLEEP | (uint32_t)awaited << NODE_PRESENCE_BITS;
 }
 
 /*
@@ -357,7 +360,7 @@ void disti_node_disarm(struct disti_node *node)
         return;
     node->armed = false;
     atomic_store_explicit(&node->mailbox->presence, NODE_AWAKE, memory_order_relaxed);
-    /* No thread sleeps now. Forwards the numbers of the other nodes of the process. */
+    /* No thread of this node sleeps now. Forwards the numbers of the other nodes of the process. */
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
     uint32_t numbers[DOORBELL_NUMBERS];
