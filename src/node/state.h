@@ -81,13 +81,14 @@ struct node_locations {
 #define NODE_OVERFLOWS_FIXED 8
 
 /*
- * The part of a mailbox for one call. With s slots, call number c uses slot c % s. `stage` is c <<
- * NODE_STAGE_BITS | the stage that the rank has reached in the call; it only grows. The data of a
- * stage are written before the stage is stored (release) and read after it was loaded (acquire). A
- * rank's data are in the slot, or in an overflow slot if the slot is too small. A rank reuses a
- * slot or overflow slot for call c only after every rank is known to have begun call c - s + 1: all
- * ranks have then finished call c - s, which used the slot before. Two slots would suffice; with
- * more slots, a rank that only sends need not wait for the receivers.
+ * The part of a mailbox for one call. With s slots, call number c uses slot c % s. `stage` is made
+ * of the call number and the stage that the rank has reached in the call (node_stage); it only
+ * grows. The data of a stage are written before the stage is stored (release) and read after it was
+ * loaded (acquire). A rank's data are in the slot, or in an overflow slot if the slot is too small.
+ *
+ * A rank reuses a slot or overflow slot for call c only after every rank is known to have begun
+ * call c - s + 1: all ranks have then finished call c - s, which used the slot before. Two slots
+ * would suffice; with more slots, a rank that only sends need not wait for the receivers.
  *
  * `history` is a hash of this call and all calls before it: if it is equal on two ranks, all their
  * calls up to this one are equal. While a rank waits in a call, the peers' slots for the call are
