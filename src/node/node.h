@@ -235,9 +235,9 @@ struct disti_node_op {
     bool irregular;    /* see irregular.c */
     bool copies_with_peers;      /* irregular: this rank and peers wait for each other's copies */
     enum disti_node_place place; /* irregular: where this rank stores the data that it sends */
-    bool in_overflow;            /* this rank's data are in an overflow slot */
-    bool sends, receives;        /* this rank's roles in the call */
-    int first, end;              /* the awaited ranks: [first, end), except this rank */
+    bool in_overflow; /* MAILBOX: all ranks' data are in overflow slots; irregular: this rank's */
+    bool sends, receives; /* this rank's roles in the call */
+    int first, end;       /* the awaited ranks: [first, end), except this rank */
     struct node_mailbox **awaited, **awaited_end; /* mailboxes of the awaited ranks */
     bool waits_for_all;    /* all ranks are awaited, so all have begun this call when it ends */
     size_t block_offset;   /* MAILBOX: offset in bytes of this rank's block in a sender's data */
@@ -325,8 +325,9 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
 
 /*
  * For ranks that share CPUs (waking.c). learn is to be called when a call has to wait; if the call
- * directly follows a barrier, the node stores the ranks that it waits for. after_barrier is to be
- * called when a barrier has ended; it yields the CPU to the stored ranks.
+ * directly follows a barrier and its data are sent in one direction only, the node stores the ranks
+ * that it waits for. after_barrier is to be called when a barrier has ended; it yields the CPU to
+ * the stored ranks.
  */
 void disti_node_yield_learn(struct disti_node *node, const struct disti_node_op *op);
 void disti_node_yield_after_barrier(struct disti_node *node, const struct disti_node_op *op);

@@ -330,7 +330,7 @@ struct node_peer {
     uint32_t last;       /* last stage at which the peer and this rank wait for each other */
 };
 
-/* Returns the address of the data that a rank has published in its slot or overflow slot. */
+/* For MAILBOX calls: returns the address of a rank's data in its slot or overflow slot. */
 static inline unsigned char *node_mailbox_data(const struct node_peer *peer,
                                                const struct disti_node_op *op)
 {
