@@ -55,7 +55,7 @@ const struct options options_defaults = {
 
 static const struct args_row options_rows[] = {
     {"", 0, ARGS_WORDS, 0, 0, 0, "all" OPERATION_MAP(WORD), NULL},
-    GROUP("What is measured"),
+    GROUP("Measurements"),
     NUMBER("ranks", 'n', INT, ranks, 1, 65536, "N",
            "start N processes on this machine (default: use those of the launcher)"),
     TEXT("message-size", 'm', TEXT, sizes, "[MIN:]MAX",
@@ -84,7 +84,7 @@ static const struct args_row options_rows[] = {
     NUMBER("mem-limit", 'M', BYTES, memory_limit, 1, 1e15, "BYTES",
            "skip sizes whose buffers need more memory per rank (default: 8G)"),
 
-    GROUP("How often"),
+    GROUP("Repetitions"),
     TEXT("timing", 0, CHOICE, timing, "row|osu",
          "row: time consecutive calls together; osu: as OSU's programs do, time each call after a "
          "barrier, on one buffer, mean over the ranks (default: row)"),

@@ -195,8 +195,8 @@ dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int3
         status = disti_tune_read(said, NULL, tuning_p, why, sizeof(why));
         return status == DIST_OK ? DIST_OK
                                  : disti_fail(status,
-                                              "DIST_TUNING is is not off, measure or a valid "
-                                              "tuning file nor a tuning file: %s",
+                                              "DIST_TUNING is not off, measure or a valid "
+                                              "tuning file: %s",
                                               why);
     }
     *effort_p = TUNE_HASTE;

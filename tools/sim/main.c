@@ -813,7 +813,7 @@ static struct args_row options_rows[] = {
     {"segments", 0, ARGS_INT, AT(segments), 1, 1024, "N",
      "number of segments (default: the library's choice)"},
     {"root", 0, ARGS_INT, AT(root), 0, 1 << 20, "R", "root of collectives that have one (0)"},
-    {"links", 0, ARGS_TEXTS, AT(links), 0, 0, "PRICE,...",
+    {"links", 0, ARGS_TEXTS, AT(links), 0, 0, "COSTS,...",
      "other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...; or a tuning file"},
     {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "text|csv|json", "output format"},
     {"draw", 0, ARGS_TEXT, AT(draw), 0, 0, "FILE.svg", "draw the ring and the trees"},

@@ -80,7 +80,7 @@ class Collectives(Running):
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """Reduces several tensors of one dtype in place, as one operation."""
         _equal(tensors, tensors[0], "tensors")
-        buffers, steps = zip(*(target(tensor) for tensor in tensors))
+        buffers, steps = map(list, zip(*(target(tensor) for tensor in tensors)))
         dtype = reducible(tensors[0])
         op, free = reduction(_op(opts))
         addresses = (ctypes.c_void_p * len(buffers))(*(buffer.data_ptr() for buffer in buffers))
@@ -199,8 +199,13 @@ class Collectives(Running):
 
     def allgather_coalesced(self, output_lists: Any, inputs: Tensors, opts: Any = None) -> Any:
         """Gathers several tensors: copies rank r's inputs[i] to output_lists[r][i]."""
-        gathered = [list(tensors) for tensors in zip(*output_lists)]
-        return self._last([(self.allgather, [o], [i]) for o, i in zip(gathered, inputs)], opts)
+        outputs = [tensor for tensors in output_lists for tensor in tensors]
+        _equal([*inputs, *outputs], inputs[0], "input_tensor_list")
+        sizes = [tensor.numel() for tensor in inputs]
+        if [tensor.numel() for tensor in outputs] != sizes * self._group.size:
+            raise InvalidArgumentError("output_tensor_lists: for each rank, tensors with the sizes of the inputs")
+        flat, finish = parts_of(outputs)
+        return self._all_gather(flat, join(inputs), opts, finish, outputs)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Gathers every rank's tensor into root's list of tensors."""

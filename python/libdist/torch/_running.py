@@ -58,7 +58,7 @@ class Running:
         call runs. `finish` is called if the call succeeds, `free` in any case.
         """
         if is_profiling():
-            free = all_of(free, begin_event(self, name, lead))
+            free = all_of(free, begin_event(self, name, *(other if isinstance(other, list) else [lead])))
         try:
             if not lead.is_cpu:
                 work = self._cuda.run(name, arguments, opts, tensors, finish, (lead, other))
