@@ -29,7 +29,7 @@ DTYPES = [
     torch.int32,
     torch.int64,
 ]
-NEW = libdist.torch._group._SUPPORTS_BACKENDS
+NEW = libdist.torch.SUPPORTS_DEVICES
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
 
 

@@ -23,6 +23,7 @@ from ._tensors import (
     reduction,
     target,
 )
+from ._work import Work
 
 
 _SUM = torch.distributed.ReduceOp.SUM
@@ -62,6 +63,12 @@ def _equal(tensors: Sequence[torch.Tensor], like: torch.Tensor, name: str) -> bo
     return all(tensor.numel() == like.numel() for tensor in tensors)
 
 
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors may share elements."""
+    storages = [tensor.untyped_storage() for tensor in (one, other)]
+    return storages[0].data_ptr() == storages[1].data_ptr() and storages[0].nbytes() > 0
+
+
 class Collectives(Running):
     """The operations of a process group."""
 
@@ -70,12 +77,54 @@ class Collectives(Running):
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         """Reduces a tensor in place, on every rank."""
         tensor = _one(tensors)
+        if tensor.is_sparse:
+            return self._all_reduce_sparse(tensor, opts)
         buffer, finish = target(tensor)
         dtype = reducible(buffer)
         op, free = reduction(_op(opts))
         address = buffer.data_ptr()
         arguments = (address, address, buffer.numel(), dtype, op)
         return self._run("all_reduce", arguments, opts, [tensor], finish, buffer, None, free)
+
+    def _all_reduce_sparse(self, tensor: torch.Tensor, opts: Any) -> Any:
+        """Adds sparse tensors, which may have different numbers of elements.
+
+        Gathers the elements of all ranks. Even an asynchronous call waits for the other ranks to
+        start it, because it needs their numbers of elements.
+        """
+        if _op(opts) != _SUM or not tensor.is_cpu:
+            raise InvalidArgumentError("tensor: libdist reduces sparse tensors only on cpu, and only with SUM")
+        own = tensor.detach().coalesce()
+        indices, values = own.indices().t().contiguous(), own.values().contiguous()
+        form = torch.tensor([values.shape[0], *own.shape, own.sparse_dim()])
+        forms = form.new_empty(self._group.size, len(form))
+        self.all_gather_single(forms, form).wait()
+        counts = forms[:, 0].tolist()
+        if not torch.equal(forms[:, 1:], form[1:].expand_as(forms[:, 1:])):
+            raise InvalidArgumentError(
+                f"tensor: the ranks passed sparse tensors of different shapes: {forms[:, 1:-1].tolist()}"
+            )
+        total = sum(counts)
+        all_indices = indices.new_empty(total, *indices.shape[1:])
+        all_values = values.new_empty(total, *values.shape[1:])
+
+        def finish() -> None:
+            result = torch.sparse_coo_tensor(all_indices.t(), all_values, own.shape)
+            tensor.detach().copy_(result.coalesce())
+
+        work = self._last(
+            [
+                (self.allgather, [list(all_indices.split(counts))], [indices]),
+                (self.allgather, [list(all_values.split(counts))], [values]),
+            ],
+            opts,
+        )
+        work._tensors = [tensor]
+        if isinstance(work, Work):
+            work._finish = all_of(work._finish, finish)
+        else:
+            finish()
+        return work
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """Reduces several tensors of one dtype in place, as one operation."""
@@ -292,6 +341,8 @@ class Collectives(Running):
         """Sends blocks of a tensor's first dimension to all ranks, and receives their blocks."""
         _equal([output], given, "output")
         counts = [self._split(given, input_splits, "input"), self._split(output, output_splits, "output")]
+        if _overlap(output, given):
+            given = given.clone()
         buffer, finish = target(output)
         return self._all_to_all_v(ready(given), buffer, counts, opts, finish, [output])
 
