@@ -74,7 +74,7 @@ static const struct args_row options_rows[] = {
     NUMBER("window-size", 'W', INT, window, 1, ORDER_WINDOW_MAX, "N",
            "messages in flight in bw and bibw (default: 64)"),
     TEXT("backend", 0, TEXT, backend, "NAME",
-         "gloo, mpi, ... (default: $DIST_BACKEND, or the best available)"),
+         "gloo, mpi, ... (default: $DIST_BACKEND, or gloo; self with one process)"),
     TEXT("mem", 0, CHOICE, memory, "malloc|registered|dist|cuda",
          "memory of the buffers; dist: of dist_alloc (default: malloc)"),
     TEXT("accelerator", 'd', CHOICE, device, "cuda", "same as --mem=cuda"),

@@ -136,7 +136,7 @@ static const struct args_row options_rows[] = {
 
     {GROUP("Processes (world size and rank count processes, not nodes)")},
     {TEXT("dist-backend", 0, dist_backend, "NAME",
-          "gloo, mpi, ... (default: $DIST_BACKEND, or the best available)")},
+          "gloo, mpi, ... (default: $DIST_BACKEND, or gloo; self with one process)")},
     {TEXT("dist-url", 0, dist_url, "URL",
           "env://, tcp://HOST:PORT, file:///PATH or mpi:// (default: from the launcher)")},
     {INT("world-size", 0, world_size, 1, INT_MAX, "N",

@@ -110,7 +110,8 @@ class Collectives(Running):
 
         def finish() -> None:
             result = torch.sparse_coo_tensor(all_indices.t(), all_values, own.shape)
-            tensor.detach().copy_(result.coalesce())
+            with torch.no_grad():
+                tensor.copy_(result.coalesce())
 
         work = self._last(
             [
