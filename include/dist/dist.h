@@ -275,6 +275,13 @@ DIST_API dist_status dist_init_process_group(const struct dist_options *options,
 DIST_API dist_status dist_destroy_process_group(dist_group *group);
 
 /*
+ * Sets the timeout of this rank's later calls in the group, in milliseconds, 1 or more. Does not
+ * block. Pending works keep their timeout, and so do calls on a stream of a GPU. Ranks may have
+ * different timeouts. Groups that are created from this one inherit the timeout.
+ */
+DIST_API dist_status dist_set_timeout(dist_group *group, int timeout_ms);
+
+/*
  * Ends a group at once, on all its ranks. Does not block.
  *
  * Pending works and blocked calls (collectives, dist_wait, dist_recv, dist_monitored_barrier,

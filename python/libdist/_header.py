@@ -119,6 +119,10 @@ FUNCTIONS = {
         c_int,
         [c_void_p],
     ),
+    "dist_set_timeout": (
+        c_int,
+        [c_void_p, c_int],
+    ),
     "dist_abort": (
         c_int,
         [c_void_p],

@@ -415,6 +415,10 @@ class Group:
         """Blocks until every rank has called it."""
         return self._run("barrier_async" if async_op else "barrier", async_op, (), None, None)
 
+    def set_timeout(self, timeout: Timeout) -> None:
+        """Sets the timeout of this rank's later calls."""
+        self._check(lib.dist_set_timeout(self._handle, milliseconds(timeout)))
+
     def monitored_barrier(self, timeout: Timeout = None) -> None:
         """A barrier that raises TimeoutError with the ranks that did not arrive."""
         self._check(lib.dist_monitored_barrier(self._handle, milliseconds(timeout)))

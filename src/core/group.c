@@ -374,6 +374,19 @@ static dist_status monitor_begin(struct dist_group *group, uint32_t *number_p)
     return status;
 }
 
+dist_status dist_set_timeout(dist_group *group, int timeout_ms)
+{
+    dist_status status = disti_group_check(group, "dist_set_timeout");
+
+    if (status != DIST_OK)
+        return status;
+    if (timeout_ms < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "set_timeout: timeout_ms is %d: pass 1 or more milliseconds", timeout_ms);
+    group->timeout_ms = timeout_ms;
+    return DIST_OK;
+}
+
 dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
 {
     uint32_t number = 0;

@@ -403,7 +403,7 @@ struct dist_group {
     const struct disti_log *log;
     uint32_t number; /* equal on all its ranks and unique in the world; 0: the world */
     int rank, world_size, local_rank, local_ranks;
-    int timeout_ms;
+    atomic_int timeout_ms;
     void *stream;              /* set by dist_set_stream; guarded by lock */
     int *members;              /* by rank: its rank in the world */
     bool whole;                /* all ranks of the world, with members[r] == r */

@@ -105,6 +105,7 @@ CALL(dist_shrink, v[0].p, v[1].p, v[2].p)
 CALL(dist_decline_dup_group, v[0].p, (dist_status)v[1].i)
 CALL(dist_abort, v[0].p)
 CALL(dist_set_stream, v[0].p, v[1].p)
+CALL(dist_set_timeout, v[0].p, v[1].i)
 CALL(dist_alloc, v[0].p, v[1].n, v[2].p)
 CALL(dist_free, NULL, v[0].p)
 CALL(dist_shared_alloc, v[0].p, v[1].n, v[2].p)
@@ -201,6 +202,7 @@ static const struct row rows[] = {
     ROW(dist_decline_dup_group, "GZ"),
     ROW(dist_abort, "G"),
     ROW(dist_set_stream, "Gp"),
+    ROW(dist_set_timeout, "GM"),
     ROW(dist_alloc, "gNP"),
     ROW(dist_free, "X"),
     ROW(dist_shared_alloc, "GNP"),

@@ -77,10 +77,13 @@ class _GroupBase(Collectives):
     def shutdown(self) -> None:
         """Leaves the group. Ignores errors of other ranks that have left already.
 
-        A message without a matching send or receive is abandoned, which aborts the group.
+        A receive without a message, or a message that is not received within EXIT_SECONDS, is
+        abandoned, which aborts the group.
         """
         for work in list(self._works.values()):
             try:
+                if work._source is not None and not work.is_completed():
+                    self.abort()
                 work.wait(timedelta(seconds=EXIT_SECONDS) if work._is_message else None)
             except Exception:  # pylint: disable=broad-except  # nobody is waiting for it
                 if not work.is_completed():
@@ -95,6 +98,13 @@ class _GroupBase(Collectives):
         """Ends the group on all its ranks."""
         self._cuda.abort()
         self._group.abort()
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets the timeout of this rank's later calls."""
+        self._group.set_timeout(timeout)
+        self._timeout = timeout
+
+    _set_default_timeout = set_timeout
 
     def eager_connect_single_device(self, device: torch.device) -> None:
         """Called if init_process_group was given a device_id."""
@@ -225,10 +235,6 @@ class ProcessGroup(_GroupBase, _ProcessGroup):
         del device
         works, self._coalesced = self._coalesced, None
         return Several(works or [])
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Warns that the timeout of a group cannot be changed."""
-        warnings.warn("libdist keeps the timeout that was passed to init_process_group or new_group")
 
     def split_group(
         self,

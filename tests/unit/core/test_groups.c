@@ -304,6 +304,31 @@ static void test_a_missing_rank_is_named(void **state)
     world_run(3, rank_comes_late);
 }
 
+/* Rank 0 waits for its own timeout only; a group that is created later inherits it. */
+static void rank_sets_the_timeout(int rank, void *arg)
+{
+    dist_group *world = world_join(arg, rank), *group;
+
+    CHECK(dist_set_timeout(world, 0) == DIST_ERR_INVALID_ARGUMENT);
+    CHECK(dist_set_timeout(world, -1) == DIST_ERR_INVALID_ARGUMENT);
+    CHECK(rank != 0 || dist_set_timeout(world, 100) == DIST_OK);
+    CHECK(dist_dup_group(world, NULL, &group) == DIST_OK);
+    if (rank == 0) {
+        CHECK(dist_barrier(group) == DIST_ERR_TIMEOUT);
+        CHECK(dist_set_timeout(world, 60000) == DIST_OK);
+    }
+    CHECK(dist_barrier(world) == DIST_OK);
+    CHECK(rank == 0 || dist_barrier(group) != DIST_OK);
+    dist_destroy_process_group(group);
+    CHECK(dist_destroy_process_group(world) == DIST_OK);
+}
+
+static void test_a_rank_sets_its_timeout(void **state)
+{
+    (void)state;
+    world_run(2, rank_sets_the_timeout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_ranks_must_agree_on_the_backend),
         cmocka_unit_test(test_bad_arguments_are_rejected),
         cmocka_unit_test(test_a_missing_rank_is_named),
+        cmocka_unit_test(test_a_rank_sets_its_timeout),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
