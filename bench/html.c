@@ -244,7 +244,10 @@ static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
 
 /* ---- table ---- */
 
-/* Returns the fastest library, ignoring bounds; -1: none was measured. */
+/*
+ * Returns the index of the fastest library; -1: no library was measured. Skips the entry with
+ * `limit` set, which is the bound of this machine and not a library.
+ */
 static int best_library(const struct result *result, const struct result_measurement *measurement)
 {
     int best = -1;

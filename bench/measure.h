@@ -9,7 +9,7 @@
  * The operations that can be measured: the collectives of dist.h, and messages between two ranks.
  */
 
-/* The part of the size that a rank's buffer contains. */
+/* The size of a rank's buffer: 0, one block (order_block), or order->bytes. */
 enum operation_part { PART_NONE, PART_BLOCK, PART_WHOLE };
 
 /*
@@ -87,7 +87,7 @@ struct order {
     int window;  /* messages per call of bw and bibw */
     int buffers; /* number of sets, each allocated separately; 0: as many as protocol.h specifies,
                     in one piece */
-    bool apart;  /* barrier before each call, and only calls are timed, as in OSU's programs */
+    bool apart;  /* a barrier, which is not timed, precedes each call, as in OSU's programs */
 };
 
 #define ORDER_LINE 256
@@ -154,8 +154,9 @@ void libdist_free(struct driver *driver);
 bool libdist_has_memory(const char *name);
 
 /*
- * The bound of this machine: a bare loop over memory that all ranks have mapped. limit_map_new
- * creates this memory before the ranks are started; each rank then calls limit_new.
+ * The driver "limit", which measures the bound of this machine: it runs the calls with bare loops
+ * over memory that all ranks have mapped, without a library. limit_map_new creates this memory
+ * before the ranks are started; each rank then calls limit_new.
  */
 struct limit_map;
 struct limit_map *limit_map_new(int ranks, size_t largest); /* NULL: see errno */
@@ -198,13 +199,16 @@ bool buffers_in_place(const struct order *order);
 /* Returns the number of sets of an order. */
 int buffers_sets(const struct order *order, int ranks);
 
-/* Returns the maximum size of all sets of an order on one rank, in bytes; SIZE_MAX: overflow. */
+/*
+ * Returns the total size of all sets of an order on one rank, in bytes; SIZE_MAX: the total could
+ * exceed a size_t.
+ */
 size_t buffers_need(const struct order *order, int ranks);
 
 /* Conversion between double and an element of any dtype. */
 
 /*
- * Writes and reads an element. The value to write must be an integer; integer types wrap, and a
+ * Write and read an element. The value to write must be an integer; integer types wrap, and a
  * float16 out of range becomes infinite.
  */
 void number_write(dist_dtype dtype, double value, void *element);
