@@ -2,10 +2,15 @@
 /*
  * Backend hccl: a collective in the group's thread.
  *
- *     device memory:  [wait for the program's stream]  HCCL's call  [event]
- *                     the thread continues without waiting
- *     host memory:    copy in, the same, wait for the event, copy out
- *                     the thread runs no other call meanwhile
+ * If no buffer is in host memory, the thread puts these on a stream, and continues without waiting:
+ *
+ *     1. a wait for the work on the program's stream, unless the call runs on that stream
+ *     2. a copy of the input, if the buffers overlap
+ *     3. HCCL's call
+ *     4. an event
+ *
+ * If a buffer is in host memory, the thread copies the input to the device before step 3. After
+ * step 4 it waits for the event and copies the output to the host. It runs no other call meanwhile.
  */
 #include "hccl.h"
 
@@ -101,8 +106,9 @@ static int call_copy(struct hccl_group *g, const struct hccl_call *c, const stru
 }
 
 /*
- * True if one buffer is a part of the other, for which HCCL's documentation specifies nothing; then
- * `in` is copied to other memory. In-place reductions use the same buffer for both.
+ * True if the two buffers, both in device memory, overlap, as in an in-place all-gather. HCCL's
+ * documentation does not say whether it supports this, so the caller copies `in` to other memory.
+ * False for all-reduce, reduce and broadcast: for these, `in` and `out` may be the same buffer.
  */
 static bool call_overlaps(const struct hccl_call *c)
 {
@@ -130,7 +136,8 @@ static bool call_reads_input(const struct hccl_group *g, const struct hccl_call 
     return c->call.collective != DIST_COLL_BROADCAST || c->call.root == g->rank;
 }
 
-/* HCCL needs memory also for buffers that this rank does not have or that are empty. */
+/* HCCL requires an address even for a buffer that is empty or that this rank does not have:
+ * allocates memory for it. False: out of memory. */
 static bool call_prepare_spare(struct hccl_group *g, struct hccl_call *c)
 {
     size_t bytes = c->in.bytes > c->out.bytes ? c->in.bytes : c->out.bytes;
@@ -146,7 +153,8 @@ static bool call_prepare_spare(struct hccl_group *g, struct hccl_call *c)
     return c->spare != NULL;
 }
 
-/* A broadcast has only one buffer. */
+/* Provides device memory for the call's buffers. A broadcast has only one buffer. False after an
+ * error. */
 static bool call_prepare(struct hccl_group *g, struct hccl_call *c, bool copies_input)
 {
     bool ready = call_prepare_side(g, &c->out, false);
@@ -275,7 +283,8 @@ static void call_sleep(struct timespec *interval)
 }
 
 /*
- * Completes a call on host memory before the next one starts, because that may use the same memory.
+ * Completes a call on host memory. The thread starts the next call only afterwards, because both
+ * calls may use the same memory.
  */
 static void call_finish(struct hccl_group *g, struct hccl_call *c)
 {
