@@ -332,8 +332,9 @@ DIST_API const char *dist_get_backend(const dist_group *group);
  * DIST_GROUP_OPTIONS_INIT. */
 struct dist_group_options {
     size_t size;         /* sizeof(struct dist_group_options) */
-    const char *backend; /* NULL: the parent's; "auto": as dist_init_process_group chooses. A group
-                            of one rank gets "self" in both cases */
+    const char *backend; /* NULL: the parent's; "auto": as dist_init_process_group chooses. In both
+                            cases a group of one rank gets "self". A backend given by its name is
+                            used for any number of ranks */
     int timeout_ms;      /* 0: the parent's */
     void *stream;        /* see dist_set_stream; NULL: the parent's */
     /* Called about every millisecond by a thread that waits in a call of this group, to make
@@ -549,7 +550,8 @@ DIST_API dist_status dist_all_gather_v_async(dist_group *group, const void *in, 
  * Reduce-scatter: in is reduced over the ranks, and out becomes this rank's block of the result.
  *
  * in has world_size * count elements, out has count. In place: out == in + rank * count elements;
- * the rest of in stays as it was. _v: block r has counts[r] elements, one block after the other.
+ * the other blocks of in are unchanged. _v: block r has counts[r] elements, one block after the
+ * other.
  */
 DIST_API dist_status dist_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
                                          dist_dtype dtype, dist_op op);
@@ -776,10 +778,9 @@ DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p
  * Frees memory of dist_alloc at once.
  *
  * First complete all operations that use it, including operations of other ranks that wait for this
- * rank.
- * `group` is the one passed to dist_alloc, or NULL; it may have been destroyed. Memory that
+ * rank. `group` is the one passed to dist_alloc, or NULL; it may have been destroyed. Memory that
  * the backend allocated is freed with its group; passing it afterwards is an error. memory may be
- * NULL. Memory that is never passed is freed when the process ends.
+ * NULL. Memory that is never passed to dist_free is freed when the process ends.
  *
  * Errors: ERR_INVALID_ARGUMENT (memory is not from dist_alloc in this process, or was freed).
  */

@@ -743,8 +743,8 @@ static dist_status groups_check(const struct dist_group *parent, const char *wha
     return status;
 }
 
-/* Returns the name of the backend: self for a single rank, otherwise as in
- * dist_init_process_group, with the parent's backend as the default. */
+/* Returns the name of the backend: `asked`, or by default the parent's backend. "auto" selects
+ * gloo. For a single rank, both the default and "auto" are self. */
 static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
 {
     if (groups_is_auto(asked) && size == 1)
