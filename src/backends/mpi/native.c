@@ -309,7 +309,7 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
 
 /* ---- _v calls: MPI's counts and offsets are ints ---- */
 
-#define NATIVE_RUN ((size_t)1 << 30) /* bytes per part of a block whose size exceeds an int */
+#define NATIVE_RUN ((size_t)1 << 30) /* bytes per run in native_large_type */
 
 static int native_all_gather_v(const struct disti_native *native, struct disti_native_call *c)
 {
@@ -345,7 +345,11 @@ static int native_reduce_scatter_v(const struct disti_native *native, struct dis
                                native->comm, &c->request);
 }
 
-/* Creates a type whose single element is a block of any size at any offset. */
+/*
+ * Creates a type of which one element is a whole block, of any size at any offset. Since MPI's
+ * counts are ints, the type is composed of runs of NATIVE_RUN bytes and the remaining bytes. MPI
+ * still transfers the block as a single element.
+ */
 static int native_large_type(size_t offset, size_t bytes, MPI_Datatype *type_p)
 {
     size_t runs = bytes / NATIVE_RUN, whole = runs * NATIVE_RUN;
@@ -423,8 +427,8 @@ static void native_free_types(const struct disti_native *native, struct disti_na
 
 /*
  * Uses MPI_Ialltoallw on all ranks. Only this function has a type per rank, which a rank needs if
- * its blocks are larger than an int. All ranks must call the same function, and no rank knows the
- * counts of all ranks.
+ * the size or offset of a block exceeds an int. All ranks must call the same function, and no rank
+ * knows the counts of all ranks.
  *
  * in and out may have the same address, with the blocks of one in the gaps of the other, but Open
  * MPI takes equal addresses as in-place. Therefore the addresses of the first blocks are passed,
