@@ -26,7 +26,10 @@ static dist_status survey_side(const struct disti_nccl_state *nccl, const struct
     char *base = out ? call->out : (char *)call->in;
     size_t count = call->count;
 
-    /* The root of a broadcast writes nothing. Other ranks may not have the buffer. */
+    /*
+     * Skips a buffer that the call does not use at this rank: at the root, OUT of a broadcast; at
+     * other ranks, a buffer that only the root needs. The pointer to it may be invalid.
+     */
     if (call->root == nccl->rank ? out && disti_collective_one_buffer(traits) : at == DISTI_AT_ROOT)
         return DIST_OK;
     if (holds == DISTI_BLOCKS_NONE || !base || disti_driver_owns(nccl->driver, base))
@@ -92,7 +95,7 @@ static dist_status nccl_follow(struct disti_nccl_state *nccl, void *later, void 
     return error ? nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
 }
 
-/* Replaces the call's host memory by the regions. */
+/* Replaces the call's host memory by the device memory of its regions. */
 static void nccl_stage_redirect(const struct disti_nccl_stage *stage, struct dist_call *call)
 {
     if (stage->in.region)
@@ -382,7 +385,7 @@ static dist_status nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
     return error ? nccl_driver_fail(nccl, error, "copy a message to itself") : DIST_OK;
 }
 
-/* ---- messages of a rank to itself: NCCL would require both ends in one group ---- */
+/* ---- messages of a rank to itself: NCCL requires the send and receive in one NCCL group ---- */
 
 static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
@@ -476,7 +479,7 @@ static dist_status self_receive(struct disti_nccl_state *nccl, struct disti_nccl
         disti_nccl_call_free(nccl, recv);
         return status;
     }
-    /* The copy's memory is freed when the receive has ended. */
+    /* The copy is freed when the receive has ended, but kept if a captured graph reads it. */
     if (!recv->captured)
         recv->sent_copy = sent_copy;
     else
@@ -948,7 +951,7 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
     }
     if (disti_collective_pair(c->call.collective) && c->call.root == nccl->rank)
         return nccl_self(nccl, c);
-    /* Sends and receives are added to the held calls. A collective starts after them. */
+    /* Outside a batch, a collective first starts the held sends and receives. */
     if (!nccl->batch && !disti_collective_pair(c->call.collective))
         status = nccl_flush(nccl);
     if (status != DIST_OK) {
