@@ -137,10 +137,10 @@ void disti_stream_recv(struct disti_builder *b, int channel, int peer, uint32_t 
                        uint32_t step, uint32_t end);
 
 /*
- * Reduces a chunk over ranks 0 .. ranks - 1 into OUT of this rank, in the order of reproducible
- * results (plan.h), and finishes it. Every other rank must send the chunk from IN. Uses log2
- * `ranks` slots of scratch, starting with slot 0; the slots are free again after the last step. The
- * code is in reduce.c.
+ * Reduces a chunk over ranks 0 .. ranks - 1 into OUT of this rank, in the fixed order of additions
+ * for reproducible results (struct disti_algorithm), and finishes it. Every other rank must send
+ * the chunk from IN. Uses log2 `ranks` slots of scratch, starting with slot 0; the slots are free
+ * again after the last step. The code is in reduce.c.
  */
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);
 
@@ -149,7 +149,8 @@ void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int ra
 /*
  * Writes the ranks of the subtree of `rank` in the binomial tree from `root` (disti_tree_binomial)
  * to list[] and returns their number: the rank itself, then the subtrees of its children, the
- * smallest first. With root 0 and ranks in order, the list is rank, rank + 1, ...
+ * smallest first. The ranks may be out of order: for root 0 of five ranks on one node, the list is
+ * 0 1 4 2 3. disti_subtree_run() tells whether they are consecutive.
  */
 uint32_t disti_subtree(const struct disti_topology *topology, int root, int rank, uint32_t *list);
 

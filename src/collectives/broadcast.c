@@ -101,11 +101,13 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
  * Broadcast as a scatter and an all-gather: van de Geijn; Barnett et al., "Interprocessor
  * collective communication library (InterCom)", 1994.
  *
- *   the vector is cut into n slices, slice i for position i of the chain (disti_chain_rank):
+ * The vector is cut into n slices, slice i for position i of the chain (disti_chain_rank). The
+ * scatter sends slices down a binomial tree. With 6 ranks, the positions then have these slices:
  *
- *     scatter down a binomial tree         position 0 of 6: 0 1 2 3 4 5
- *                                             4: 4 5     2: 2 3     1: 1        3: 3     5: 5
- *     all-gather around the chain          each rank forwards the slices that the next one lacks
+ *     position   0             1     2     3     4     5
+ *     slices     0 1 2 3 4 5   1     2 3   3     4 5   5
+ *
+ * The all-gather runs around the chain: each rank forwards the slices that the next rank lacks.
  *
  * Each slice is cut into segments, which are pipelined. Steps: log2 n + n - 1 in sequence. Bytes
  * sent by a rank: at most about 2 vectors (the root), about 1 by the other ranks.
@@ -134,8 +136,11 @@ static int spread_end(int position, int ranks)
     return position == 0 || end > ranks ? ranks : (int)end;
 }
 
-/* One hop of the all-gather: sends slice position - hop to the next position, unless the tree
- * delivered it there, and receives the corresponding slice from the previous position. */
+/*
+ * One hop of the all-gather. Position p sends slice (p - hop) mod n to the next position, and
+ * receives slice (p - 1 - hop) mod n from the previous one. A slice that the tree has delivered to
+ * the receiving position is not sent.
+ */
 static void spread_forward(const struct spread *s, int hop, uint16_t send, uint16_t recv)
 {
     int ranks = s->shape->ranks, next = (s->position + 1) % ranks,
