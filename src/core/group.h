@@ -304,11 +304,15 @@ struct disti_drive {
     atomic_int references;
     struct disti_change changed; /* a request has ended or the owner has released the group */
     enum disti_service service;
-    bool one_thread;    /* decided with `service`: only threads that post may call the backend */
-    pthread_t left_by;  /* the thread that released the group with requests pending */
-    atomic_bool listed; /* guarded by the lock of progress.c's list, like next_listed */
+    bool one_thread;   /* decided with `service`: only threads that post may call the backend */
+    pthread_t left_by; /* the thread that released the group with requests pending */
+    /* The list of groups with pending requests and no progress owner: membership and next entry.
+     * Guarded by that list's lock (progress.c). */
+    atomic_bool listed;
     STAILQ_ENTRY(dist_group) next_listed;
-    struct dist_group *next_served; /* guarded by the list's lock */
+    /* The next group that the progress thread serves. Guarded by the lock of the list of served
+     * groups (progress.c). */
+    struct dist_group *next_served;
     struct dist_group *next_driven; /* used only by the progress thread, like `driven` */
     bool driven;
 };
