@@ -10,7 +10,10 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* Strings point into the command line or the environment; NULL: not given. */
+/*
+ * Strings point into the command line or the environment, or are in static memory (defaults, and
+ * values derived from other options). NULL: not given, and there is no default.
+ */
 struct disti_run_options {
     const char *nodes_text, *workers_text;
     const char *total_text, *hosts_text, *hostfile, *remote_shell;
@@ -46,8 +49,8 @@ struct disti_run_options {
 /*
  * Reads the PET_ variables, then the command line, which takes precedence, and checks all options;
  * also that the program exists and is executable. Prints the text of --help and --version. Returns
- * false after printing the error and its fix to stderr. `options` stays valid as long as argv; only
- * its hosts must be freed.
+ * false after printing the error and its fix to stderr. `options` stays valid as long as argv and
+ * the environment; only its hosts must be freed.
  */
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
 

@@ -13,24 +13,25 @@
  */
 struct disti_run_output;
 
-/* A worker's stream. */
+/* A worker's stream, to be copied by the thread of a disti_run_output. */
 struct disti_run_source {
-    int fd;     /* read end of the worker's pipe; owned by the thread */
-    int log_fd; /* a file to which all output is also written; owned by the thread; -1: none */
+    int fd;     /* read end of the worker's pipe; owned by that thread */
+    int log_fd; /* a file to which all output is also written; owned by that thread; -1: none */
     bool shown; /* copied to the agent's stream; else only to the file */
     char prefix[128]; /* prepended to each line */
 };
 
 /*
- * Starts the thread. It ends when all sources have ended, and then writes 1 to the eventfd done_fd.
- * Sources are copied; their descriptors are closed on failure too. ERR_NO_MEMORY, ERR_SYSTEM.
+ * Starts a thread that copies the sources to to_fd. It ends when all sources have ended, and then
+ * writes 1 to the eventfd done_fd. The array is copied. The sources' descriptors belong to the
+ * thread; on failure they are closed. Errors: ERR_NO_MEMORY, ERR_SYSTEM.
  */
 dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
                                    int done_fd, struct disti_run_output **output_p);
 
 /*
  * Starts the threads of stdout and stderr; adds the number of started threads to *started_p.
- * Descriptors and errors as above.
+ * Descriptors and errors as in disti_run_output_start.
  */
 dist_status disti_run_outputs_start(struct disti_run_source *const sources[2], const int counts[2],
                                     int done_fd, struct disti_run_output *outputs[2],
