@@ -281,7 +281,7 @@ struct disti_algorithm {
     disti_algorithm_fn write;
     int pieces; /* a vector has `pieces` pieces, each cut into segments; DISTI_RANKS: one piece per
                    rank; 0: no segments */
-    bool ordered;   /* adds in the order of reproducible results if the topology is flat */
+    bool ordered;   /* adds in the fixed order described above if the topology is flat */
     bool symmetric; /* on equal nodes, a rank does what its counterpart on the previous node does */
     const char *summary;
     struct disti_promise promise; /* checked by the tests */
