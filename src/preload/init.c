@@ -165,8 +165,10 @@ static int init_timeout_ms(void)
 #define INIT_FILES 65536
 
 /*
- * Makes a communicator with comm's ranks. Other functions that make one would start a nonblocking
- * collective of Open MPI in comm.
+ * Makes a communicator with comm's ranks. MPI_Comm_dup and MPI_Comm_split are not used, since
+ * Open MPI implements them with nonblocking collectives in comm. After the first of these, its
+ * progress function polls for nonblocking collectives in every call, which slows down the program's
+ * own tests and waits.
  */
 static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 {
@@ -182,7 +184,8 @@ static bool init_copy(MPI_Comm comm, MPI_Comm *copy_p)
 
 /*
  * True if all ranks are on one machine: then libdist needs only shared memory, and makes no MPI
- * calls. The query is slow if ranks share CPUs: it makes two communicators.
+ * calls. The query is slow if ranks share CPUs: it makes two communicators, a copy of
+ * MPI_COMM_WORLD (see init_copy) and the split of that copy.
  */
 static bool init_one_machine(void)
 {
@@ -211,8 +214,8 @@ static int init_all_gather(void *arg, const void *in, void *out, size_t bytes)
 }
 
 /*
- * True if libdist's thread can make progress here. A backend that calls an MPI with less than
- * MPI_THREAD_MULTIPLE has no such thread.
+ * True if libdist's progress thread runs on this rank. It cannot run if the backend calls MPI and
+ * the MPI thread level is below MPI_THREAD_MULTIPLE.
  */
 static bool init_background(void)
 {
@@ -297,8 +300,8 @@ static void init_open(void)
     if (!disti_preload.serves)
         return;
     /*
-     * Raises the limit on descriptors before the first group is made: the program does not know
-     * that its communicators need some.
+     * Raises the limit on descriptors before the first group is made, since each group needs some
+     * and the program, which creates communicators, cannot know this.
      */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;
@@ -314,9 +317,9 @@ static void init_open(void)
         good = disti_comms_open();
     }
     /*
-     * Chooses the backend; collective over MPI_COMM_WORLD. Backend mpi sends MPI messages between
-     * machines. On one machine it would use shared memory as gloo does, but gloo makes no MPI
-     * calls, so its thread can always run.
+     * Chooses the backend; collective over MPI_COMM_WORLD. Between machines, backend mpi sends MPI
+     * messages. On one machine, both backends use shared memory, and gloo is chosen: it makes no
+     * MPI calls, so its progress thread can run at any MPI thread level.
      */
     wanted = secure_getenv("DIST_BACKEND");
     best = init_one_machine() ? "gloo" : "mpi";

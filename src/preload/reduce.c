@@ -142,7 +142,7 @@ static bool reduce_native(const struct reduce_type *type, const struct reduce_op
     };
     enum reduce_class class = type->class;
 
-    reduction->parts = class == COMPLEX ? 2 : 1; /* a complex sum is the sum of both parts */
+    reduction->parts = class == COMPLEX ? 2 : 1; /* complex: the parts are added separately */
     reduction->op = op->dist;
     class = class == COMPLEX ? FLOATING : class == FOREIGN ? SIGNED : class;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -208,8 +208,8 @@ static void reduce_local(void *arg, void *dst, const void *a, const void *b, siz
 /* ---- native or not ---- */
 
 /*
- * The last reduction of this thread. It has predefined types and operations only, which are never
- * freed.
+ * The last reduction of this thread. Its type and operation are predefined. Their handles are never
+ * freed, so equal handles mean the same reduction.
  */
 static DISTI_THREAD_LOCAL struct {
     MPI_Datatype type;
