@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Simulates how long the plans of all ranks take together. A program is the simulator's form of a
- * plan. A machine consists of ranks, nodes, lines and flows. A run processes events in the order of
- * time.
+ * plan. A machine consists of ranks, nodes, lines (the network links of nodes and racks) and flows
+ * (the messages from one rank to another). A run processes events in the order of time.
  */
 #include "base/log.h"
 #include "simulate/internal.h"
@@ -61,9 +61,11 @@ struct sim_programs {
 
 /* ---- machines ---- */
 
-/* A resource that serves messages in the order of their arrival. Times are in integer picoseconds,
- * so that sums are exact on every platform. */
+/* One direction of the network link of a node or rack. It transfers messages in the order of their
+ * arrival. Times are in integer picoseconds, so that sums are exact on every platform. */
 struct sim_line {
+    /* free: when it can transfer the next message; busy: the total time of its transfers; waited:
+     * the total time for which messages have waited for it */
     uint64_t free, busy, waited;
     double per_byte;
 };
@@ -86,6 +88,7 @@ struct sim_rank {
     uint64_t free, busy;
 };
 
+/* The costs of a message over one distance (enum disti_distance). */
 struct sim_link {
     uint64_t latency, overhead;
     double per_byte;
@@ -334,8 +337,9 @@ static dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct 
  * transfers data through its node's memory, which is busy with them for `memory` picoseconds.
  * Stores the start in *start_p and returns the end.
  *
- * The memory is reserved from the current time even if the rank starts later. Otherwise a busy
- * rank's reservation in the future would block other ranks from memory that is free until then.
+ * The memory is reserved from the current time, even if the rank starts later. Since memory_free is
+ * a single time, a reservation that begins later would also keep other ranks from using the memory
+ * before that.
  */
 static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work,
                          uint64_t memory, uint64_t *start_p)
@@ -346,9 +350,9 @@ static uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t
     uint64_t begin = from > r->free ? from : r->free, start = begin;
     bool wakes = from > r->free || !r->free;
     /*
-     * Selects the CPU that can run the rank first. A context switch is not needed on the CPU that
-     * last ran the rank, or if the rank is already running, so that it handles the message when it
-     * has finished other work.
+     * Selects the CPU that can run the rank first. A context switch is needed if the rank must wake
+     * up on a CPU that last ran another rank. A rank that is still busy at `from` does not sleep:
+     * it continues with this work.
      */
     for (int i = 0; i < node->cpu_count && node->cpus; i++) {
         struct sim_cpu *other = &node->cpus[i];
@@ -589,7 +593,7 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
  * from the previous node.
  *
  *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
- *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
+ *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the network, not inside the node
  *
  * If there are racks, the ranks of one rack represent all ranks.
  */
