@@ -45,7 +45,7 @@ struct select_rule {
 /* Up to this number of ranks, a message to each rank costs no more than log2 n messages in
  * sequence. */
 #define FEW_RANKS 8
-/* With more ranks than this, simultaneous messages overload a rank's line. */
+/* With more ranks than this, simultaneous messages overload a rank's network link. */
 #define CROWD_RANKS 32
 
 static const struct select_rule select_rules[] = {
@@ -53,7 +53,7 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_ALL_REDUCE, ONE_NODE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
     /* With few ranks, doubling has half the steps of a tree, which is traversed up and down. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, FEW_RANKS, "recursive_doubling"},
-    /* With many ranks, doubling would have all ranks of a node use the network in several steps. */
+    /* With many ranks, doubling has several steps in which all ranks of a node use the network. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, ANY_RANKS, "tree"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 8 * KIB, ANY_RANKS, "recursive_doubling"},
     /* Two ranks: the same number of bytes in half the messages, until the additions dominate. */
@@ -107,8 +107,9 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "recursive_halving"},
     /*
-     * The reasons are those for all-reduce: data are read in place, they cross the network once per
-     * node, and there is no congestion.
+     * As in all-reduce, the peers' data are read in place on one node, and with hierarchical each
+     * byte crosses the network once per node. Otherwise long blocks do not use direct: as in
+     * all-gather, messages between all ranks at once would cause congestion.
      */
     {DIST_COLL_REDUCE_SCATTER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
@@ -119,8 +120,8 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
 
-    /* The root's line carries every block once in any case, so only short blocks gain from the
-     * tree. */
+    /* Every block crosses the root's network link once in any case, so only short blocks gain from
+     * the tree. */
     {DIST_COLL_GATHER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "binomial"},
     {DIST_COLL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
@@ -458,8 +459,8 @@ static enum disti_reason choose_obstacle(const struct choose *choose)
         return DISTI_REASON_RULE_BLIND;
     if (topology->ranks > DISTI_CHOOSE_RANKS)
         return DISTI_REASON_RULE_RANKS;
-    /* Ordered plans are written on a flat topology. Its distances are the real ones only if the
-     * ranks are in order on the nodes too. */
+    /* Ordered plans are written for a flat topology. The distances in it are correct only if the
+     * ranks are numbered node by node. */
     for (int i = 0; choose->choice->reproducible && i < topology->ranks; i++) {
         if (topology->order[i] != i)
             return DISTI_REASON_RULE_ORDER;
