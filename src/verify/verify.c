@@ -4,9 +4,9 @@
  * checks the results and searches for races. It follows only some chunks of the data, and keeps
  * only the steps that handle these chunks, so that not all plans need to be in memory at once.
  *
- *   lane 0   [a]   b    c   [d]        kept: a, d, f. That d runs after f is found by going back
- *                  |                   from c to e, which is not kept, and from there to f.
- *   lane 1   [f]   e
+ *   lane 0   [a]   b    c   [d]        [ ]: kept. c waits for e, which is not kept, so the
+ *                       |              verifier records that d waits for f, the last kept step
+ *   lane 1   [f]        e              before e.
  */
 #include "verify/verify.h"
 #include "base/log.h"
@@ -23,7 +23,7 @@
 
 /* The symbolic content of a chunk of memory. */
 struct verify_cell {
-    uint64_t sum;   /* the sum of the numbers of the ranks whose contributions it contains */
+    uint64_t sum;   /* verify_number() of each rank whose contribution it contains, added up */
     uint64_t order; /* the order of the additions: a hash of the expression */
     uint32_t chunk; /* index in followed[] */
     bool finished, written;
@@ -77,7 +77,7 @@ struct verify {
     uint32_t ranks;
     bool aliased;   /* a block that IN and OUT both hold is the same memory */
     bool no_memory; /* out of memory */
-    uint64_t all;   /* the sum of all ranks' numbers */
+    uint64_t all;   /* verify_number() of each rank, added up */
     uint32_t data_chunks;
     uint32_t count, *followed; /* the chunks of the data that are followed, ascending */
     struct disti_verdict *verdict;
@@ -722,7 +722,7 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
     uint64_t sum = v->all;
-    if (!reduces) { /* the number of the rank that owns the data chunk */
+    if (!reduces) { /* verify_number() of the rank that owns the data chunk */
         const struct disti_plan *shape = &v->shape;
         bool root_is_source = /* broadcast, scatter */
             disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1;
@@ -749,7 +749,8 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     return true;
 }
 
-/* Returns the hash of the order of reproducible results (plan.h). `sums` has room for all ranks. */
+/* Returns the hash of the fixed order of additions for reproducible results (struct
+ * disti_algorithm). `sums` has room for all ranks. */
 static uint64_t verify_order(uint32_t ranks, uint64_t *sums)
 {
     uint32_t virtual_ranks = 1, count = 0;
@@ -861,9 +862,9 @@ static bool race_is_after(const struct verify *v, uint32_t step, uint32_t early)
 
 /*
  * True if `early` is over before `late` touches memory. Searches backwards from `late` through all
- * steps that come before. The order of the run respects every such order, so steps that ran before
- * `early` are skipped. So are messages that may be empty, and thus not sent, although chunk `chunk`
- * has data.
+ * steps that are ordered before it. Skips steps that the run executed before `early`: they cannot
+ * be ordered after it. Also skips messages that may be empty, and thus not sent, although chunk
+ * `chunk` has data.
  */
 static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32_t chunk)
 {
@@ -951,8 +952,8 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
 }
 
 /*
- * True if the reference is the chunk in OUT, possibly through IN. (If IN is separate memory, it is
- * never written.)
+ * True if the reference is to the chunk's memory in OUT, through OUT or, if they are the same
+ * memory, through IN. (If IN is separate memory, it is never written.)
  */
 static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
 {
