@@ -18,9 +18,13 @@ struct output {
 void output_begin(struct output *output);
 
 /*
- * Writes the contents to the file PATH, and frees them. PATH is replaced atomically: it is never
- * empty or incomplete. Returns 0, or -1 with errno set and PATH unchanged. A NULL path, or contents
- * for which memory ran out, fail with ENOMEM.
+ * Writes the contents to the file PATH, and frees them. Returns 0, or -1 with errno set. A NULL
+ * path, or contents for which memory ran out, fail with ENOMEM.
+ *
+ * Replaces PATH atomically by a draft (see below), so PATH is never empty or incomplete, and a
+ * failure leaves it unchanged; only if close fails, PATH has been replaced. Exceptions: a file in a
+ * directory that is not writable, a mount point, a device or pipe, and the file of standard output
+ * or error are overwritten in place. After a failure their contents may be incomplete.
  */
 int output_end(struct output *output, const char *path);
 
@@ -61,8 +65,9 @@ int draft_write(int fd, const void *bytes, size_t size);
 /*
  * Syncs the draft, renames it to its target, and syncs the directory. If the target is a mount
  * point, its content is overwritten instead. If `name` is NULL, draft_open opened the target
- * itself: truncates it after the last byte written. The descriptor stays open. Returns 0, or -1
- * with errno; the draft then still exists.
+ * itself: truncates it after the last byte written, unless it is a device or pipe, or the file of
+ * standard output or error. The descriptor stays open. Returns 0, or -1 with errno; the draft then
+ * still exists.
  */
 int draft_finish(const char *name, int fd);
 
