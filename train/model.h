@@ -119,7 +119,7 @@ struct model {
     int tensor_count;
     struct model_tensor tensors[MODEL_MAX_TENSORS];
     size_t parameters; /* elements of weights */
-    float *weights;    /* all parameters, layer by layer, weight before bias */
+    float *weights;    /* all parameters, layer by layer, weight before bias; see model_move */
     float *gradients;  /* in the same order, then MODEL_TAIL floats for the caller */
     float *activations[MODEL_MAX_LAYERS]; /* output of each layer */
     float *deltas[2]; /* gradients with respect to the activations of the current layer and the one
@@ -129,7 +129,8 @@ struct model {
     size_t buffer_count; /* size of buffers; 0: samples do not influence each other in training */
     float *buffers;      /* running means and variances, layer by layer */
     float *stats;        /* batchnorm's statistics from forward to backward, in the same order */
-    struct buffer weights_buffer, gradients_buffer; /* own `weights` and `gradients` */
+    /* Memory of `weights`, until model_move, and of `gradients`. */
+    struct buffer weights_buffer, gradients_buffer;
 };
 
 /*
@@ -143,8 +144,9 @@ int model_create(const char *arch, struct shape input, int capacity, dist_group 
 void model_destroy(struct model *model); /* NULL is accepted */
 
 /*
- * Moves the parameters to memory of the caller, which the caller has filled, and frees the model's
- * own.
+ * Makes the model use the parameters at `weights`, which the caller has initialized, and frees the
+ * model's own memory for parameters. The caller still owns `weights`, which must stay valid as long
+ * as the model is used.
  */
 void model_move(struct model *model, float *weights);
 
