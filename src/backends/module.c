@@ -565,7 +565,7 @@ static const char *module_advice(const char *text)
         {"cannot open shared object file", "install that library, or add its directory to "
                                            "LD_LIBRARY_PATH"},
         {"version `",
-         "build the module on this machine, or for library versions no newer than these"},
+         "build the module on this machine, or on one with older versions of its libraries"},
     };
 
     for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
