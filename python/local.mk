@@ -23,6 +23,7 @@ python_files = \
 	python/libdist/torch/_eager.py \
 	python/libdist/torch/_group.py \
 	python/libdist/torch/_monitor.py \
+	python/libdist/torch/_profiling.py \
 	python/libdist/torch/_running.py \
 	python/libdist/torch/_tell.py \
 	python/libdist/torch/_tensors.py \
@@ -46,6 +47,7 @@ python_files = \
 	python/tests/torch_ddp.py \
 	python/tests/torch_fsdp.py \
 	python/tests/torch_killed.py \
+	python/tests/torch_replace.py \
 	python/tests/torch_standin.py
 EXTRA_DIST += $(python_files)
 

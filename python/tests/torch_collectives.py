@@ -116,6 +116,26 @@ def reductions(both):
         both.same(run.__name__, run)
 
 
+def sparse(both):
+    """Sparse tensors with different numbers of elements, some of them equal, on the ranks."""
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        for shape, inner in ((10,), ()), ((5, 6), ()), ((7,), (3,)):
+            for count in (0, 1, 20):
+                draw = torch.Generator().manual_seed(count + both.rank)
+                own = max(count - both.rank, 0)
+                indices = torch.stack([torch.randint(0, size, (own,), generator=draw) for size in shape])
+                values = torch.randint(1, 9, (own, *inner), generator=draw).to(dtype)
+
+                def all_reduce(group, async_op, given=(indices, values, (*shape, *inner))):
+                    x = torch.sparse_coo_tensor(*given, check_invariants=True)
+                    work = dist.all_reduce(x, group=group, async_op=async_op)
+                    if async_op:
+                        work.wait()
+                    return [x.to_dense()], work
+
+                both.same(f"sparse all_reduce {dtype} {shape} {inner} {count}", all_reduce)
+
+
 def movers(both):
     n, root = both.size, both.size - 1
 
@@ -418,7 +438,7 @@ def refusals(both):
     wrong = [
         lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int16), group=both.ours),
         lambda: dist.all_gather_into_tensor(torch.zeros(1), torch.zeros(2), both.ours),
-        lambda: dist.all_reduce(torch.zeros(2).to_sparse(), group=both.ours),
+        lambda: dist.all_reduce(torch.zeros(2).to_sparse(), dist.ReduceOp.MAX, both.ours),
         lambda: dist.all_reduce(torch.zeros(2), dist.ReduceOp.BXOR, both.ours),
     ]
     for call in wrong:
@@ -465,7 +485,7 @@ def again(both):
 
 def main():
     both = Both()
-    parts = (reductions, movers, lazy, messages, objects, futures, chained, nested, dropped, late, groups, refusals)
+    parts = (reductions, sparse, movers, lazy, messages, objects, futures, chained, nested, dropped, late, groups, refusals)
     for part in parts:
         part(both)
     store = again(both)  # rank 0's store serves the other ranks

@@ -17,6 +17,21 @@ job shell 2 "$program" "$tests/torch_ddp.py"
     job shell 2 "$program" "$tests/torch_compile.py"
 }
 
+# Groups of gloo, with the package's entry point, which runs at the end of `import torch`.
+entry=$job_folder/entry/libdist-0.dist-info
+mkdir -p "$entry"
+printf 'Metadata-Version: 2.1\nName: libdist\nVersion: 0\n' >"$entry/METADATA"
+sed -n '/^\[project.entry-points/,/^$/p' "$srcdir/python/pyproject.toml" |
+    sed 's/.*"torch.backends".*/[torch.backends]/; s/"//g' >"$entry/entry_points.txt"
+export LIBDIST_REPLACE=gloo PYTHONPATH=$PYTHONPATH:$job_folder/entry
+job shell 2 "$program" "$tests/torch_replace.py"
+[ -n "${CHECK_SHORT-}" ] || {
+    job shell 4 "$program" "$tests/torch_replace.py"
+    job shell 2 "$program" "$tests/torch_replace.py" some
+    job shell 2 "$program" "$tests/torch_replace.py" missing
+}
+unset LIBDIST_REPLACE
+
 # CUDA tensors over NCCL and through the host, on the stand-in for GPUs.
 if [ -e "$builddir/.libs/dist_nccl.so" ]; then
     export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
