@@ -12,6 +12,10 @@ noinst_PROGRAMS += examples/hello_all_reduce
 examples_hello_all_reduce_SOURCES = examples/hello_all_reduce.c
 examples_hello_all_reduce_LDADD = libdist.la
 
+noinst_PROGRAMS += examples/tensor_parallel
+examples_tensor_parallel_SOURCES = examples/tensor_parallel.c
+examples_tensor_parallel_LDADD = libdist.la -lm
+
 examplesdir = $(docdir)/examples
 dist_examples_DATA = \
 	examples/CMakeLists.txt \
@@ -20,6 +24,7 @@ dist_examples_DATA = \
 	examples/embed_mpi_comm.c \
 	examples/embed_oob.c \
 	examples/hello_all_reduce.c \
+	examples/tensor_parallel.c \
 	examples/trainer.c \
 	examples/trainer_single.c
 

@@ -52,7 +52,7 @@ tries=0
 try()
 {
     local how="$1 $2"
-    for example in hello_all_reduce ddp trainer trainer_single embed_oob; do
+    for example in hello_all_reduce ddp trainer trainer_single tensor_parallel embed_oob; do
         if build "$1" "$2" "$3" $example $example; then
             job_pass "pkg-config: $how: $example builds"
         else
@@ -114,6 +114,17 @@ same_losses()
         END { exit bad || NR != 5 }'
 }
 job_check "four ranks compute the result of one" same_losses
+
+# Tensor parallelism: the first line of the output contains the tokens.
+job self 1 "$job_folder/tensor_parallel" 32
+head -n 1 "$job_output" >"$job_folder/tokens"
+various() { [ "$(wc -w <"$1")" = 32 ] && [ "$(tr ' ' '\n' <"$1" | sort -u | wc -l)" -gt 10 ]; }
+job_check "one rank prints 32 tokens, not always the same" various "$job_folder/tokens"
+for ranks in 2 4; do
+    job shell $ranks "$job_folder/tensor_parallel" 32
+    job_check "$ranks ranks print the tokens of one" cmp "$job_folder/tokens" <(head -n 1 "$job_output")
+done
+job_fails "8 heads: start 1, 2, 4 or 8 ranks, not 3" shell 3 "$job_folder/tensor_parallel"
 # The following tests are about installation and building.
 [ -z "${CHECK_SHORT-}" ] || exit 0
 
