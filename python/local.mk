@@ -4,6 +4,9 @@
 python_files = \
 	python/README.md \
 	python/bench/compare.py \
+	python/bench/libraries.py \
+	python/bench/oneccl.cc \
+	python/bench/tensor_parallel.py \
 	python/generate \
 	python/libdist/__init__.py \
 	python/libdist/_header.py \
