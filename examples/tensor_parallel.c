@@ -46,7 +46,7 @@ static float *allocate(int rows, int columns)
 
 /*
  * Returns this rank's part of a matrix, whose outputs (rows) are divided by `across` and inputs by
- * `along`. A weight depends on seed and place in the matrix. A real program reads its part instead.
+ * `along`. A weight depends on seed and place in the matrix. A real program reads a file instead.
  */
 static float *make(unsigned seed, int outputs, int inputs, int across, int along)
 {
