@@ -28,6 +28,7 @@ python_files = \
 	python/libdist/torch/_monitor.py \
 	python/libdist/torch/_profiling.py \
 	python/libdist/torch/_running.py \
+	python/libdist/torch/_shared.py \
 	python/libdist/torch/_tell.py \
 	python/libdist/torch/_tensors.py \
 	python/libdist/torch/_work.py \

@@ -57,7 +57,8 @@ RATIOS = ("ratio", "r. shared", "r. direct")
 
 def shared_tensor(count, dtype):
     """Returns a tensor in memory that the other ranks can map."""
-    return torch.from_numpy(libdist.empty(count * dtype.itemsize, "uint8")).view(dtype)
+    with libdist.torch.shared():
+        return torch.empty(count, dtype=dtype)
 
 
 def ordinary_tensor(count, dtype):

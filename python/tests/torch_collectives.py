@@ -434,6 +434,46 @@ def groups(both):
     dist.destroy_process_group(mine)
 
 
+def is_shared(tensor):
+    """Returns whether other processes can map the tensor's memory."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            begin, end = (int(address, 16) for address in line.split()[0].split("-"))
+            if begin <= tensor.data_ptr() < end:
+                return line.split()[1].endswith("s")
+    return False
+
+
+def sharing(both):
+    create = [
+        lambda: torch.empty(1000, 7, dtype=torch.bfloat16),
+        lambda: torch.zeros(5),
+        lambda: torch.randn(3, 4),
+        lambda: torch.tensor([[1.5, 2.5]]),
+        lambda: torch.empty_strided((3, 4), (1, 3)).fill_(2),
+        lambda: torch.full_like(torch.zeros(4), 9),
+        lambda: torch.nn.Linear(3, 5).weight,
+        lambda: torch.zeros(4, 5).new_ones(2, dtype=torch.int32),
+    ]
+    for function in create:
+        torch.manual_seed(3)
+        ordinary = function()
+        torch.manual_seed(3)
+        with libdist.torch.shared():
+            tensor = function()
+            assert not is_shared(tensor + tensor)
+        assert is_shared(tensor) and not is_shared(ordinary)
+        assert tensor.stride() == ordinary.stride() and tensor.dtype == ordinary.dtype
+        assert tensor.numel() == 7000 or torch.equal(tensor, ordinary)
+        assert type(tensor) is type(ordinary) and tensor.requires_grad == ordinary.requires_grad
+        with torch.no_grad():
+            tensor.fill_(2)
+            dist.all_reduce(tensor, group=both.ours)
+            assert tensor.eq(2 * both.size).all()
+    with libdist.torch.shared():
+        assert torch.zeros(0).numel() == 0
+
+
 def refusals(both):
     wrong = [
         lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int16), group=both.ours),
@@ -485,7 +525,7 @@ def again(both):
 
 def main():
     both = Both()
-    parts = (reductions, sparse, movers, lazy, messages, objects, futures, chained, nested, dropped, late, groups, refusals)
+    parts = (reductions, sparse, movers, lazy, messages, objects, futures, chained, nested, dropped, late, groups, sharing, refusals)
     for part in parts:
         part(both)
     store = again(both)  # rank 0's store serves the other ranks
