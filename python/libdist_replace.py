@@ -125,14 +125,7 @@ def _obstacle(devices):
         import libdist.torch as package
     except ImportError as error:
         return str(error)
-    if set(devices.values()) != {"gloo"} and not package.SUPPORTS_DEVICES:
-        import torch
-
-        return (
-            f"PyTorch {torch.__version__} accepts a Python backend only for all devices of a group,"
-            f" and this group has other backends: install PyTorch 2.15"
-        )
-    return ""
+    return package.mixing_obstacle(set(devices.values()) - {"gloo"})
 
 
 def _agree(c10d, store, rank, size, device, obstacle):

@@ -10,7 +10,8 @@ from libdist_replace import replace
 from . import _collectives, _cuda, _cuda_work, _group, _monitor, _running, _tensors, _work
 from ._buckets import Buckets, shared_buckets
 from ._eager import run_eagerly
-from ._group import SUPPORTS_DEVICES, DeviceBackend, ProcessGroup, create as _create, create_as_gloo as _create_as_gloo
+from ._group import DeviceBackend, ProcessGroup, SUPPORTS_DEVICES, mixing_obstacle
+from ._group import create as _create, create_as_gloo as _create_as_gloo
 from ._shared import shared
 from ._work import Work
 

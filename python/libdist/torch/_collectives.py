@@ -224,12 +224,19 @@ class Collectives(Running):
         return self._run("all_gather_v", arguments, opts, parts, finish, source, flat)
 
     def _all_gather(
-        self, flat: torch.Tensor, given: torch.Tensor, opts: Any, finish: Finish, tensors: Tensors
+        self,
+        flat: torch.Tensor,
+        given: torch.Tensor,
+        opts: Any,
+        finish: Finish,
+        tensors: Tensors,
+        inputs: Any = None,
     ) -> Any:
         source = ready(given)
         dtype, scale = flat_dtype(source)
         arguments = (source.data_ptr(), flat.data_ptr(), source.numel() * scale, dtype)
-        return self._run("all_gather", arguments, opts, tensors, finish, source, flat)
+        # `finish` or `tensors` keeps the memory of `flat`.
+        return self._run("all_gather", arguments, opts, tensors, finish, source, inputs or flat)
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None) -> Any:
         """Gathers every rank's tensor into one tensor that is world size times as large."""
@@ -255,7 +262,7 @@ class Collectives(Running):
         if [tensor.numel() for tensor in outputs] != sizes * self._group.size:
             raise InvalidArgumentError("output_tensor_lists: for each rank, tensors with the sizes of the inputs")
         flat, finish = parts_of(outputs)
-        return self._all_gather(flat, join(inputs), opts, finish, outputs)
+        return self._all_gather(flat, join(inputs), opts, finish, outputs, list(inputs))
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Gathers every rank's tensor into root's list of tensors."""

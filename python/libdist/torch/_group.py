@@ -6,13 +6,13 @@ import sys
 import warnings
 import weakref
 from datetime import timedelta
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import torch
 from torch.distributed import ProcessGroup as _ProcessGroup
 
 from .. import init_process_group
-from ..errors import Error
+from ..errors import Error, InvalidArgumentError
 from ..group import Group
 from ..work import EXIT_SECONDS
 from ._collectives import Collectives
@@ -39,6 +39,25 @@ def _supports_devices() -> bool:
 
 
 SUPPORTS_DEVICES = _supports_devices()
+
+
+def mixing_obstacle(others: Iterable[str]) -> str:
+    """Returns why PyTorch cannot use libdist and other backends, by name, for different devices of
+    a group, or an empty string.
+    """
+    types = torch.distributed.Backend.backend_type_map
+    custom = _ProcessGroup.BackendType.CUSTOM
+    for name in others:
+        if not SUPPORTS_DEVICES:
+            return (
+                f"PyTorch {torch.__version__} accepts a Python backend only for all devices of a group,"
+                f" and this group also has {name}: install PyTorch 2.15"
+            )
+        if types.get(name, custom) == custom:
+            return f"PyTorch accepts only one backend of its type CUSTOM in a group, and {name} is another one"
+    return ""
+
+
 _instances: "weakref.WeakSet[_GroupBase]" = weakref.WeakSet()
 
 
@@ -344,6 +363,10 @@ def _create(options: Any, caller: Any, whole: type, part: type) -> Any:
         timeout = timedelta(seconds=int(seconds))
     alone = _is_alone(options, caller, whole._registered_name)
     if SUPPORTS_DEVICES and not alone:
+        config = caller.f_locals["backend_config"].get_device_backend_map()
+        obstacle = mixing_obstacle(set(config.values()) - {whole._registered_name})
+        if obstacle:
+            raise InvalidArgumentError(f"backend: {obstacle}")
         return part(group, timeout, Cuda(group, timeout))
     if not alone:
         warnings.warn(
