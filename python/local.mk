@@ -34,7 +34,7 @@ python_files = \
 	python/libdist/torch/_work.py \
 	python/libdist/work.py \
 	python/libdist/world.py \
-	python/libdist_replace.py \
+	python/libdist_torch.py \
 	python/pyproject.toml \
 	python/setup.py \
 	python/tests/collectives.py \
@@ -60,7 +60,7 @@ PYTHON3 = python3
 wheel: libdist.la $(module_LTLIBRARIES)
 	rm -rf wheel && $(MKDIR_P) wheel/libdist/dist
 	cp -R $(srcdir)/python/pyproject.toml $(srcdir)/python/setup.py $(srcdir)/python/README.md wheel/
-	cp -R $(srcdir)/python/libdist $(srcdir)/python/libdist_replace.py wheel/ && find wheel -name __pycache__ -exec rm -r {} +
+	cp -R $(srcdir)/python/libdist $(srcdir)/python/libdist_torch.py wheel/ && find wheel -name __pycache__ -exec rm -r {} +
 	cp .libs/libdist.so.0 wheel/libdist/
 	for module in .libs/dist_*.so; do [ ! -e "$$module" ] || cp "$$module" wheel/libdist/dist/; done
 	$(PYTHON3) -m pip wheel -q --no-deps --no-build-isolation --no-index -w . ./wheel

@@ -23,9 +23,6 @@ from ._work import Several, Work
 
 _Backend = torch._C._distributed_c10d.Backend
 
-if not hasattr(_ProcessGroup, "_set_default_backend"):
-    raise ImportError(f"libdist.torch requires PyTorch 2.6 or later, not {torch.__version__}: pip install -U torch")
-
 
 def _supports_devices() -> bool:
     """Returns whether Python can create a backend for one device; torch 2.11 and older only support
@@ -330,23 +327,10 @@ def _is_alone(options: Any, caller: Any, name: str) -> bool:
         return False
 
 
-def create(options: Any, backend_options: Any) -> Any:
-    """Creates the group for torch.distributed.init_process_group and new_group, on the ranks of the
-    group.
-    """
-    del backend_options
-    return _create(options, sys._getframe(1), ProcessGroup, DeviceBackend)
-
-
-def create_as_gloo(options: Any, backend_options: Any) -> Any:
-    """As create, in place of a group of gloo."""
-    del backend_options
-    return _create(options, sys._getframe(1), GlooProcessGroup, GlooDeviceBackend)
-
-
-def _create(options: Any, caller: Any, whole: type, part: type) -> Any:
-    """Creates the object that torch's function, whose frame is `caller`, expects for a group:
-    a `whole` process group, or `part` of one, for some devices.
+def create(options: Any, caller: Any, whole: type, part: type) -> Any:
+    """Creates a group of torch.distributed, on the ranks of the group. Returns the object that
+    torch's function, whose frame is `caller`, expects: a `whole` process group, or `part` of one,
+    for some devices.
     """
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     # A timeout of the program takes precedence over DIST_TIMEOUT, which takes precedence over

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lets libdist serve the process groups that PyTorch programs create with gloo.
+"""Registers libdist as a backend of torch.distributed, and lets it serve groups of gloo on request.
 
 PyTorch 2.5 and later calls load() at the end of `import torch`, through the package's entry point
-in torch.backends. libdist itself is imported when the first group is created. Therefore this module
-is not part of the package libdist, whose import loads the library.
+in torch.backends. The package libdist, whose import loads the library, is imported when the first
+group is created. Therefore this module is not part of the package.
 
     LIBDIST_REPLACE=gloo torchrun --nproc-per-node 2 train.py
 """
 import os
+import sys
 
 _VARIABLE = "LIBDIST_REPLACE"
 _REPORT = "LIBDIST_REPORT"
@@ -17,10 +18,37 @@ _MISSING_CHECK_SECONDS = 0.5
 
 
 def load():
-    """Replaces gloo if the environment requests it; otherwise does nothing."""
+    """Registers the backend, and replaces gloo if the environment requests it."""
+    register()
     name = os.environ.get(_VARIABLE)
     if name:
         replace(name)
+
+
+def register():
+    """Registers the backend libdist, and libdist_gloo, its form for groups of gloo."""
+    import torch.distributed
+
+    if not torch.distributed.is_available():
+        return
+    backend = torch.distributed.Backend
+    for name, function in ("libdist", _create), ("libdist_gloo", _create_as_gloo):
+        if name.upper() not in backend._plugins:
+            backend.register_backend(name, function, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _create(options, backend_options):
+    del backend_options
+    from libdist.torch import DeviceBackend, ProcessGroup, create
+
+    return create(options, sys._getframe(1), ProcessGroup, DeviceBackend)
+
+
+def _create_as_gloo(options, backend_options):
+    del backend_options
+    from libdist.torch import GlooDeviceBackend, GlooProcessGroup, create
+
+    return create(options, sys._getframe(1), GlooProcessGroup, GlooDeviceBackend)
 
 
 def replace(name="gloo"):
@@ -86,7 +114,6 @@ def _get_backend(c10d):
     """Returns the replacement of torch.distributed.get_backend, with one exception from its result.
     """
     import functools
-    import sys
 
     original = c10d.get_backend
 
@@ -191,6 +218,4 @@ class _Report:
 
 
 def _print_line(text):
-    import sys
-
     print(f"libdist: {text}", file=sys.stderr, flush=True)
