@@ -58,13 +58,15 @@ killed()
 # PyTorch's own tests take minutes, and leave files in TMPDIR. They need PyPI's expecttest.
 own_tests()
 {
-    mkdir "$job_folder/torch" || return
-    TMPDIR=$job_folder/torch timeout -k 10 1200 "$program" "$tests/torch_c10d.py" --ranks 4 --out "$job_folder/c10d" \
-        >"$job_output" 2>&1
+    mkdir -p "$job_folder/torch" || return
+    TMPDIR=$job_folder/torch timeout -k 10 1200 "$program" "$tests/torch_c10d.py" --ranks 4 \
+        --out "$job_folder/c10d" "$@" >"$job_output" 2>&1
 }
 if [ -n "${CHECK_LONG-}" ]; then
     if "$program" -c 'import expecttest' 2>"$job_output"; then
         job_check "PyTorch's own tests" own_tests
+        export LIBDIST_REPLACE=gloo
+        job_check "PyTorch's own tests with gloo replaced" own_tests --backend gloo
     else
         job_skip "PyTorch's own tests" "$program has no expecttest (pip install expecttest)"
     fi
