@@ -22,6 +22,11 @@ noinst_PROGRAMS += bench/overlap
 bench_overlap_SOURCES = bench/overlap.c
 bench_overlap_LDADD = libdist.la
 
+# Measures threads that call the library concurrently.
+noinst_PROGRAMS += bench/threads
+bench_threads_SOURCES = bench/threads.c
+bench_threads_LDADD = libdist.la
+
 # Scripts: a cluster of network namespaces, and the cost of security.
 EXTRA_DIST += bench/netns-cluster bench/trust-cost
 
