@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,8 +170,8 @@ static dist_status spawn_store_token(struct spawn *spawn)
     spawn->token_fd = disti_handed_secret(token);
     if (spawn->token_fd < 0)
         return disti_file_memory_fail("store the token of the job's store");
-    snprintf(spawn->token_file, sizeof(spawn->token_file), "/proc/%d/fd/%d", (int)gettid(),
-             spawn->token_fd);
+    snprintf(spawn->token_file, sizeof(spawn->token_file), "/proc/%d/fd/%d",
+             (int)syscall(SYS_gettid), spawn->token_fd); /* glibc before 2.30 has no gettid() */
     return DIST_OK;
 }
 
