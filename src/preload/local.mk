@@ -19,7 +19,7 @@ src_preload_openmpi_libdist_mpi_la_LIBTOOLFLAGS = $(shared_only)
 src_preload_openmpi_libdist_mpi_la_SOURCES = $(preload_sources)
 src_preload_openmpi_libdist_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
 src_preload_openmpi_libdist_mpi_la_LDFLAGS = $(preload_ldflags)
-src_preload_openmpi_libdist_mpi_la_LIBADD = libdist.la $(OPENMPI_LIBS)
+src_preload_openmpi_libdist_mpi_la_LIBADD = libdist.la $(OPENMPI_LIBS) -ldl
 if HAVE_OPENMPI
 openmpi_preload_LTLIBRARIES = src/preload/openmpi/libdist_mpi.la
 endif
@@ -30,7 +30,7 @@ src_preload_mpich_libdist_mpi_la_LIBTOOLFLAGS = $(shared_only)
 src_preload_mpich_libdist_mpi_la_SOURCES = $(preload_sources)
 src_preload_mpich_libdist_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
 src_preload_mpich_libdist_mpi_la_LDFLAGS = $(preload_ldflags)
-src_preload_mpich_libdist_mpi_la_LIBADD = libdist.la $(MPICH_LIBS)
+src_preload_mpich_libdist_mpi_la_LIBADD = libdist.la $(MPICH_LIBS) -ldl
 if HAVE_MPICH
 mpich_preload_LTLIBRARIES = src/preload/mpich/libdist_mpi.la
 endif
