@@ -255,7 +255,7 @@ static void json_text(FILE *to, const char *text)
         fputs("null", to);
         return;
     }
-    json_string(text, to);
+    json_quoted(text, to);
 }
 
 static void json_line(FILE *to, const char *name, const char *text)

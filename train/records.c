@@ -357,7 +357,7 @@ static void trace_name(int rank, int row, const char *name, FILE *to)
 {
     fprintf(to, "{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, \"name\": \"%s\", \"args\": {\"name\": ",
             rank, row < 0 ? 0 : row, row < 0 ? "process_name" : "thread_name");
-    json_string(name, to);
+    json_quoted(name, to);
     fputs("}},\n", to);
 }
 

@@ -49,7 +49,7 @@ static const char *utf8_print(const char *text, FILE *to)
 
 /* Strings of JSON. */
 
-void json_string(const char *text, FILE *to)
+void json_quoted(const char *text, FILE *to)
 {
     fputc('"', to);
     while (*text) {
@@ -68,9 +68,9 @@ void json_string(const char *text, FILE *to)
 void json_member(const char *name, const char *text, bool first, FILE *to)
 {
     fputs(first ? "" : ", ", to);
-    json_string(name, to);
+    json_quoted(name, to);
     fputs(": ", to);
-    json_string(text, to);
+    json_quoted(text, to);
 }
 
 /* Escaping text for HTML and SVG. */

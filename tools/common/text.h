@@ -12,7 +12,7 @@
  * Prints text as a quoted and escaped JSON string. Each byte that is not valid UTF-8 is replaced by
  * U+FFFD.
  */
-void json_string(const char *text, FILE *to);
+void json_quoted(const char *text, FILE *to);
 
 /* Prints `"name": "text"`, after a comma unless it is the object's first member. */
 void json_member(const char *name, const char *text, bool first, FILE *to);

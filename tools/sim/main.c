@@ -388,7 +388,7 @@ static void print_json(const struct job *job, const struct job_result *result, F
         fprintf(to,
                 "%s\n    {\"algorithm\": \"%s\", \"verified\": \"%s\", \"why_not\": ", r ? "," : "",
                 row->algorithm->name, print_verified(row));
-        json_string(job_why(job, row), to);
+        json_quoted(job_why(job, row), to);
         fprintf(to, ", \"sizes\": [");
         for (int i = 0; i < job->size_count; i++) {
             const struct disti_forecast *f = &row->cells[i].forecast;

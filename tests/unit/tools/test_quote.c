@@ -25,8 +25,8 @@ static char *printed(void (*print)(const char *text, FILE *to), const char *text
 static void test_JSON_strings_are_escaped(void **state)
 {
     (void)state;
-    assert_string_equal(printed(json_string, "a\"b\\\n\x7f"), "\"a\\\"b\\\\\\u000a\\u007f\"");
-    assert_string_equal(printed(json_string, "n\xf6"
+    assert_string_equal(printed(json_quoted, "a\"b\\\n\x7f"), "\"a\\\"b\\\\\\u000a\\u007f\"");
+    assert_string_equal(printed(json_quoted, "n\xf6"
                                              "de"),
                         "\"n" BAD "de\"");
 }
