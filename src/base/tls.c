@@ -48,7 +48,7 @@ dist_status disti_tls_open(struct disti_tls_context **context_p)
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- libssl, loaded once a process, when TLS is first used ---- */
+/* ---- libssl, loaded once a process, when TLS is first used, or linked ---- */
 
 #define LIBRARY_TEXT_OF(version) #version
 #define LIBRARY_TEXT(version) LIBRARY_TEXT_OF(version)
@@ -60,16 +60,19 @@ static char library_why[DISTI_TLS_WHY];
 
 static void library_load(void)
 {
-    const char *why;
-
     /*
      * Never unload: threads may still use it in exit(), and forked children must not run its
      * clean-up.
      */
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+#ifdef HAVE_STATIC_LIBSSL
+#define LIBRARY_FIND(name) library.name = (name);
+    DISTI_TLS_FUNCTIONS(LIBRARY_FIND)
+#else
     library.handle = dlopen(LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
     if (!library.handle) {
-        why = dlerror();
+        const char *why = dlerror();
+
         snprintf(library_why, sizeof(library_why), "%s", why ? why : LIBRARY_NAME);
         return;
     }
@@ -78,6 +81,7 @@ static void library_load(void)
     if (!library.name)                                                                             \
         snprintf(library_why, sizeof(library_why), LIBRARY_NAME " has no " #name);
     DISTI_TLS_FUNCTIONS(LIBRARY_FIND)
+#endif
 }
 
 /* ---- certificate, key and trust ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A TLS context and the functions of libssl. libssl is loaded when TLS is first used, so that jobs
- * without TLS do not pay for it.
+ * A TLS context and the functions of libssl. A shared libssl is loaded when TLS is first used, so
+ * that jobs without TLS do not pay for it. A static libssl is linked.
  */
 #ifndef DISTI_BASE_TLS_CONTEXT_H
 #define DISTI_BASE_TLS_CONTEXT_H
