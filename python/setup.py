@@ -4,7 +4,7 @@ platform.
 """
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
@@ -12,15 +12,18 @@ except ImportError:
     from wheel.bdist_wheel import bdist_wheel
 
 
-class Wheel(bdist_wheel):
-    """For any Python 3, and for this platform only if the wheel contains the library."""
+class Package(Distribution):
+    """Installed below platlib if it contains the library, else below purelib."""
 
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = not Path("libdist/libdist.so.0").exists()
+    def has_ext_modules(self):
+        return Path("libdist/libdist.so.0").exists()
+
+
+class Wheel(bdist_wheel):
+    """For any Python 3. setuptools chooses the platform by has_ext_modules()."""
 
     def get_tag(self):
         return ("py3", "none", super().get_tag()[2])
 
 
-setup(cmdclass={"bdist_wheel": Wheel})
+setup(distclass=Package, cmdclass={"bdist_wheel": Wheel})

@@ -48,6 +48,10 @@ valgrind                 counts the instructions of a short call
 llvm                     measures the coverage of the fuzzers'\'' inputs
 python3-numpy            arrays for the tests of the Python package
 python3-pytest           runs these tests
+python3-pip              builds the Python wheel
+python3-setuptools       builds the Python wheel
+python3-wheel            builds the Python wheel
+patchelf                 makes paths in the wheel relative
 '
 packages_long='
 slurmctld                Slurm for the tests: the controller

@@ -27,7 +27,6 @@ def _candidates() -> Iterator[str]:
     """
     beside = Path(__file__).with_name(NAME)
     if beside.exists():
-        os.environ.setdefault("DIST_PLUGIN_PATH", str(beside.parent / "dist"))
         yield str(beside)
     yield NAME
     yield from _pkg_config()

@@ -392,7 +392,8 @@ job_scripts = \
 	tests/jobs/train_torch.sh \
 	tests/jobs/python.sh \
 	tests/jobs/python_examples.sh \
-	tests/jobs/python_torch.sh
+	tests/jobs/python_torch.sh \
+	tests/jobs/wheel.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh tests/jobs/debian13.sh
 
