@@ -38,6 +38,7 @@ python_files = \
 	python/libdist/work.py \
 	python/libdist/world.py \
 	python/libdist_torch.py \
+	python/programs.toml \
 	python/pyproject.toml \
 	python/setup.py \
 	python/tests/collectives.py \
@@ -69,7 +70,8 @@ wheel_preload = $(openmpi_preload_LTLIBRARIES) $(mpich_preload_LTLIBRARIES)
 wheel: libdist.la $(module_LTLIBRARIES) $(wheel_preload) $(wheel_programs)
 	@$(PATCHELF) --version >/dev/null || { echo "make wheel needs patchelf. On Debian: apt-get install patchelf" >&2; exit 1; }
 	rm -rf wheel && $(MKDIR_P) wheel/libdist/bin wheel/libdist/dist wheel/libdist/include/dist
-	cp -R $(srcdir)/python/pyproject.toml $(srcdir)/python/setup.py $(srcdir)/python/README.md wheel/
+	cp $(srcdir)/python/setup.py $(srcdir)/python/README.md wheel/
+	cat $(srcdir)/python/pyproject.toml $(srcdir)/python/programs.toml >wheel/pyproject.toml
 	cp $(srcdir)/LICENSE $(WHEEL_LICENSES) wheel/
 	cp -R $(srcdir)/python/libdist $(srcdir)/python/libdist_torch.py wheel/ && find wheel -name __pycache__ -exec rm -r {} +
 	cp .libs/libdist.so.0 wheel/libdist/
