@@ -68,6 +68,18 @@ musl-tools               builds with another C library
 packages_root='
 mmdebstrap               creates a minimal root directory of Debian
 '
+packages_wheel='
+autoconf                 makes ./configure
+automake                 makes Makefile.in
+autoconf-archive         compiler checks for ./configure
+libtool                  builds shared libraries
+pkg-config               finds libraries
+make                     builds
+gcc                      compiles
+perl                     configures OpenSSL
+dpkg-dev                 unpacks sources
+python3-venv             the build tools from PyPI
+'
 packages_deb='
 lintian                  checks the Debian packages
 autopkgtest              tests the installed packages
