@@ -103,7 +103,7 @@ def _helper(c10d):
         # get_backend() and torch's own code see the name that the program used.
         c10d._world.pg_map[group] = (backend, prefix_store)
         c10d._world.pg_backend_config[group] = shown
-        report.libdist += 1
+        report.add_libdist(rank)
         return group, prefix_store
 
     create._libdist_report = report
@@ -196,13 +196,16 @@ class _Report:
     def __init__(self):
         self.libdist = 0
         self.gloo = {}  # number of groups by reason
-        if os.environ.get(_REPORT, "0") not in ("", "0"):
-            import atexit
+        self.rank = None  # of this process in the first group
 
-            atexit.register(self._print)
+    def add_libdist(self, rank):
+        """Counts a group that libdist serves."""
+        self._prepare(rank)
+        self.libdist += 1
 
     def add_gloo(self, name, rank, size, obstacles):
         """Counts a group that gloo serves; its first rank prints the reason."""
+        self._prepare(rank)
         peer, reason = next(iter(obstacles.items()))
         who = "all ranks" if len(obstacles) == size else f"rank {peer}"
         text = f"{who}: {' '.join(reason.split())}"
@@ -210,11 +213,25 @@ class _Report:
             _print_line(f"gloo serves group {name} of {size} ranks, not libdist: {text}")
         self.gloo[text] = self.gloo.get(text, 0) + 1
 
+    def _prepare(self, rank):
+        """Registers the report when the first group is counted."""
+        if self.rank is not None:
+            return
+        self.rank = rank
+        if os.environ.get(_REPORT, "0") in ("", "0"):
+            return
+        import atexit
+        import multiprocessing.util
+
+        if multiprocessing.parent_process() is None:
+            atexit.register(self._print)
+        else:  # a forked child skips atexit
+            multiprocessing.util.Finalize(None, self._print, exitpriority=-100)
+
     def _print(self):
         parts = [f"{self.libdist} by libdist"]
         parts += [f"{count} by gloo ({text})" for text, count in self.gloo.items()]
-        if self.libdist or self.gloo:
-            _print_line(f"process groups of gloo on rank {os.environ.get('RANK', '?')}: {', '.join(parts)}")
+        _print_line(f"process groups of gloo on rank {self.rank}: {', '.join(parts)}")
 
 
 def _print_line(text):
