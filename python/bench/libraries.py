@@ -3,7 +3,8 @@
 
 find_NAME runs in the parent process and raises an exception if the library cannot be used. open_NAME
 runs on every rank with the result of find_NAME. It returns functions for the operations that the
-library has; their arguments are output and input. all_reduce is in place.
+library has; their arguments are output and input. all_reduce is in place. A function that does not
+support all dtypes has an attribute `dtypes`.
 """
 import ctypes
 import importlib.util
@@ -50,8 +51,8 @@ def find_deepspeed():
     from deepspeed.ops.op_builder import ShareMemCommBuilder
 
     module = ShareMemCommBuilder().load(verbose=False)
-    if module.vector_kernel_level() < 2:
-        raise RuntimeError("the CPU has no AVX-512")
+    if module.vector_kernel_level() < 1:
+        raise RuntimeError("the CPU has no AVX2")
     return module.__file__
 
 
@@ -61,7 +62,13 @@ def open_deepspeed(path):
     spec.loader.exec_module(module)
     os.environ["LOCAL_SIZE"] = str(dist.get_world_size())
     module.initialize(dist.get_world_size(), dist.get_rank())
-    return {"all_reduce": lambda out, x: torch.ops.deepspeed.inference_all_reduce_(x)}
+
+    def all_reduce(out, x):
+        torch.ops.deepspeed.inference_all_reduce_(x)
+
+    if module.vector_kernel_level() < 2:  # without AVX-512
+        all_reduce.dtypes = [torch.float32]
+    return {"all_reduce": all_reduce}
 
 
 def find_vllm():
@@ -72,7 +79,8 @@ def find_vllm():
     name = "_C" if "avx512_bf16" in flags else "_C_AVX512" if "avx512f" in flags else "_C_AVX2"
     path = os.path.join(spec.submodule_search_locations[0], name + ".abi3.so")
     torch.ops.load_library(path)
-    torch.ops._C.init_shm_manager  # raises if the library was built without it
+    if not hasattr(torch.ops._C, "init_shm_manager"):
+        raise RuntimeError(f"{name} has no shared memory kernels")
     return path
 
 

@@ -144,7 +144,7 @@ def table(libraries, operation, dtype, ranks, options):
         "shared": (libraries["libdist"][operation], shared_tensor),
     }
     for name, calls in libraries.items():
-        if operation in calls:
+        if operation in calls and DTYPES[dtype] in getattr(calls[operation], "dtypes", DTYPES.values()):
             contenders.setdefault(name, (calls[operation], ordinary_tensor))
     if shown:
         print(f"\n{operation}, {dtype}, {ranks} ranks{', crowded' * crowded(ranks)}")
