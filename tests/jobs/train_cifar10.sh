@@ -22,8 +22,9 @@ falls()
 
 all="1 3"
 [ -z "${CHECK_LONG-}" ] || all="1 2 3"
-epochs=5
+epochs=3
 [ -z "${CHECK_SHORT-}" ] || all=2 epochs=1
+JOB_LIMIT=300 # a step takes 0.3 s on an idle CPU, and several seconds beside other tests
 learn=(--train-samples 120 --batch-size 24 --epochs $epochs --augment=0 --schedule constant --lr 0.02)
 for ranks in $all; do
     job self 1 "${train[@]}" "${learn[@]}" "${spawn[@]}" $ranks --save-model
