@@ -39,7 +39,7 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
  *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
  *
  * A non-temporal store writes a whole line without reading it first. But if the line is in this
- * CPU's cache, the store also evicts it, which takes longer than the copy itself. So non-temporal
+ * CPU's cache, the store also evicts it, which is slower than the copy itself. So non-temporal
  * stores are used for long data only.
  */
 
@@ -330,7 +330,7 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
  *      block   | root: 1 / p | other rank: 1 - 1 / p |
  *
  * If the root also has to copy its own block, every rank has one block to copy: the other ranks
- * then copy their blocks completely. But with CMA such a copy takes the other ranks twice as long,
+ * then copy their blocks completely. But with CMA such a copy is half as fast on the other ranks,
  * so the root still copies half of its part.
  *
  * The root processes the blocks of all ranks in turn, and its own block last. Another rank has one
@@ -454,8 +454,8 @@ static const char *sum_operands(struct node_sum *sum, int first, int operands, c
 }
 
 /*
- * Reduces two vectors without a tree. Uses the kernel in op->pair, because looking up the kernel
- * takes too long in a short call.
+ * Reduces two vectors without a tree. Uses the kernel in op->pair: looking it up again
+ * would slow down short calls.
  */
 static inline void reduce_two(const struct disti_node_op *op, void *dst, const void *a,
                               const void *b, size_t count)

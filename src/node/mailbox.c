@@ -26,7 +26,7 @@
 
 /*
  * Cross-memory attach (CMA): the kernel copies between the memory of two processes
- * (process_vm_readv(2)). That takes one copy; a bounce buffer takes two. The kernel may refuse
+ * (process_vm_readv(2)). That needs one copy; a bounce buffer needs two. The kernel may refuse
  * (ptrace_scope, containers, seccomp) or be unable to access some memory (a device's). Only an
  * attempt to copy shows whether CMA works. A rank whose copy fails therefore stores the error in
  * its slot. When all ranks have finished their part, they read these errors and, if there are any,

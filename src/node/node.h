@@ -203,7 +203,7 @@ struct disti_node_op;
 struct node_mailbox;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
-/* Where a rank stores the data that it sends in an irregular call (irregular.c). */
+/* The place in which a rank stores the data that it sends in an irregular call (irregular.c). */
 enum disti_node_place {
     NODE_NOWHERE, /* the rank sends nothing */
     NODE_IN_SLOT,
@@ -312,7 +312,7 @@ void disti_node_migrate_cpu(struct disti_node *node);
 
 /*
  * To be called before closing a node with calls that have not ended. Notifies the other ranks that
- * this rank gives up `op`, the first of these calls, and all later ones. Blocks until no peer
+ * this rank abandons `op`, the first of these calls, and all later ones. Blocks until no peer
  * writes to this rank's memory, for at most 1 s.
  */
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op);

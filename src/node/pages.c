@@ -387,7 +387,7 @@ bool disti_buddy_alloc(struct buddy *buddy, unsigned order, size_t *unit_p)
         return false;
     for (; at > order; at--) {
         /*
-         * Of the halves with a block that is large enough, chooses the one with the smaller block.
+         * Chooses the half with the smaller block among those whose block is large enough.
          */
         unsigned left = buddy_free_orders(buddy, 2 * node, at - 1);
         unsigned right = buddy_free_orders(buddy, 2 * node + 1, at - 1);

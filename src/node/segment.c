@@ -65,7 +65,7 @@ struct arena_block {
     size_t offset; /* offset in the arena */
 };
 
-/* Size of the first arena of each pool: address space, which takes no memory until it is used. */
+/* Size of the first arena of each pool: address space, which needs no memory until it is used. */
 static const size_t arena_first[ARENA_POOLS] = {
     [ARENA_PROGRAM] = (size_t)256 << 20,
     [ARENA_LIBRARY] = (size_t)32 << 20,

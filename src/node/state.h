@@ -150,7 +150,7 @@ struct node_mailbox {
     alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu;       /* the CPU on which it was last seen to run; -1: unknown */
     _Atomic int32_t writes_to; /* rank to whose memory it writes, NODE_TO_NONE or NODE_TO_ANY */
-    struct iovec written; /* range that it writes with CMA; a peer that gives up makes it empty */
+    struct iovec written; /* range that it writes with CMA; a peer that abandons calls empties it */
     uint64_t abandoned_from; /* NODE_GONE: number of the first call that it gave up */
 };
 
@@ -202,8 +202,8 @@ static inline uint64_t node_writing(uint64_t number)
  *     BYPASSES     stores bypass the caches (non-temporal): for data that no rank reads soon
  *     STREAMS      stores into bounce buffers and overflow slots bypass the caches
  *
- * STREAMS is a tradeoff: on some CPUs, writing a line that another CPU has read takes 10 times as
- * long as reading a line that another CPU has written. But with STREAMS, the peers read the data
+ * STREAMS is a tradeoff: on some CPUs, writing a line that another CPU has read is 10 times slower
+ * than reading a line that another CPU has written. But with STREAMS, the peers read the data
  * from memory instead of a cache.
  */
 #define NODE_PREFETCHES 1

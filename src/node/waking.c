@@ -413,7 +413,7 @@ void disti_node_note_abandoned(struct disti_node *node)
  */
 
 /*
- * Largest number of times that a rank yields its CPU at the end of a barrier. A yield takes some
+ * Largest number of times that a rank yields its CPU at the end of a barrier. A yield lasts a few
  * microseconds if no other thread wants the CPU.
  */
 #define YIELD_TURNS 16
